@@ -1,0 +1,5 @@
+"""`python -m hbench`."""
+
+from hbench.cli import main
+
+main()

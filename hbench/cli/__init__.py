@@ -1,0 +1,71 @@
+"""The command line: one file per verb in this folder, loaded when it is called; here only what they share."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+import click
+
+from hbench.errors import HBenchError, closest
+
+VERBS = {
+    "demo": "score a baseline on the embedded benchmark, in a minute",
+    "datasets": "list the benchmarks, or show one's card",
+    "download": "fetch a benchmark's files, resumably and verified",
+    "build": "turn raw annotations, or your own table, into a dataset",
+    "evaluate": "score an embedding or ranking file",
+    "compare": "test the difference of two reports",
+    "merge": "join the shards of one evaluation",
+    "leaderboard": "show, add to, verify or export published and own rows",
+    "tree": "show, validate, export or draw a label tree",
+    "losses": "list the losses, their formulas and defaults",
+    "recipes": "list the training recipes",
+    "train": "train from a recipe",
+    "embed": "embed a dataset's images with a model",
+    "study": "train and compare a family of recipes",
+    "report": "make static pages: leaderboards, evaluations, retrieval explorer",
+}
+CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
+
+
+class Verbs(click.Group):
+    """A group whose verbs live in hbench.cli.<verb>, imported only when needed, so that help is instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb for verb in VERBS if importlib.util.find_spec(f"hbench.cli.{verb}")]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            close = closest(name, VERBS)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        command = importlib.import_module(f"hbench.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(ctx)])
+
+
+@click.group(cls=Verbs, context_settings=CONTEXT)
+@click.version_option(package_name="hbench")
+def group() -> None:
+    """hbench: measure, train for, and publish hierarchical image retrieval."""
+
+
+def main() -> None:
+    """Run the command line; an HBenchError becomes its message on stderr and its exit code."""
+    try:
+        group(standalone_mode=False)
+    except HBenchError as error:
+        click.echo(f"hbench: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("hbench: interrupted", err=True)
+        sys.exit(130)

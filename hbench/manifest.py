@@ -1,0 +1,149 @@
+"""A manifest: the items of one split, their labels, and which of them ask (query) and are ranked (gallery).
+
+On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and, where the
+protocol ignores some items of a query's group, `ignore`; file metadata carries the level names and the content digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hbench.atomic import replacing
+from hbench.errors import DataError, IntegrityError, examples
+from hbench.tree import Labels, LabelTree
+
+RESERVED = ("item", "query", "gallery", "ignore")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Items (N,), labels int32 (N, L) coarse→fine into `tree`, query and gallery bool (N,).
+
+    Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of the list of
+    the queries that share its group; -1 is no group.
+    """
+
+    items: NDArray[np.object_]
+    labels: Labels
+    tree: LabelTree
+    query: NDArray[np.bool_]
+    gallery: NDArray[np.bool_]
+    ignore: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
+            raise DataError("a manifest's columns differ in length")
+        if len(set(self.items)) != len(self.items):
+            values, count = np.unique(self.items.astype(str), return_counts=True)
+            raise DataError(
+                "a manifest's items are not unique", expected="each item once", found=examples(values[count > 1])
+            )
+        bad = self.items[~are_relative(self.items)]
+        if len(bad):
+            raise DataError(
+                "a manifest's items leave its folder",
+                expected="relative POSIX paths or plain ids",
+                found=examples(map(repr, bad)),
+            )
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.tree.levels
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the content, whatever the order of the rows: level names, node names, and every row sorted by item."""
+        hasher = hashlib.sha256(json.dumps([self.levels, self.tree.names]).encode())
+        items = pa.array(self.items, pa.string())
+        order = pc.sort_indices(items)
+        hasher.update("\x1f".join(items.take(order).to_pylist()).encode())
+        rows = order.to_numpy()
+        masks = [self.query, self.gallery] if self.ignore is None else [self.query, self.gallery, self.ignore]
+        for column in [self.labels.astype("<i4"), *masks]:
+            hasher.update(np.ascontiguousarray(column[rows]).tobytes())
+        return hasher.hexdigest()
+
+    def table(self) -> pa.Table:
+        """The manifest as an arrow table, label columns as dictionary-encoded names."""
+        columns: dict[str, pa.Array] = {"item": pa.array(self.items, pa.string())}
+        for level, names, ids in zip(self.levels, self.tree.names, self.labels.T, strict=True):
+            columns[level] = pa.DictionaryArray.from_arrays(pa.array(ids), pa.array(names, pa.string()))
+        columns |= {"query": pa.array(self.query), "gallery": pa.array(self.gallery)}
+        if self.ignore is not None:
+            columns["ignore"] = pa.array(self.ignore)
+        return pa.table(columns)
+
+    def write(self, path: Path) -> None:
+        """Write parquet at `path`, whole or not at all."""
+        meta = {"hbench.levels": json.dumps(list(self.levels)), "hbench.digest": self.digest}
+        with replacing(path) as temporary:
+            pq.write_table(self.table().replace_schema_metadata(meta), temporary, compression="zstd")
+
+
+def from_names(
+    items: Sequence[str], rows: Sequence[Sequence[str]], *, levels: Sequence[str],
+    query: NDArray[np.bool_] | None = None, gallery: NDArray[np.bool_] | None = None,
+) -> Manifest:
+    """A manifest from label names per item, coarse to fine; every item asks and is ranked unless said otherwise."""
+    tree, labels = LabelTree.from_names(rows, levels=levels)
+    everyone = np.ones(len(items), dtype=bool)
+    return Manifest(
+        np.asarray(items, dtype=object), labels, tree,
+        everyone if query is None else query, everyone if gallery is None else gallery,
+    )
+
+
+def read(path: Path, *, digest: str | None = None) -> Manifest:
+    """The manifest in a parquet file.
+
+    Raises DataError for a missing or foreign file, IntegrityError when its content is not of `digest` (or of its own recorded one).
+    """
+    if not path.exists():
+        raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]) from None
+    meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    if "hbench.levels" not in meta or "item" not in table.column_names:
+        raise DataError(f"{path} is no manifest", expected="columns item, one per level, query, gallery and the levels in its metadata",
+                        found=f"columns {', '.join(table.column_names)}", fix="make one with: hbench build --from FILE --levels …")
+    manifest = _from_table(table, json.loads(meta["hbench.levels"]))
+    for expected in filter(None, (meta.get("hbench.digest"), digest)):
+        if manifest.digest != expected:
+            raise IntegrityError(f"{path} has other content than recorded", expected=f"digest {expected[:12]}…",
+                                 found=f"{manifest.digest[:12]}…", fix="build the dataset again")
+    return manifest
+
+
+def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
+    encoded = [table[level].combine_chunks().dictionary_encode() for level in levels]
+    encoded = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in encoded]
+    names = [[str(name) for name in column.dictionary.to_pylist()] for column in encoded]
+    ids = np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1)
+    tree, labels = LabelTree.from_labels(ids.astype(np.int32), levels=levels, names=names)
+    ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
+    return Manifest(
+        table["item"].to_numpy().astype(object), labels, tree,
+        table["query"].to_numpy(), table["gallery"].to_numpy(), ignore,
+    )
+
+
+def are_relative(items: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Which items are plain ids or POSIX paths that stay in their folder; (N,) -> bool (N,)."""
+    leaving = pc.match_substring_regex(pa.array(items, pa.string()), r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
+    return ~leaving.to_numpy(zero_copy_only=False)
