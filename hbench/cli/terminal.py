@@ -1,0 +1,53 @@
+"""How every verb speaks: data to stdout, progress and remarks to stderr, no bars where no one watches."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+def say(text: str) -> None:
+    """A remark for the person at the terminal (stderr)."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+def show(text: str) -> None:
+    """Data (stdout), as it is."""
+    click.echo(text)
+
+
+def show_json(value: Any) -> None:
+    """Data for a machine: one JSON document on stdout."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None) -> None:
+    """A table on stdout: first column to the left, the others to the right; plain and unwrapped when stdout is no terminal."""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", expand=False)
+    for position, name in enumerate(header):
+        table.add_column(name, justify="left" if position == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 10_000
+    Console(width=width, highlight=False, markup=False).print(table)
+
+
+def progress() -> Progress:
+    """Bars on stderr with counts, elapsed and remaining time; silent when stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )

@@ -1,0 +1,26 @@
+"""Where files go: HBENCH_DATA and HBENCH_CACHE, else folders in HBENCH_HOME, else the system's habit (XDG)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+
+def data_home() -> Path:
+    """The folder of downloaded and built datasets; it may be a read-only share."""
+    return _folder("HBENCH_DATA", "data", platformdirs.user_data_path("hbench"))
+
+
+def cache_home() -> Path:
+    """The folder of everything that can be made again: HTTP answers, derived files, compiled kernels."""
+    return _folder("HBENCH_CACHE", "cache", platformdirs.user_cache_path("hbench"))
+
+
+def _folder(variable: str, name: str, default: Path) -> Path:
+    if os.environ.get(variable):
+        return Path(os.environ[variable])
+    if os.environ.get("HBENCH_HOME"):
+        return Path(os.environ["HBENCH_HOME"]) / name
+    return default
