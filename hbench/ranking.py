@@ -1,7 +1,7 @@
 """Ranking: vectors and labels become one level sequence per query, the one heavy step of every evaluation.
 
 The gallery has one canonical order (path, then vector content), query blocks and gallery chunks have one shape, and every block is
-multiplied by one BLAS thread: so the scores, bit for bit, depend neither on the order of the items nor on the number of threads.
+multiplied by one BLAS thread (`one_blas_thread`): so the scores, bit for bit, depend neither on the order of the items nor on the number of threads.
 Items whose vectors are exactly equal share one score, whatever BLAS makes of them.
 
 >>> vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
@@ -13,6 +13,7 @@ Items whose vectors are exactly equal share one score, whatever BLAS makes of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,6 +67,11 @@ class Side:
     vectors: NDArray[np.floating]
     labels: Labels
     ignore: NDArray[np.int64] | None = None
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread, in the whole process, while blocks are ranked: the threads are ours, one block each."""
+    return threadpool_limits(1, user_api="blas")
 
 
 class Ranker:
@@ -123,9 +129,8 @@ class Ranker:
         rows = self.rows(block)
         queries = self.query_rows(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
         scores = np.empty((self.block_size, len(self.columns)), queries.dtype)
-        with threadpool_limits(1, user_api="blas"):
-            for start in range(0, len(self.columns), CHUNK):
-                np.matmul(queries, self.gallery_chunk(start).T, out=scores[:, start : start + CHUNK])
+        for start in range(0, len(self.columns), CHUNK):
+            np.matmul(queries, self.gallery_chunk(start).T, out=scores[:, start : start + CHUNK])
         scores[:, self.copies] = scores[:, self.originals]
         return scores
 

@@ -1,0 +1,115 @@
+"""A protocol fixes what the equations leave open; `paper` follows them, `official` reproduces the released evaluators.
+
+Published tables were made with the released evaluators, so a leaderboard of published rows is placed by `official` values, from the
+same ranking pass. The released H-AP differs in three ways (metrics differ nowhere else on an all-pairs set):
+
+* |Ω^(l)| is counted in the set of the queries, the query itself included (`query_set_counts`), except on landmark sets, which count
+  on the retrieved list (`list_counts`);
+* the items of a level are found by their float32 relevance, so that two levels of equal relevance are each counted in both;
+* with a separate gallery the item ranked last is lost, for every metric.
+
+Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.canonical import canonical_order, level_ranges
+from hbench.metric_name import Metric, MetricName
+from hbench.ranking import LevelSequence
+from hbench.registry import Registry
+from hbench.relevance import Relevance
+from hbench.tree import Labels
+
+Counts = NDArray[np.int64]
+ScoreQuery = Callable[[int, LevelSequence], float]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a protocol may look at beside the level sequence.
+
+    `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`: whether the queries
+    are their own gallery.
+    """
+
+    levels: Sequence[str]
+    relevance: Relevance
+    exponent: float
+    labels: Labels
+    all_pairs: bool
+
+
+Protocol = Callable[[MetricName, Setting], ScoreQuery]
+protocols: Registry[Protocol] = Registry("protocol")
+
+
+@protocols.register("paper")
+def paper(name: MetricName, setting: Setting) -> ScoreQuery:
+    """The papers' equations on the gallery without the query."""
+    function = name.bind(setting.levels, setting.relevance)
+    return lambda query, sequence: function(sequence)
+
+
+@protocols.register("official")
+def official(name: MetricName, setting: Setting) -> ScoreQuery:
+    """The released evaluators of HAPPIER and the rank losses, relevances counted in the query set."""
+    return _released(name, setting, query_set_counts(setting.labels))
+
+
+@protocols.register("official-landmark")
+def official_landmark(name: MetricName, setting: Setting) -> ScoreQuery:
+    """The released landmark evaluator: relevances counted on the retrieved list."""
+    return _released(name, setting, None)
+
+
+def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> ScoreQuery:
+    exponent = dict(name.parameters).get("alpha", setting.exponent)
+    by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
+    function: Metric = name.bind(setting.levels, setting.relevance)
+
+    def score(query: int, sequence: LevelSequence) -> float:
+        listed = sequence if setting.all_pairs else without_last(sequence)
+        if not by_value:
+            return function(listed)
+        return h_ap_by_value(listed, listed.counts if own_counts is None else own_counts[query], float(exponent))
+
+    return score
+
+
+def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
+    """H-AP as released: relevances (l/(L−1))^α / counts[l] in float32, and min(rel(k), rel(j)) summed per level found by value."""
+    depth = len(counts) - 1
+    weights = np.array([(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32)
+    rel = np.where(counts > 0, weights / np.maximum(counts, 1).astype(np.float32), np.float32(0))
+    rel[0] = 0
+    own = rel[sequence.levels]
+    total = own.sum(dtype=np.float64)
+    if total == 0:
+        return float("nan")
+    h_rank = np.zeros(len(own))
+    for value in rel[1:]:
+        h_rank += np.cumsum(own == value) * np.minimum(own, value)
+    return float((h_rank / sequence.ranks).sum() / total)
+
+
+def without_last(sequence: LevelSequence) -> LevelSequence:
+    """The sequence of a list whose last item was dropped."""
+    size = int(sequence.counts.sum())
+    lost = int(sequence.levels[-1]) if len(sequence.ranks) and sequence.ranks[-1] == size else 0
+    counts = sequence.counts - (np.arange(len(sequence.counts)) == lost)
+    kept = sequence.ranks < size
+    return LevelSequence(sequence.ranks[kept], sequence.levels[kept], counts, sequence.tied)
+
+
+def query_set_counts(labels: Labels) -> Counts:
+    """How many queries, itself included, each query (Q, L) sees at each level; (Q, L+1)."""
+    order = canonical_order(labels, np.zeros(len(labels), np.uint64))
+    starts, ends = level_ranges(labels, labels[order])
+    at_least = np.column_stack([np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)])
+    return at_least[:, :-1] - at_least[:, 1:]
