@@ -1,15 +1,16 @@
 """A manifest: the items of one split, their labels, and which of them ask (query) and are ranked (gallery).
 
-On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and, where the
-protocol ignores some items of a query's group, `ignore`; file metadata carries the level names and the content digest.
+On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and,
+where the protocol ignores some items of a query's group, `ignore`; file metadata carries the level names and the
+content digest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from PIL import Image
 
 from hbench.atomic import replacing
 from hbench.errors import DataError, IntegrityError, examples
@@ -30,8 +32,9 @@ RESERVED = ("item", "query", "gallery", "ignore")
 class Manifest:
     """Items (N,), labels int32 (N, L) coarse→fine into `tree`, query and gallery bool (N,).
 
-    Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of the list of
-    the queries that share its group; -1 is no group.
+    Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of
+    the list of the queries that share its group; -1 is no group. `picture` opens the image of an item; None where the
+    images are not on this disk. It is not part of the content.
     """
 
     items: NDArray[np.object_]
@@ -40,6 +43,7 @@ class Manifest:
     query: NDArray[np.bool_]
     gallery: NDArray[np.bool_]
     ignore: NDArray[np.int64] | None = None
+    picture: Callable[[str], Image.Image] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
@@ -66,7 +70,8 @@ class Manifest:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the content, whatever the order of the rows: level names, node names, and every row sorted by item."""
+        """sha256 of the content, whatever the order of the rows: level names, node names, and every row sorted by
+        item."""
         hasher = hashlib.sha256(json.dumps([self.levels, self.tree.names]).encode())
         items = pa.array(self.items, pa.string())
         order = pc.sort_indices(items)
@@ -94,39 +99,69 @@ class Manifest:
             pq.write_table(self.table().replace_schema_metadata(meta), temporary, compression="zstd")
 
 
+def open_picture(root: Path, item: str) -> Image.Image:
+    """The decoded image file of an item; raises DataError where it is missing, damaged, no image, or a bomb."""
+    try:
+        image = Image.open(root / item)
+        image.load()
+        return image
+    except (OSError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"the image of {item} cannot be read", found=str(error), fix="hbench download NAME --verify-only"
+        ) from None
+
+
 def from_names(
-    items: Sequence[str], rows: Sequence[Sequence[str]], *, levels: Sequence[str],
-    query: NDArray[np.bool_] | None = None, gallery: NDArray[np.bool_] | None = None,
+    items: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    levels: Sequence[str],
+    query: NDArray[np.bool_] | None = None,
+    gallery: NDArray[np.bool_] | None = None,
 ) -> Manifest:
     """A manifest from label names per item, coarse to fine; every item asks and is ranked unless said otherwise."""
     tree, labels = LabelTree.from_names(rows, levels=levels)
     everyone = np.ones(len(items), dtype=bool)
     return Manifest(
-        np.asarray(items, dtype=object), labels, tree,
-        everyone if query is None else query, everyone if gallery is None else gallery,
+        np.asarray(items, dtype=object),
+        labels,
+        tree,
+        everyone if query is None else query,
+        everyone if gallery is None else gallery,
     )
 
 
 def read(path: Path, *, digest: str | None = None) -> Manifest:
     """The manifest in a parquet file.
 
-    Raises DataError for a missing or foreign file, IntegrityError when its content is not of `digest` (or of its own recorded one).
+    Raises DataError for a missing or foreign file, IntegrityError when its content is not of `digest` (or of its own
+    recorded one).
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]) from None
+        raise DataError(
+            f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]
+        ) from None
     meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     if "hbench.levels" not in meta or "item" not in table.column_names:
-        raise DataError(f"{path} is no manifest", expected="columns item, one per level, query, gallery and the levels in its metadata",
-                        found=f"columns {', '.join(table.column_names)}", fix="make one with: hbench build --from FILE --levels …")
+        raise DataError(
+            f"{path} is no manifest",
+            expected="columns item, one per level, query, gallery and the levels in its metadata",
+            found=f"columns {', '.join(table.column_names)}",
+            fix="make one with: hbench build --from FILE --levels …",
+        )
     manifest = _from_table(table, json.loads(meta["hbench.levels"]))
     for expected in filter(None, (meta.get("hbench.digest"), digest)):
         if manifest.digest != expected:
-            raise IntegrityError(f"{path} has other content than recorded", expected=f"digest {expected[:12]}…",
-                                 found=f"{manifest.digest[:12]}…", fix="build the dataset again")
+            raise IntegrityError(
+                f"{path} has other content than recorded",
+                expected=f"digest {expected[:12]}…",
+                found=f"{manifest.digest[:12]}…",
+                fix="build the dataset again",
+            )
     return manifest
 
 
@@ -138,8 +173,12 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
     tree, labels = LabelTree.from_labels(ids.astype(np.int32), levels=levels, names=names)
     ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
     return Manifest(
-        table["item"].to_numpy().astype(object), labels, tree,
-        table["query"].to_numpy(), table["gallery"].to_numpy(), ignore,
+        table["item"].to_numpy().astype(object),
+        labels,
+        tree,
+        table["query"].to_numpy(),
+        table["gallery"].to_numpy(),
+        ignore,
     )
 
 

@@ -1,0 +1,87 @@
+"""Datasets by name: one file per dataset in this folder, with its SPEC and its `build(raw) -> manifests`.
+
+>>> glyphs = load("glyphs")
+>>> glyphs.levels, len(glyphs.train), len(glyphs.tests["test"])
+(('script', 'case', 'base', 'character'), 9474, 11164)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from pathlib import Path
+
+from hbench import paths
+from hbench.datasets.dataset import Dataset, Protocol, read, save
+from hbench.datasets.spec import Spec, specs
+from hbench.datasets.tables import read_single
+from hbench.errors import DataError, IntegrityError
+
+__all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "save", "specs"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def load(name_or_path: str | Path) -> Dataset:
+    """A dataset by its registered name ("sop", "sop@1"), from a built dataset's folder, or from one parquet or CSV
+    file.
+
+    Raises UnknownName for a name that is not registered, DataError where its files are not on this disk,
+    IntegrityError where they are not what was built.
+    """
+    path = Path(name_or_path)
+    name, _, version = str(name_or_path).partition("@")
+    if path.suffix in {".parquet", ".csv"}:
+        return read_single(path)
+    if path.is_dir() and name not in specs:
+        return read(path)
+    dataset = _registered(specs[name])
+    if version not in {"", dataset.version}:
+        raise DataError(
+            f"{name} is here in another version", expected=f"{name}@{version}", found=f"{name}@{dataset.version}"
+        )
+    return dataset
+
+
+def folders(name: str) -> list[Path]:
+    """Where a dataset of this name is looked for: the data folder, then the cache (the data folder may be
+    read-only)."""
+    return [paths.data_home() / name, paths.cache_home() / "datasets" / name]
+
+
+def assemble(spec: Spec, raw: Path | None) -> Dataset:
+    """The dataset that `spec` builds from the raw folder; raises IntegrityError when a pinned digest differs."""
+    splits = spec.build(raw or Path())
+    for split, digest in spec.digests.items():
+        if splits[split].digest != digest:
+            raise IntegrityError(
+                f"{spec.name}/{split} is not the published one", expected=f"digest {digest}", found=splits[split].digest
+            )
+    train = splits.pop("train", None)
+    dataset = Dataset(spec.name, spec.version, spec.protocol, train, splits, card=card(spec))
+    if spec.picture is not None:
+        pictured = {name: dataclasses.replace(test, picture=spec.picture) for name, test in splits.items()}
+        train = None if train is None else dataclasses.replace(train, picture=spec.picture)
+        return dataclasses.replace(dataset, train=train, tests=pictured)
+    return dataset.rooted(None if raw is None or spec.images is None else raw / spec.images)
+
+
+def card(spec: Spec) -> dict[str, object]:
+    """What a person wants to know of a dataset, as plain JSON values."""
+    names = ("title", "homepage", "licence", "citation", "size", "defects", "manual")
+    return {name: getattr(spec, name) for name in names if getattr(spec, name)}
+
+
+def _registered(spec: Spec) -> Dataset:
+    for folder in folders(spec.name):
+        if (folder / "dataset.json").exists():
+            return read(folder)
+    if not spec.marker:
+        return assemble(spec, None)
+    raise DataError(
+        f"{spec.name} is not on this disk",
+        expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",
+        fix=f"hbench download {spec.name}, then hbench build {spec.name} (or: hbench build {spec.name} --root DIR)",
+    )

@@ -1,0 +1,154 @@
+"""A dataset: its name, version and protocol, the manifest it trains on and those it is tested on.
+
+On disk it is a folder: `dataset.json` (what is not a table: name, version, levels, protocol, digests, card),
+`train.parquet` and `test.parquet`, or one `test-NAME.parquet` per test where there are several.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hbench import manifest as manifests
+from hbench.atomic import write_text
+from hbench.errors import DataError, IntegrityError
+from hbench.manifest import Manifest, open_picture
+
+FORMAT = "hbench.dataset/1"
+TEST = "test"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a dataset's papers score it; every value is a default that the command line can override.
+
+    `metrics`: MetricName spellings, in the order of the papers' tables. `recalls`: the k of R@k. `official_counts`:
+    whose items the released evaluator counts per level, the "query set" (the query itself included) or the ranked
+    "list". `averaged`: a score is the mean over the tests. A query is always left out of its own list, by item.
+    """
+
+    similarity: str = "cosine"
+    metrics: tuple[str, ...] = ("H-AP", "ASI", "NDCG", "AP")
+    recalls: tuple[int, ...] = (1, 10)
+    official_counts: str = "query set"
+    averaged: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", tuple(self.metrics))
+        object.__setattr__(self, "recalls", tuple(self.recalls))
+
+    @property
+    def all_metrics(self) -> tuple[str, ...]:
+        """`metrics`, then R@k for each of `recalls`."""
+        return (*self.metrics, *(f"R@{k}" for k in self.recalls))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`train`: one manifest or None. `tests`: {"test": manifest}, or one per granularity. `root`: where its images
+    lie, or None.
+
+    `card`: what a person wants to know (title, source, licence, citation, defects …), as plain JSON values.
+    """
+
+    name: str
+    version: str
+    protocol: Protocol
+    train: Manifest | None
+    tests: dict[str, Manifest]
+    root: Path | None = None
+    card: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The level names, coarse to fine."""
+        return next(iter(self.tests.values())).levels
+
+    @property
+    def manifests(self) -> dict[str, Manifest]:
+        """Every manifest by its file name without suffix: "train", "test" or "test-fine" …."""
+        named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
+        return named if self.train is None else {"train": self.train, **named}
+
+    def rooted(self, root: Path | None) -> Dataset:
+        """The same dataset with its images in the folder `root`."""
+        picture = None if root is None else partial(open_picture, root)
+        moved = {name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()}
+        train = None if self.train is None else dataclasses.replace(self.train, picture=picture)
+        return dataclasses.replace(self, root=root, train=train, tests=moved)
+
+
+def save(dataset: Dataset, folder: Path) -> None:
+    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each whole or not at all."""
+    root = dataset.root
+    if root is not None and root.resolve().is_relative_to(folder.resolve()):
+        root = root.resolve().relative_to(folder.resolve())
+    for name, manifest in dataset.manifests.items():
+        manifest.write(folder / f"{name}.parquet")
+    description = {
+        "format": FORMAT,
+        "name": dataset.name,
+        "version": dataset.version,
+        "levels": list(dataset.levels),
+        "protocol": dataclasses.asdict(dataset.protocol),
+        "digests": {name: manifest.digest for name, manifest in dataset.manifests.items()},
+        "images": None if root is None else root.as_posix(),
+        "card": dataset.card,
+    }
+    write_text(folder / "dataset.json", json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+
+
+def read(folder: Path) -> Dataset:
+    """The dataset in `folder`.
+
+    Raises DataError where it is none, IntegrityError when a manifest's digest is not the one in its dataset.json.
+    """
+    description = _description(folder / "dataset.json")
+    found = {
+        name: manifests.read(folder / f"{name}.parquet", digest=digest)
+        for name, digest in description["digests"].items()
+    }
+    levels = tuple(description["levels"])
+    for name, manifest in found.items():
+        if manifest.levels != levels:
+            raise IntegrityError(
+                f"{folder / name}.parquet has other levels than dataset.json",
+                expected=", ".join(levels),
+                found=", ".join(manifest.levels),
+                fix="build the dataset again",
+            )
+    dataset = Dataset(
+        name=description["name"],
+        version=description["version"],
+        protocol=Protocol(**description["protocol"]),
+        train=found.pop("train", None),
+        tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in found.items()},
+        card=description["card"],
+    )
+    images = description["images"]
+    return dataset.rooted(None if images is None else (folder / images).resolve())
+
+
+def _description(path: Path) -> dict[str, Any]:
+    fields = {"format", "name", "version", "levels", "protocol", "digests", "images", "card"}
+    try:
+        description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            f"{path.parent} is no dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
+    missing = fields - set(description) if isinstance(description, dict) else fields
+    if missing or description["format"] != FORMAT:
+        raise DataError(
+            f"{path} describes no dataset of this version of hbench",
+            expected=f"format {FORMAT} with {', '.join(sorted(fields))}",
+            found=f"without {', '.join(sorted(missing))}" if missing else f"format {description['format']}",
+            fix="build the dataset again",
+        )
+    return description
