@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from hbench.canonical import canonical_order, content_keys, duplicates, level_ranges
+from hbench.registry import Registry
 from hbench.similarity import Rows, Similarity, cosine
 from hbench.tree import Labels
 
@@ -45,13 +46,16 @@ class LevelSequence(NamedTuple):
 
 
 Ties = Callable[[int], NDArray[np.uint8]]
+ties: Registry[Ties] = Registry("ties policy")
 
 
+@ties.register("pessimistic")
 def pessimistic(depth: int) -> NDArray[np.uint8]:
     """Among equal scores the item of lower level comes first: a constant embedding gets the worst score its ties allow."""
     return np.arange(depth + 1, dtype=np.uint8)
 
 
+@ties.register("optimistic")
 def optimistic(depth: int) -> NDArray[np.uint8]:
     """Among equal scores the item of higher level comes first."""
     return np.arange(depth, -1, -1, dtype=np.uint8)
@@ -88,12 +92,12 @@ class Ranker:
         *,
         self_rows: NDArray[np.int64] | None = None,
         similarity: Similarity = cosine,
-        ties: Ties = pessimistic,
+        tie_key: Ties = pessimistic,
     ) -> None:
         if gallery is None:
             gallery, self_rows = queries, np.arange(len(queries.labels))
         self.depth = queries.labels.shape[1]
-        self.tie_key = ties(self.depth)
+        self.tie_key = tie_key(self.depth)
         keys = content_keys(gallery.vectors)
         self.columns = canonical_order(gallery.labels, keys)
         self.queries = self.columns if gallery is queries else canonical_order(queries.labels, content_keys(queries.vectors))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +97,6 @@ class Report:
     values: Mapping[str, NDArray[np.float64]]
     queries: NDArray[np.object_]
     query_tests: NDArray[np.object_]
-    canonical: NDArray[np.int64] = field(repr=False)
 
     @property
     def scores(self) -> ByName:

@@ -1,0 +1,53 @@
+"""Selected rows of a vector file, read when asked for: an array (N, D) as far as ranking needs one, and never a copy of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.errors import SubmissionError, examples
+
+ROWS_AT_ONCE = 16384
+
+
+class Selected:
+    """`vectors[rows]`, gathered block by block."""
+
+    def __init__(self, vectors: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        self.vectors, self.rows = vectors, rows
+        self.dtype, self.shape = vectors.dtype, (len(rows), vectors.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[Any]:
+        selected: NDArray[Any] = self.vectors[self.rows[index]]
+        return selected
+
+
+def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
+    """Finite floats (N, D) from an array or a torch tensor; integers become float32. Raises SubmissionError otherwise."""
+    if hasattr(vectors, "detach"):
+        tensor: Any = vectors.detach().cpu()
+        vectors = tensor.float().numpy() if str(tensor.dtype) == "torch.bfloat16" else tensor.numpy()
+    array = np.asarray(vectors)
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
+        raise SubmissionError(f"the {what} cannot be ranked", expected="numbers of shape (items, dimensions)",
+                              found=f"{array.dtype} of shape {array.shape}")
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        array = array.astype(np.float32 if array.dtype.kind != "f" else np.float64)
+    bad = np.concatenate([start + rows for start, rows in _not_finite(array)] or [np.zeros(0, int)])
+    if len(bad):
+        raise SubmissionError(f"{len(bad)} of the {what} hold NaN or Inf", expected="finite numbers", found=f"rows {examples(bad)}",
+                              fix="look at the model's output there: overflow under float16 is the usual cause")
+    return array
+
+
+def _not_finite(array: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    for start in range(0, len(array), ROWS_AT_ONCE):
+        bad = np.flatnonzero(~np.isfinite(array[start : start + ROWS_AT_ONCE]).all(axis=1))
+        if len(bad):
+            yield start, bad
