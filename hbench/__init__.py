@@ -16,7 +16,7 @@ from hbench.version import __version__
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.errors import HBenchError
-    from hbench.evaluate import evaluate, score
+    from hbench.evaluation import evaluate, score
     from hbench.manifest import Manifest
     from hbench.metric_name import MetricName
     from hbench.ranking import LevelSequence
@@ -31,9 +31,9 @@ HOME = {
     "Manifest": "hbench.manifest",
     "MetricName": "hbench.metric_name",
     "Report": "hbench.report",
-    "evaluate": "hbench.evaluate",
+    "evaluate": "hbench.evaluation",
     "load": "hbench.datasets",
-    "score": "hbench.evaluate",
+    "score": "hbench.evaluation",
 }
 
 __all__ = [
