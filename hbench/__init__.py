@@ -37,7 +37,17 @@ HOME = {
 }
 
 __all__ = [
-    "Dataset", "HBenchError", "LabelTree", "LevelSequence", "Manifest", "MetricName", "Report", "__version__", "evaluate", "load", "score",
+    "Dataset",
+    "HBenchError",
+    "LabelTree",
+    "LevelSequence",
+    "Manifest",
+    "MetricName",
+    "Report",
+    "__version__",
+    "evaluate",
+    "load",
+    "score",
 ]
 
 

@@ -18,9 +18,12 @@ SEED = 20220710
 
 
 def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """One integer per row of (N, D), equal for equal rows: the words of the row times fixed random odd numbers, modulo 2^64."""
+    """One integer per row of (N, D), equal for equal rows: the words of the row times fixed random odd numbers, modulo
+    2^64."""
     word = np.dtype(f"u{vectors.dtype.itemsize}")
-    factors = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    factors = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         block = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]) + vectors.dtype.type(0)  # -0.0 becomes 0.0
@@ -50,7 +53,8 @@ def duplicates(
 
 
 def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where in the canonical gallery (G, L) the items of level ≥ l of every query (Q, L) start and end; two (Q, L) arrays."""
+    """Where in the canonical gallery (G, L) the items of level ≥ l of every query (Q, L) start and end; two (Q, L)
+    arrays."""
     starts = np.zeros(queries.shape, np.int64)
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):

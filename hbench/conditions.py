@@ -1,4 +1,5 @@
-"""The conditions of an evaluation: what a score depends on beside the vectors and the labels; its signature says them all.
+"""The conditions of an evaluation: what a score depends on beside the vectors and the labels; its signature says them
+all.
 
 >>> print(conditions(("genus", "species"), metrics=["H-AP", "R@1"]).signature("sop@1", ["test"]))
 sop@1|test|sim:cosine|self:excluded-by-id|ties:pessimistic|rel:alpha=1|protocol:paper|hbench:0.1
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from hbench.errors import UsageError
 from hbench.metric_name import MetricName, default_metrics
 from hbench.protocol import Protocol, protocols
-from hbench.ranking import Ties, ties as ties_policies
-from hbench.relevance import Relevance, alpha as alpha_relevance, relevances
+from hbench.ranking import Ties
+from hbench.ranking import ties as ties_policies
+from hbench.relevance import Relevance, relevances
+from hbench.relevance import alpha as alpha_relevance
 from hbench.similarity import Similarity, similarities
 from hbench.version import __version__
 
@@ -36,8 +39,16 @@ class Conditions:
     def signature(self, dataset: str, tests: Iterable[str], protocol: str | None = None) -> str:
         """The text without which a score cannot be quoted."""
         version = ".".join(__version__.split(".")[:2])
-        parts = [dataset, "+".join(tests), f"sim:{self.similarity_name}", "self:excluded-by-id", f"ties:{self.ties_name}"]
-        return "|".join([*parts, f"rel:{self.relevance_name}", f"protocol:{protocol or self.protocol_name}", f"hbench:{version}"])
+        parts = [
+            dataset,
+            "+".join(tests),
+            f"sim:{self.similarity_name}",
+            "self:excluded-by-id",
+            f"ties:{self.ties_name}",
+        ]
+        return "|".join(
+            [*parts, f"rel:{self.relevance_name}", f"protocol:{protocol or self.protocol_name}", f"hbench:{version}"]
+        )
 
 
 def conditions(
@@ -53,7 +64,9 @@ def conditions(
     """The conditions in words turned into functions; UnknownName or UsageError before any work starts."""
     if not alpha > 0:
         raise UsageError("the exponent of the relevance must be positive", expected="alpha > 0", found=f"{alpha}")
-    parsed = [name if isinstance(name, MetricName) else MetricName.parse(name) for name in metrics or default_metrics(levels)]
+    parsed = [
+        name if isinstance(name, MetricName) else MetricName.parse(name) for name in metrics or default_metrics(levels)
+    ]
     names = tuple(dict.fromkeys(name.at(levels) for name in parsed))
     for name in names:
         name.bind(levels)

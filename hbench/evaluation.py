@@ -32,7 +32,8 @@ UNRELATED = "unrelated"
 
 @dataclass(frozen=True)
 class Retrieval:
-    """One test of a dataset as arrays: who asks, who is ranked (None: the queries themselves), which gallery row a query is (-1: none)."""
+    """One test of a dataset as arrays: who asks, who is ranked (None: the queries themselves), which gallery row a
+    query is (-1: none)."""
 
     queries: Side
     gallery: Side | None
@@ -67,14 +68,22 @@ def score(
     similarity: str = "cosine",
     threads: int | None = None,
 ) -> Report:
-    """Score vectors (N, D) with labels (N, L), coarse to fine, against themselves (a query is not in its own list) or a gallery.
+    """Score vectors (N, D) with labels (N, L), coarse to fine, against themselves (a query is not in its own list) or a
+    gallery.
 
-    Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by default.
-    Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that are no tree, UnknownName for names.
+    Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
+    default. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that are no tree,
+    UnknownName for names.
     """
     test, tree = _retrieval_of_arrays(vectors, labels, gallery, gallery_labels, level_names, similarity)
     chosen = conditions(
-        tree.levels, metrics=metrics, relevance=relevance, alpha=alpha, similarity=similarity, ties=ties, protocol=protocol
+        tree.levels,
+        metrics=metrics,
+        relevance=relevance,
+        alpha=alpha,
+        similarity=similarity,
+        ties=ties,
+        protocol=protocol,
     )
     digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
     return report_of({"test": test}, Subject("arrays", "1", digest, tree.levels), chosen, threads=threads)
@@ -98,7 +107,9 @@ def report_of(
     for name, test in tests.items():
         setting = Setting(subject.levels, chosen.relevance, chosen.exponent, test.queries.labels, test.gallery is None)
         scorers = [protocol(metric, setting) for protocol in protocols for metric in chosen.metrics]
-        ranker = Ranker(test.queries, test.gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties)
+        ranker = Ranker(
+            test.queries, test.gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties
+        )
         measurements[name] = measure(ranker, scorers, threads=threads, on_block=on_block(name) if on_block else None)
     names = [str(name) for name in chosen.metrics]
     ordered = [measured.values[:, measured.canonical] for measured in measurements.values()]
@@ -130,7 +141,8 @@ def report_of(
 
 
 def summarise(tests: Sequence[NDArray[np.float64]]) -> list[Score]:
-    """Scores of per-query values (M, Q_t) per test, in canonical order: means, bootstrap intervals, numbers of queries."""
+    """Scores of per-query values (M, Q_t) per test, in canonical order: means, bootstrap intervals, numbers of
+    queries."""
     intervals = mean_of_tests_interval(list(tests))
     scores = []
     for row, (low, high) in enumerate(intervals.tolist()):
@@ -138,7 +150,13 @@ def summarise(tests: Sequence[NDArray[np.float64]]) -> list[Score]:
         queries, asked = sum(map(len, defined)), sum(values.shape[1] for values in tests)
         value = float(np.mean([v.mean() for v in defined])) if all(map(len, defined)) else None
         scores.append(
-            Score(value=value, low=None if value is None else low, high=None if value is None else high, queries=queries, skipped=asked - queries)
+            Score(
+                value=value,
+                low=None if value is None else low,
+                high=None if value is None else high,
+                queries=queries,
+                skipped=asked - queries,
+            )
         )
     return scores
 
@@ -154,15 +172,14 @@ def remarks(measurements: Mapping[str, Measurement], chosen: Conditions) -> list
     found = []
     for name, measured in measurements.items():
         asked = len(measured.tied)
-        tied = int(measured.tied.sum())
-        if tied:
-            found.append(f"{name}: {tied} of {asked} queries have equal scores across levels, ordered by the policy {chosen.ties_name}")
-        alone = int((measured.counts[:, 1:].sum(axis=1) == 0).sum())
-        if alone:
-            found.append(f"{name}: {alone} of {asked} queries have no positive at any level and are left out of the means")
+        tied, alone = int(measured.tied.sum()), int((measured.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(chosen.relevance(measured.counts), measured.counts).sum())
-        if inversions:
-            found.append(f"{name}: {inversions} of {asked} queries have relevance inversions (a coarser level worth more than a finer one)")
+        facts = {
+            f"have equal scores across levels, ordered by the policy {chosen.ties_name}": tied,
+            "have no positive at any level and are left out of the means": alone,
+            "have a relevance inversion: a coarser level worth more than a finer one": inversions,
+        }
+        found += [f"{name}: {count} of {asked} queries {fact}" for fact, count in facts.items() if count]
     return found
 
 
@@ -183,15 +200,22 @@ def _retrieval_of_arrays(
     both = [part[:, None] if part.ndim == 1 else part for part in both]
     for what, rows, part in zip(("vectors", "gallery vectors"), (asked, ranked), both, strict=False):
         if len(rows) != len(part):
-            raise SubmissionError(f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(part)}")
+            raise SubmissionError(
+                f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(part)}"
+            )
     if gallery is not None and asked.shape[1] != ranked.shape[1]:
-        raise SubmissionError("queries and gallery differ in dimension", expected=f"{asked.shape[1]}", found=f"{ranked.shape[1]}")
+        raise SubmissionError(
+            "queries and gallery differ in dimension", expected=f"{asked.shape[1]}", found=f"{ranked.shape[1]}"
+        )
     if similarity == "cosine":
         for what, rows in (("vectors", asked), ("gallery vectors", ranked)):
             zero = np.flatnonzero(~rows.any(axis=1))
             if len(zero):
-                raise SubmissionError(f"{len(zero)} of the {what} are zero and have no cosine", found=f"rows {zero[:5].tolist()}",
-                                      fix='use similarity="dot" or "l2", or look at the model')
+                raise SubmissionError(
+                    f"{len(zero)} of the {what} are zero and have no cosine",
+                    found=f"rows {zero[:5].tolist()}",
+                    fix='use similarity="dot" or "l2", or look at the model',
+                )
     tree, renumbered = LabelTree.from_labels(np.concatenate(both), levels=level_names)
     own = Side(asked, renumbered[: len(asked)])
     other = None if gallery is None else Side(ranked, renumbered[len(asked) :])

@@ -1,7 +1,7 @@
 """Measuring: every query of one test is ranked and every metric computed, block by block, on several threads.
 
-A block's values depend on that block alone and are put where its queries belong, so the result is the same for any number of
-threads.
+A block's values depend on that block alone and are put where its queries belong, so the result is the same for any
+number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ OnBlock = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Measurement:
-    """`values` (M, Q) float64 in input order, NaN where undefined. `first_level` (Q,): the level of the item ranked first.
+    """`values` (M, Q) float64 in input order, NaN where undefined. `first_level` (Q,): the level of the item ranked
+    first.
 
     `counts` (Q, L+1): items per level in each query's gallery. `tied` (Q,): queries whose equal scores differ in level.
     `canonical` (Q,): the input positions in the order in which values are to be summed.

@@ -1,6 +1,7 @@
 """A metric name is a metric as one parsable spelling: base, parameters, cut, level.
 
-`H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`, `AP/genus`, `AP#genus`, `R@10`,
+`H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`, `AP/genus`, `AP#genus`,
+`R@10`,
 `R@1/family`, `TR@10`, `TR(norm=min)@10`, `P@5`, `mAP@R`, `mAP@100`, `H-P@10`, `H-R@10`.
 Without a level, AP, R@k … are those of the finest level.
 
@@ -9,8 +10,8 @@ Without a level, AP, R@k … are those of the finest level.
 >>> MetricName.parse("NDGC@100")
 Traceback (most recent call last):
 hbench.errors.UnknownName: unknown metric 'NDGC@100'
-  expected: one of AP, AP#level, ASI, H-AP, H-AP@R, H-P@100, H-R@100, NDCG, NDCG@100, P@100, R@100, TR@100, mAP@100, mAP@R, wAP
-  next:     did you mean 'NDCG@100' or 'R@100' or 'P@100'?
+  expected: one of AP, AP#level, ASI, H-AP, H-AP@R, H-P@100, H-R@100, NDCG, NDCG@100, P@100, R@100, TR@100, mAP@100,
+  mAP@R, wAP next:     did you mean 'NDCG@100' or 'R@100' or 'P@100'?
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hbench.errors import UnknownName, UsageError, closest
+from hbench.errors import UnknownName, UsageError
 from hbench.metrics import Definition, metrics
 from hbench.ranking import LevelSequence
 from hbench.relevance import Relevance, alpha, relevances, sum_wap
 
 Metric = Callable[[LevelSequence], float]
-SPELLING = re.compile(r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>[^#/@]+))?")
+SPELLING = re.compile(
+    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>[^#/@]+))?"
+)
 NORMS: dict[str, Callable[[int, int], int]] = {"all": lambda cut, total: total, "min": min}
 
 
@@ -40,7 +43,8 @@ class MetricName:
 
     @classmethod
     def parse(cls, text: str) -> MetricName:
-        """The metric a text spells; UnknownName with suggestions when it spells none, UsageError for wrong parameters."""
+        """The metric a text spells; UnknownName with suggestions when it spells none, UsageError for wrong
+        parameters."""
         match = SPELLING.fullmatch(text.strip())
         if match is None:
             raise _unknown(text)
@@ -139,7 +143,9 @@ def _numbers(text: str, value: str) -> list[float]:
     try:
         return [float(number) for number in value.split(":")]
     except ValueError:
-        raise UsageError(f"a parameter of {text!r} is no number", expected="numbers separated by ':'", found=repr(value)) from None
+        raise UsageError(
+            f"a parameter of {text!r} is no number", expected="numbers separated by ':'", found=repr(value)
+        ) from None
 
 
 def _unknown(text: str) -> UnknownName:

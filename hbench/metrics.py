@@ -1,9 +1,12 @@
 """A metric is a pure function of one query's level sequence.
 
-Symbols: Ω the query's gallery, Ω^(l) its items at level l, P_l = ∪_{q≥l} Ω^(q) the positives at level l, r_m the rank of the m-th
-positive. A metric that is not defined for a query (no positive) is NaN, and that query is left out of the mean.
+Symbols: Ω the query's gallery, Ω^(l) its items at level l, P_l = ∪_{q≥l} Ω^(q) the positives at level l, r_m the rank
+of the m-th positive. A metric that is not defined for a query (no positive) is NaN, and that query is left out of the
+mean.
 
->>> sequence = LevelSequence(np.array([1, 3]), np.array([2, 1], np.uint8), np.array([2, 1, 1]))  # fine, distractor, coarse, distractor
+Ranked are a fine item, a distractor, a coarse item, a distractor:
+
+>>> sequence = LevelSequence(np.array([1, 3]), np.array([2, 1], np.uint8), np.array([2, 1, 1]))
 >>> ap(sequence, level=1) == (1 / 1 + 2 / 3) / 2
 True
 """
@@ -64,7 +67,8 @@ def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("H-AP", "relevance", full=True)
 def h_ap(sequence: LevelSequence, *, relevance: Relevance) -> float:
-    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) (HAPPIER, Eq. 2–3)."""
+    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j))
+    (HAPPIER, Eq. 2–3)."""
     return graded_ap(sequence, relevance(sequence.counts))
 
 
@@ -86,8 +90,8 @@ def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | No
 
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at a distractor
-    (rank losses, Eq. 31)."""
+    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at a
+    distractor (rank losses, Eq. 31)."""
     if not len(sequence.ranks):
         return NAN
     first = sequence.ranks <= cut
@@ -110,8 +114,8 @@ def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
     """ΣwAP = Σ_l w_l·AP^(l), the weights renormalised over the levels that have positives (rank losses, Property 1)."""
     depth = len(sequence.counts) - 1
     terms = [(w, ap(sequence, level=level)) for level, w in enumerate(level_weights(weights, depth), start=1)]
-    total = sum(w for w, value in terms if value == value)
-    return sum(w * value for w, value in terms if value == value) / total if total else NAN
+    total = sum(w for w, value in terms if not np.isnan(value))
+    return sum(w * value for w, value in terms if not np.isnan(value)) / total if total else NAN
 
 
 @metric("ASI", full=True)
@@ -169,7 +173,8 @@ def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 
 @metric("TR", "cut", "level", "norm")
 def tr_at_k(sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]) -> float:
-    """TR@k = #positives among the first k / |P_l| (rank losses, Eq. 14); `norm=min` divides by min(k, |P_l|) (Patel et al.)."""
+    """TR@k = #positives among the first k / |P_l| (rank losses, Eq. 14); `norm=min` divides by min(k, |P_l|) (Patel et
+    al.)."""
     total = positive_count(sequence, level)
     return float((positives(sequence, level) <= cut).sum() / norm(cut, total)) if total else NAN
 

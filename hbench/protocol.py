@@ -1,14 +1,17 @@
 """A protocol fixes what the equations leave open; `paper` follows them, `official` reproduces the released evaluators.
 
-Published tables were made with the released evaluators, so a leaderboard of published rows is placed by `official` values, from the
-same ranking pass. The released H-AP differs in three ways (metrics differ nowhere else on an all-pairs set):
+Published tables were made with the released evaluators, so a leaderboard of published rows is placed by `official`
+values, from the same ranking pass. The released H-AP differs in three ways (metrics differ nowhere else on an all-pairs
+set):
 
-* |Ω^(l)| is counted in the set of the queries, the query itself included (`query_set_counts`), except on landmark sets, which count
-  on the retrieved list (`list_counts`);
-* the items of a level are found by their float32 relevance, so that two levels of equal relevance are each counted in both;
+* |Ω^(l)| is counted in the set of the queries, the query itself included (`query_set_counts`), except on landmark sets,
+  which count on the retrieved list (`list_counts`);
+* the items of a level are found by their float32 relevance, so that two levels of equal relevance are each counted in
+  both;
 * with a separate gallery the item ranked last is lost, for every metric.
 
-Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the batch size.
+Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the
+batch size.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ ScoreQuery = Callable[[int, LevelSequence], float]
 class Setting:
     """What a protocol may look at beside the level sequence.
 
-    `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`: whether the queries
-    are their own gallery.
+    `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`:
+    whether the queries are their own gallery.
     """
 
     levels: Sequence[str]
@@ -83,7 +86,8 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
 
 
 def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
-    """H-AP as released: relevances (l/(L−1))^α / counts[l] in float32, and min(rel(k), rel(j)) summed per level found by value."""
+    """H-AP as released: relevances (l/(L−1))^α / counts[l] in float32, and min(rel(k), rel(j)) summed per level found
+    by value."""
     depth = len(counts) - 1
     weights = np.array([(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32)
     rel = np.where(counts > 0, weights / np.maximum(counts, 1).astype(np.float32), np.float32(0))

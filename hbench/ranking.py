@@ -1,8 +1,9 @@
 """Ranking: vectors and labels become one level sequence per query, the one heavy step of every evaluation.
 
-The gallery has one canonical order (path, then vector content), query blocks and gallery chunks have one shape, and every block is
-multiplied by one BLAS thread (`one_blas_thread`): so the scores, bit for bit, depend neither on the order of the items nor on the number of threads.
-Items whose vectors are exactly equal share one score, whatever BLAS makes of them.
+The gallery has one canonical order (path, then vector content), query blocks and gallery chunks have one shape, and
+every block is multiplied by one BLAS thread (`one_blas_thread`): so the scores, bit for bit, depend neither on the
+order of the items nor on the number of threads. Items whose vectors are exactly equal share one score, whatever BLAS
+makes of them.
 
 >>> vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
 >>> ranker = Ranker(Side(vectors, np.array([[0, 0], [0, 1], [1, 2]])))
@@ -35,8 +36,9 @@ COPY = 128 << 20  # a gallery up to this many bytes is kept in canonical order i
 class LevelSequence(NamedTuple):
     """What one query's ranking says about its positives: all that any metric needs.
 
-    `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,), the items per level in the query's
-    whole gallery, the query itself excluded. `tied`: whether another order of equal scores would give other levels.
+    `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,), the items per level
+    in the query's whole gallery, the query itself excluded. `tied`: whether another order of equal scores would give
+    other levels.
     """
 
     ranks: NDArray[np.int64]
@@ -51,7 +53,8 @@ ties: Registry[Ties] = Registry("ties policy")
 
 @ties.register("pessimistic")
 def pessimistic(depth: int) -> NDArray[np.uint8]:
-    """Among equal scores the item of lower level comes first: a constant embedding gets the worst score its ties allow."""
+    """Among equal scores the item of lower level comes first: a constant embedding gets the worst score its ties
+    allow."""
     return np.arange(depth + 1, dtype=np.uint8)
 
 
@@ -81,8 +84,8 @@ def one_blas_thread() -> AbstractContextManager[object]:
 class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
-    Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row that is the query itself, left out
-    of its list; -1 for none.
+    Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row that is the query
+    itself, left out of its list; -1 for none.
     """
 
     def __init__(
@@ -100,7 +103,9 @@ class Ranker:
         self.tie_key = tie_key(self.depth)
         keys = content_keys(gallery.vectors)
         self.columns = canonical_order(gallery.labels, keys)
-        self.queries = self.columns if gallery is queries else canonical_order(queries.labels, content_keys(queries.vectors))
+        self.queries = (
+            self.columns if gallery is queries else canonical_order(queries.labels, content_keys(queries.vectors))
+        )
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
         self.excluded = _excluded(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
@@ -124,12 +129,15 @@ class Ranker:
         for query in range(first, first + len(self.rows(block))):
             levels = self.levels(query)
             left_out = self.excluded(query)
-            counts = np.bincount(levels, minlength=self.depth + 1) - np.bincount(levels[left_out], minlength=self.depth + 1)
+            counts = np.bincount(levels, minlength=self.depth + 1) - np.bincount(
+                levels[left_out], minlength=self.depth + 1
+            )
             levels[left_out], scores[query - first, left_out] = 0, -np.inf
             yield level_sequence(scores[query - first], levels, counts, self.tie_key)
 
     def scores(self, block: int) -> NDArray[np.floating]:
-        """Scores (B, G) of one block in canonical order; the last block is padded, so that its shape gives the same bits."""
+        """Scores (B, G) of one block in canonical order; the last block is padded, so that its shape gives the same
+        bits."""
         rows = self.rows(block)
         queries = self.query_rows(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
         scores = np.empty((self.block_size, len(self.columns)), queries.dtype)
@@ -172,7 +180,8 @@ def _level_sequence_float64(
 
 
 def descending(scores: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Integers whose ascending order is the descending order of float32 scores; equal scores, also ±0, give equal integers."""
+    """Integers whose ascending order is the descending order of float32 scores; equal scores, also ±0, give equal
+    integers."""
     bits = (scores + np.float32(0)).view(np.int32)
     ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)
     return (~ascending).astype(np.uint64)
@@ -188,7 +197,8 @@ def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDA
 
 
 def _chunks(gallery_rows: Rows, columns: NDArray[np.int64]) -> Callable[[int], NDArray[np.floating]]:
-    """The chunk of the gallery that starts at a canonical position: kept when the gallery is small, else gathered each time."""
+    """The chunk of the gallery that starts at a canonical position: kept when the gallery is small, else gathered each
+    time."""
     row_bytes = gallery_rows(columns[:1]).nbytes
     if row_bytes * len(columns) > COPY:
         return lambda start: gallery_rows(columns[start : start + CHUNK])

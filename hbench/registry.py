@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Names of one kind; an unknown one raises UnknownName with suggestions.
 
-    `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on the first miss or listing.
+    `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on the first miss or
+    listing.
     """
 
     def __init__(self, kind: str, group: str | None = None) -> None:

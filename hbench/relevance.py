@@ -1,7 +1,8 @@
 """A relevance turns the level counts of one query's retrieval set into the relevance of an item of each level.
 
-A relevance is a function `counts (…, L+1) -> (…, L+1)`; `counts[l]` is |Ω^(l)|, the number of items at level l, and level 0
-(distractors) always has relevance 0. The functions use array operators only, so they take numpy arrays and torch tensors alike.
+A relevance is a function `counts (…, L+1) -> (…, L+1)`; `counts[l]` is |Ω^(l)|, the number of items at level l, and
+level 0 (distractors) always has relevance 0. The functions use array operators only, so they take numpy arrays and
+torch tensors alike.
 
 >>> import numpy as np
 >>> alpha()(np.array([7, 4, 2])).tolist()  # 7 distractors, 4 coarse, 2 fine: 0, (1/2)/4, (2/2)/2
@@ -36,7 +37,8 @@ def alpha(exponent: float = 1.0) -> Relevance:
 
 @relevances.register("sum_wap")
 def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
-    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|, with which H-AP = Σ_l w_l·AP^(l) / Σ w_l over the levels that have positives.
+    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|, with which H-AP = Σ_l w_l·AP^(l) / Σ w_l over the levels that have
+    positives.
 
     `weights` are w_1 … w_L, coarse to fine, non-negative, and sum to 1; uniform 1/L by default
     (rank losses, appendix B-B3, Property 1). Raises UsageError for weights of another number or sum.
@@ -67,8 +69,11 @@ def table(values: Sequence[float]) -> Relevance:
 
     def relevance(counts: Any) -> Any:
         if len(values) != counts.shape[-1] - 1:
-            raise UsageError("the relevance table does not fit the label tree",
-                             expected=f"{counts.shape[-1] - 1} values, one per level", found=f"{len(values)} values")
+            raise UsageError(
+                "the relevance table does not fit the label tree",
+                expected=f"{counts.shape[-1] - 1} values, one per level",
+                found=f"{len(values)} values",
+            )
         return _like(counts, [0.0, *values]) + 0 * counts
 
     return relevance
@@ -102,7 +107,8 @@ def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _like(counts: Any, values: Sequence[float]) -> Any:
-    """`values` as an array of the kind of `counts`: float64 in numpy, the default or own float type and device in torch."""
+    """`values` as an array of the kind of `counts`: float64 in numpy, the default or own float type and device in
+    torch."""
     if isinstance(counts, np.ndarray):
         return np.asarray(values, dtype=np.float64)
     return counts.new_tensor(values, dtype=counts.dtype if counts.dtype.is_floating_point else None)

@@ -1,6 +1,8 @@
-"""A report: the scores of one embedding or ranking file on one dataset, with the conditions they cannot be quoted without.
+"""A report: the scores of one embedding or ranking file on one dataset, with the conditions they cannot be quoted
+without.
 
-`Document` is what is written as JSON; `Report` adds the values of every query, which `--by-query` writes beside it as parquet.
+`Document` is what is written as JSON; `Report` adds the values of every query, which `--by-query` writes beside it as
+parquet.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ class ByName(Mapping[str, float | NDArray[np.float64]]):
 
 @dataclass(frozen=True)
 class Report:
-    """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of `queries`."""
+    """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of
+    `queries`."""
 
     document: Document
     values: Mapping[str, NDArray[np.float64]]
@@ -118,11 +121,17 @@ class Report:
         write_text(path, self.document.model_dump_json(indent=1) + "\n")
 
     def write_by_query(self, path: Path) -> None:
-        """Write the per-query values as parquet: `query`, `test`, one float64 column per metric; the signature in the metadata."""
-        columns: dict[str, object] = {"query": pa.array(self.queries, pa.string()), "test": pa.array(self.query_tests, pa.string())}
+        """Write the per-query values as parquet: `query`, `test`, one float64 column per metric; the signature in the
+        metadata."""
+        columns: dict[str, object] = {
+            "query": pa.array(self.queries, pa.string()),
+            "test": pa.array(self.query_tests, pa.string()),
+        }
         table = pa.table(columns | {name: pa.array(values) for name, values in self.values.items()})
         with replacing(path) as temporary:
-            pq.write_table(table.replace_schema_metadata({"hbench.signature": self.signature}), temporary, compression="zstd")
+            pq.write_table(
+                table.replace_schema_metadata({"hbench.signature": self.signature}), temporary, compression="zstd"
+            )
 
 
 def read(path: Path) -> Document:
@@ -134,7 +143,9 @@ def read(path: Path) -> Document:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise SubmissionError(f"{path} is no report", expected="the JSON of hbench evaluate --output", found=f"{where}: {first['msg']}") from None
+        raise SubmissionError(
+            f"{path} is no report", expected="the JSON of hbench evaluate --output", found=f"{where}: {first['msg']}"
+        ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None
 
@@ -144,8 +155,14 @@ def read_by_query(path: Path) -> pa.Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise SubmissionError(f"{path} cannot be read", expected="per-query values in parquet", found=str(error).splitlines()[0],
-                              fix="hbench evaluate … --by-query FILE.parquet writes them") from None
+        raise SubmissionError(
+            f"{path} cannot be read",
+            expected="per-query values in parquet",
+            found=str(error).splitlines()[0],
+            fix="hbench evaluate … --by-query FILE.parquet writes them",
+        ) from None
     if "query" not in table.column_names or b"hbench.signature" not in (table.schema.metadata or {}):
-        raise SubmissionError(f"{path} holds no per-query values", expected="column query and an hbench signature in the metadata")
+        raise SubmissionError(
+            f"{path} holds no per-query values", expected="column query and an hbench signature in the metadata"
+        )
     return table

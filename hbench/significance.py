@@ -50,9 +50,11 @@ def bootstrap_means(values: Values, *, resamples: int = RESAMPLES, seed: int = S
 
 
 def paired_difference(first: Values, second: Values, *, seed: int = SEED) -> tuple[float, float, float, float]:
-    """The mean of first − second over the queries where both are defined, its 95 % interval, and the p-value of a sign-flip test.
+    """The mean of first − second over the queries where both are defined, its 95 % interval, and the p-value of a
+    sign-flip test.
 
-    The test asks how often random signs of the per-query differences (Q,) give a mean at least as far from 0; two-sided, (b+1)/(n+1).
+    The test asks how often random signs of the per-query differences (Q,) give a mean at least as far from 0;
+    two-sided, (b+1)/(n+1).
     """
     difference = first - second
     difference = difference[~np.isnan(difference)]

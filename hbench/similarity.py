@@ -1,7 +1,7 @@
 """A similarity says how raw vectors become float32 rows whose inner product ranks the gallery of any one query.
 
-It is a function `(queries (Q, D), gallery (G, D)) -> (query rows, gallery rows)`; each of the two takes positions and gives their
-rows, so that a memory-mapped or float16 file is read block by block and never converted as a whole.
+It is a function `(queries (Q, D), gallery (G, D)) -> (query rows, gallery rows)`; each of the two takes positions and
+gives their rows, so that a memory-mapped or float16 file is read block by block and never converted as a whole.
 
 >>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0]]))
 >>> float((query_rows(np.array([0])) @ gallery_rows(np.array([0])).T)[0, 0])  # q·g − |g|²/2

@@ -1,4 +1,5 @@
-"""Selected rows of a vector file, read when asked for: an array (N, D) as far as ranking needs one, and never a copy of the file."""
+"""Selected rows of a vector file, read when asked for: an array (N, D) as far as ranking needs one, and never a copy of
+the file."""
 
 from __future__ import annotations
 
@@ -29,20 +30,28 @@ class Selected:
 
 
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
-    """Finite floats (N, D) from an array or a torch tensor; integers become float32. Raises SubmissionError otherwise."""
+    """Finite floats (N, D) from an array or a torch tensor; integers become float32. Raises SubmissionError
+    otherwise."""
     if hasattr(vectors, "detach"):
         tensor: Any = vectors.detach().cpu()
         vectors = tensor.float().numpy() if str(tensor.dtype) == "torch.bfloat16" else tensor.numpy()
     array = np.asarray(vectors)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
-        raise SubmissionError(f"the {what} cannot be ranked", expected="numbers of shape (items, dimensions)",
-                              found=f"{array.dtype} of shape {array.shape}")
+        raise SubmissionError(
+            f"the {what} cannot be ranked",
+            expected="numbers of shape (items, dimensions)",
+            found=f"{array.dtype} of shape {array.shape}",
+        )
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         array = array.astype(np.float32 if array.dtype.kind != "f" else np.float64)
     bad = np.concatenate([start + rows for start, rows in _not_finite(array)] or [np.zeros(0, int)])
     if len(bad):
-        raise SubmissionError(f"{len(bad)} of the {what} hold NaN or Inf", expected="finite numbers", found=f"rows {examples(bad)}",
-                              fix="look at the model's output there: overflow under float16 is the usual cause")
+        raise SubmissionError(
+            f"{len(bad)} of the {what} hold NaN or Inf",
+            expected="finite numbers",
+            found=f"rows {examples(bad)}",
+            fix="look at the model's output there: overflow under float16 is the usual cause",
+        )
     return array
 
 

@@ -28,8 +28,11 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None) -> None:
-    """A table on stdout: first column to the left, the others to the right; plain and unwrapped when stdout is no terminal."""
+def show_table(
+    title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None
+) -> None:
+    """A table on stdout: first column to the left, the others to the right; plain and unwrapped when stdout is no
+    terminal."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", expand=False)
     for position, name in enumerate(header):
         table.add_column(name, justify="left" if position == 0 else "right", overflow="fold")
