@@ -152,7 +152,7 @@ def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[
             "unknown ids",
             _strings(unknown),
             len(unknown),
-            "" if cause else "remove these rows, or choose their dataset",
+            None if cause else "remove these rows, or choose their dataset",
         ),
         *found("duplicate ids", _strings(duplicate), len(duplicate), "keep one row per id"),
         *found("ids of the dataset's other splits", _strings(other), len(other), "they are left out", fatal=False),
@@ -205,7 +205,7 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def _floats(stored: Stored, source: str) -> NDArray[Any]:
-    """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as float64, block by block."""
+    """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as float64, blockwise."""
     vectors = stored.vectors
     if stored.dtype == "bfloat16":
         return _widened(vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4"))

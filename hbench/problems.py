@@ -68,7 +68,7 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         wanted = {spelling(name): name for name in sample}
         pairs = _meeting(wanted, unknown, spelling, enough=(len(sample) + 1) // 2)
         if pairs:
-            return _told(*pairs[0], difference)
+            return _told(pairs, difference)
     if sample and unknown and all(name.isdecimal() for name in unknown[:SAMPLE]):
         return f"ids look like row numbers: give the items' names, such as {examples(map(repr, sample), most=2)}"
     return None
@@ -88,14 +88,12 @@ def _meeting(
     return []
 
 
-def _told(unknown: str, wanted: str, difference: str) -> str:
-    cases = (
-        (wanted.startswith(unknown), "lack the ending", wanted[len(unknown) :]),
-        (unknown.startswith(wanted), "have an extra ending", unknown[len(wanted) :]),
-        (wanted.endswith(unknown), "lack the beginning", wanted[: -len(unknown)]),
-        (unknown.endswith(wanted), "have an extra beginning", unknown[: -len(wanted)]),
-    )
-    how = next((f"{verb} {part!r}" for holds, verb, part in cases if holds), f"differ by {difference}")
+def _told(pairs: list[tuple[str, str]], difference: str) -> str:
+    """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
+    unknown, wanted = pairs[0]
+    same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
+    told = [f"{how} {min(parts)!r}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
+    how = told[0] if told else f"differ by {difference}"
     return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
 
 
@@ -121,4 +119,11 @@ SPELLINGS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("the leading folder", _last),
     ("the leading folder", lambda name: _last(_with_slashes(name))),
     ("the leading folder and the suffix", lambda name: _without_suffix(_last(_with_slashes(name)))),
+)
+
+AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
+    ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
+    ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
+    ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
+    ("have an extra beginning", lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else ""),
 )
