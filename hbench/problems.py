@@ -58,33 +58,35 @@ def shorten(name: str, most: int = 120) -> str:
     return plain if len(plain) <= most else f"{plain[: most // 2]}…{plain[-most // 2 :]}"
 
 
-def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
-    """Why wanted ids are missing while unknown ones are there: the first spelling in which half of them or more meet.
+def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
+    """Why unknown ids stand for wanted ones: the first spelling in which half of them or more meet, else None.
 
-    Looks at the first 1,000 missing ids against all unknown ones; None when no spelling explains them.
+    The first 1,000 of the shorter list are looked for in the whole of the longer one.
     """
-    sample = list(missing[:SAMPLE])
+    if not wanted or not unknown:
+        return None
     for difference, spelling in SPELLINGS:
-        wanted = {spelling(name): name for name in sample}
-        pairs = _meeting(wanted, unknown, spelling, enough=(len(sample) + 1) // 2)
+        pairs = _meeting(wanted, unknown, spelling)
         if pairs:
             return _told(pairs, difference)
-    if sample and unknown and all(name.isdecimal() for name in unknown[:SAMPLE]):
-        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, sample), most=2)}"
+    if all(name.isdecimal() for name in unknown[:SAMPLE]):
+        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, wanted), most=2)}"
     return None
 
 
-def _meeting(
-    wanted: dict[str, str], unknown: Sequence[str], spelling: Callable[[str], str], *, enough: int
-) -> list[tuple[str, str]]:
-    """(unknown, wanted) ids of one spelling; empty unless `enough` wanted ids have a partner."""
-    pairs: dict[str, tuple[str, str]] = {}
-    for name in unknown:
+def _meeting(wanted: Sequence[str], unknown: Sequence[str], spelling: Callable[[str], str]) -> list[tuple[str, str]]:
+    """(unknown, wanted) ids of one spelling; empty unless half of the sample has a partner."""
+    shorter, longer = sorted((wanted, unknown), key=len)
+    sample = {spelling(name): name for name in shorter[:SAMPLE]}
+    enough = (min(len(shorter), SAMPLE) + 1) // 2
+    partners: dict[str, str] = {}
+    for name in longer:
         common = spelling(name)
-        if common in wanted:
-            pairs.setdefault(common, (name, wanted[common]))
-            if len(pairs) == enough:
-                return list(pairs.values())
+        if common in sample:
+            partners.setdefault(common, name)
+            if len(partners) == enough:
+                pairs = [(partners[common], sample[common]) for common in partners]
+                return pairs if shorter is wanted else [(mine, other) for other, mine in pairs]
     return []
 
 
@@ -125,5 +127,8 @@ AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
     ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
     ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
     ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
-    ("have an extra beginning", lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else ""),
+    (
+        "have an extra beginning",
+        lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else "",
+    ),
 )
