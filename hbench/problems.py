@@ -1,0 +1,134 @@
+"""A problem: one kind of fault in a submitted file, with its count, first examples and the fix; all are told at once.
+
+>>> print(Problem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
+12 missing ids (a.png, b.png, …)
+    next: embed these items as well
+>>> likely_cause(["cat/1.png", "dog/2.png"], ["cat/1", "dog/2"])
+"ids lack the ending '.png': 'cat/1' should be 'cat/1.png'"
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from hbench.errors import SubmissionError, examples
+
+SHOWN = 5
+SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`count` faults of one kind, the first five by name; a remark (not fatal) changes no score and refuses nothing."""
+
+    kind: str
+    count: int
+    examples: tuple[str, ...] = ()
+    fix: str | None = None
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.examples) else ""
+        named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
+        return f"{self.count:,} {self.kind}{named}" + (f"\n    next: {self.fix}" if self.fix else "")
+
+
+def found(
+    kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
+) -> list[Problem]:
+    """One problem with the first five of `names`, or none when `count` is 0."""
+    shown = tuple(shorten(str(name)) for name in islice(names, SHOWN))
+    return [Problem(kind, count, shown, fix, fatal)] if count else []
+
+
+def refuse(source: str, problems: Iterable[Problem]) -> None:
+    """Raise one SubmissionError that lists every fatal problem; return when there is none."""
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        lines = "".join(f"\n  {problem}" for problem in fatal)
+        raise SubmissionError(f"{source} cannot be scored{lines}")
+
+
+def shorten(name: str, most: int = 120) -> str:
+    """A name that fits a line: control characters escaped, the middle of a very long one left out."""
+    plain = name if name.isprintable() and name else repr(name)
+    return plain if len(plain) <= most else f"{plain[: most // 2]}…{plain[-most // 2 :]}"
+
+
+def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
+    """Why unknown ids stand for wanted ones: the first spelling in which half of them or more meet, else None.
+
+    The first 1,000 of the shorter list are looked for in the whole of the longer one.
+    """
+    if not wanted or not unknown:
+        return None
+    for difference, spelling in SPELLINGS:
+        pairs = _meeting(wanted, unknown, spelling)
+        if pairs:
+            return _told(pairs, difference)
+    if all(name.isdecimal() for name in unknown[:SAMPLE]):
+        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, wanted), most=2)}"
+    return None
+
+
+def _meeting(wanted: Sequence[str], unknown: Sequence[str], spelling: Callable[[str], str]) -> list[tuple[str, str]]:
+    """(unknown, wanted) ids of one spelling; empty unless half of the sample has a partner."""
+    shorter, longer = sorted((wanted, unknown), key=len)
+    sample = {spelling(name): name for name in shorter[:SAMPLE]}
+    enough = (min(len(shorter), SAMPLE) + 1) // 2
+    partners: dict[str, str] = {}
+    for name in longer:
+        common = spelling(name)
+        if common in sample:
+            partners.setdefault(common, name)
+            if len(partners) == enough:
+                pairs = [(partners[common], sample[common]) for common in partners]
+                return pairs if shorter is wanted else [(mine, other) for other, mine in pairs]
+    return []
+
+
+def _told(pairs: list[tuple[str, str]], difference: str) -> str:
+    """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
+    unknown, wanted = pairs[0]
+    same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
+    told = [f"{how} {min(parts)!r}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
+    how = told[0] if told else f"differ by {difference}"
+    return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
+
+
+def _without_suffix(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + (last.rpartition(".")[0] or last)
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _with_slashes(name: str) -> str:
+    return name.replace("\\", "/")
+
+
+SPELLINGS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("blanks", str.strip),
+    ("backslashes", _with_slashes),
+    ("letter case", str.casefold),
+    ("the Unicode normal form", lambda name: unicodedata.normalize("NFC", name)),
+    ("the suffix", _without_suffix),
+    ("the leading folder", _last),
+    ("the leading folder", lambda name: _last(_with_slashes(name))),
+    ("the leading folder and the suffix", lambda name: _without_suffix(_last(_with_slashes(name)))),
+)
+
+AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
+    ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
+    ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
+    ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
+    (
+        "have an extra beginning",
+        lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else "",
+    ),
+)
