@@ -16,7 +16,8 @@ from hbench.version import __version__
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.errors import HBenchError
-    from hbench.evaluation import evaluate, score
+    from hbench.scoring import score
+    from hbench.submission import evaluate
     from hbench.manifest import Manifest
     from hbench.metric_name import MetricName
     from hbench.ranking import LevelSequence
@@ -31,9 +32,9 @@ HOME = {
     "Manifest": "hbench.manifest",
     "MetricName": "hbench.metric_name",
     "Report": "hbench.report",
-    "evaluate": "hbench.evaluation",
+    "evaluate": "hbench.submission",
     "load": "hbench.datasets",
-    "score": "hbench.evaluation",
+    "score": "hbench.scoring",
 }
 
 __all__ = [

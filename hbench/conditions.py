@@ -25,6 +25,7 @@ from hbench.version import __version__
 class Conditions:
     """Each choice by its name and, where it is a function, as that function."""
 
+    levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
     relevance_name: str
     relevance: Relevance
@@ -72,6 +73,7 @@ def conditions(
         name.bind(levels)
     is_alpha = relevance == "alpha"
     return Conditions(
+        levels=tuple(levels),
         metrics=names,
         relevance_name=f"alpha={alpha:g}" if is_alpha else relevance,
         relevance=alpha_relevance(alpha) if is_alpha else relevances[relevance](),

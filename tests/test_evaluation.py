@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hbench.errors import SubmissionError, TreeError, UnknownName, UsageError
-from hbench.evaluation import score
+from hbench.scoring import score
 from hbench.tree import levels_of_pairs
 
 GOLDEN = Path(__file__).parent / "golden"

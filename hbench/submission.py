@@ -1,0 +1,189 @@
+"""A submission is a file of embeddings or rankings; with a dataset it becomes a report.
+
+>>> feasible(["R@10", "R@1000", "AP"], 100, asked=False)
+(['mAP@100', 'NDCG@100', 'R@10'], ['a ranking of depth 100 cannot give R@1000, AP'])
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench import embeddings as embedding_files
+from hbench import run_files, run_levels
+from hbench.conditions import Conditions, conditions
+from hbench.datasets import Dataset, load
+from hbench.embeddings import Embeddings
+from hbench.errors import SubmissionError
+from hbench.evaluation import Retrieval, Subject, measured, measured_sequences, report_of, scorers_of
+from hbench.manifest import Manifest
+from hbench.measure import Measurement, OnBlock
+from hbench.metric_name import MetricName, default_metrics
+from hbench.problems import Problem, refuse
+from hbench.protocol import Protocol, protocols
+from hbench.ranking import Side
+from hbench.report import Report, Source
+from hbench.run_files import Ranking
+from hbench.vectors import Selected
+
+OnTest = Callable[[str], OnBlock]
+Submission = Embeddings | tuple[Embeddings, Embeddings] | Ranking
+
+
+def evaluate(
+    submission: str | Path | Submission,
+    dataset: str | Path | Dataset,
+    *,
+    metrics: Sequence[str] | None = None,
+    protocol: str = "paper",
+    also_official: bool = False,
+    ties: str = "pessimistic",
+    similarity: str | None = None,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    method: str | None = None,
+    threads: int | None = None,
+    on_test: OnTest | None = None,
+) -> Report:
+    """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
+
+    `also_official`: compute the released evaluator's values in the same ranking pass. Raises SubmissionError with every
+    problem of the file at once, UnknownName for names, before any work starts.
+    """
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    given = read(Path(submission)) if isinstance(submission, str | Path) else submission
+    names = metrics or [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
+    warnings: list[str] = []
+    if isinstance(given, Ranking):
+        names, warnings = feasible(names, given.depth, asked=metrics is not None)
+    chosen = conditions(
+        data.levels,
+        metrics=names,
+        relevance=relevance,
+        alpha=alpha,
+        similarity=similarity or data.protocol.similarity,
+        ties=ties,
+        protocol=protocol_name(protocol, data),
+    )
+    problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
+    refuse(source_of(given).file, problems)
+    also = protocols[protocol_name("official", data)] if also_official else None
+    measurements = {
+        name: _measured(given, manifest, chosen, also, threads=threads, on_block=on_test(name) if on_test else None)
+        for name, manifest in data.tests.items()
+    }
+    ids = {name: manifest.items[manifest.query] for name, manifest in data.tests.items()}
+    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given))
+    return report_of(measurements, ids, subject, chosen, warnings=[*warnings, *(str(problem) for problem in problems)])
+
+
+def read(path: Path, *, ids: Path | None = None) -> Embeddings | Ranking:
+    """The embeddings or the ranking in a file, told apart by its content."""
+    return run_files.read(path) if run_files.kind_of(path) == "ranking" else embedding_files.read(path, ids=ids)
+
+
+def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Problem]:
+    """Everything that is wrong with a submission for a dataset, in one pass; remarks have `fatal` False."""
+    tests = dataset.tests.values()
+    known = {item for manifest in dataset.manifests.values() for item in manifest.items}
+    if isinstance(given, Ranking):
+        return [problem for manifest in tests for problem in run_levels.problems(given, manifest, known=known)]
+    queries, gallery = given if isinstance(given, tuple) else (given, given)
+    asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
+    ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
+    if queries is gallery:
+        wanted = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
+        return embedding_files.problems(queries, wanted=wanted, known=known, cosine=cosine)
+    return [
+        *embedding_files.problems(queries, wanted=asked, known=known, cosine=cosine),
+        *embedding_files.problems(gallery, wanted=ranked, known=known, cosine=cosine),
+        *embedding_files.problems_between(queries, gallery),
+    ]
+
+
+def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str], list[str]]:
+    """The metrics that a ranking of this depth can give, and a remark on the others; asked-for ones are refused by name."""
+    parsed = [MetricName.parse(name) for name in names]
+    given = [name for name in parsed if not name.needs_full_ranking and (name.cut or 0) <= depth]
+    left_out = ", ".join(str(name) for name in parsed if name not in given)
+    if not left_out:
+        return [str(name) for name in given], []
+    if asked or not given:
+        raise SubmissionError(
+            f"a ranking of depth {depth} cannot give {left_out}",
+            expected=f"metrics cut at k ≤ {depth}, as R@k, mAP@k, NDCG@k, P@k",
+            fix="submit embeddings, or longer lists",
+        )
+    best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
+    return [str(name) for name in dict.fromkeys([*best, *given])], [
+        f"a ranking of depth {depth} cannot give {left_out}"
+    ]
+
+
+def protocol_name(name: str, dataset: Dataset) -> str:
+    """`official` in the variant that the dataset's released evaluator is."""
+    by_list = name == "official" and dataset.protocol.official_counts == "list"
+    return "official-landmark" if by_list else name
+
+
+def digest_of(dataset: Dataset) -> str:
+    """sha256 over the digests of the test manifests."""
+    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(dataset.tests.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | None = None) -> Retrieval:
+    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked.
+
+    Where the queries are the whole gallery they are ranked among themselves; a query is never in its own list.
+    """
+    asked, ranked = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    own = _side(manifest, queries, asked)
+    if gallery is None and np.array_equal(asked, ranked):
+        return Retrieval(own, None, None, manifest.items[asked])
+    position = np.full(len(manifest), -1)
+    position[ranked] = np.arange(len(ranked))
+    return Retrieval(own, _side(manifest, gallery or queries, ranked), position[asked], manifest.items[asked])
+
+
+def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
+    selected: Any = Selected(source.vectors, embedding_files.align(source, manifest.items[items]))
+    return Side(selected, manifest.labels[items], None if manifest.ignore is None else manifest.ignore[items])
+
+
+def _measured(
+    given: Submission,
+    manifest: Manifest,
+    chosen: Conditions,
+    also: Protocol | None,
+    *,
+    threads: int | None,
+    on_block: OnBlock | None,
+) -> Measurement:
+    if isinstance(given, Ranking):
+        sequences = run_levels.levels_of(given, manifest, ties=chosen.ties)
+        asked = manifest.items[manifest.query]
+        scorers = scorers_of(chosen, manifest.labels[manifest.query], all_pairs=True, also=also)
+        return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)))
+    queries, gallery = given if isinstance(given, tuple) else (given, None)
+    return measured(retrieval_of(manifest, queries, gallery), chosen, also=also, threads=threads, on_block=on_block)
+
+
+def source_of(given: Submission) -> Source:
+    """The file or files of a submission, for the report's head."""
+    if isinstance(given, Ranking):
+        return Source(file=given.source, sha256=given.sha256, items=len(given))
+    parts = given if isinstance(given, tuple) else (given,)
+    joined = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
+    return Source(
+        file=" + ".join(part.source for part in parts),
+        sha256=parts[0].sha256 if len(parts) == 1 else joined,
+        items=sum(map(len, parts)),
+        dim=parts[0].dim,
+        dtype=parts[0].dtype,
+    )
