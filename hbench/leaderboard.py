@@ -1,7 +1,7 @@
 """A leaderboard is one dataset's rows, each a method's scores with where they come from: a paper's table or a run.
 
-Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's one protocol. Published rows are
-shipped, one TOML file per dataset; own rows go to the user's file of the same name and are read together with them.
+Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's one protocol.
+Published rows are shipped, one TOML file per dataset; own rows go to the user's file of that name, read with them.
 
 >>> board = read("sop")
 >>> first = rank(board, "H-AP")[0]
@@ -33,7 +33,7 @@ FOLDER = "leaderboards"
 
 
 class Citation(BaseModel):
-    """A source in full; `later`: beyond the four papers, transcribed from public pages and not checked against a paper's text."""
+    """A source in full; `later`: beyond the four papers, transcribed from public pages, not checked in their texts."""
 
     model_config = STRICT
     text: str
@@ -43,8 +43,10 @@ class Citation(BaseModel):
 class Leaderboard(BaseModel):
     """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are ranked by at first.
 
-    `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a score is the mean of, where there are
-    several. `foreign_metrics`: those of published tables that hbench does not compute, each with its definition.
+    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset, whichever it is.
+    `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a score is the mean of,
+    where there are several. `foreign_metrics`: those of published tables that hbench does not compute, and what they
+    are.
     """
 
     model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
@@ -80,7 +82,7 @@ class Leaderboard(BaseModel):
 
 
 class Standing(NamedTuple):
-    """A place of the ranking: 1 … or None for no comparable score, and the rows that print this result of this method."""
+    """A place of the ranking, 1 … or None for no comparable score, and the rows that print this result of a method."""
 
     place: int | None
     score: Decimal | None
@@ -88,7 +90,7 @@ class Standing(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a score would stand among the ranked results: its place (ties share one), their number, and its neighbours."""
+    """Where a score would stand among `of` ranked results: its place (ties share one) and its neighbours."""
 
     place: int
     of: int
@@ -97,9 +99,10 @@ class Place(NamedTuple):
 
 
 def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
-    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without a comparable score come last.
+    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without one come last.
 
-    Rows that print the same result of the same method, backbone and dimension are one standing. Raises UnknownName.
+    A score that its row calls not comparable counts as none. Rows that print the same result of the same method,
+    backbone and dimension are one standing. Raises UnknownName for the metric.
     """
     key = board.key(metric)
     ranked: dict[Decimal, list[list[Row]]] = {}
@@ -119,7 +122,10 @@ def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> 
 
 
 def place(board: Leaderboard, metric: str, score: float) -> Place:
-    """Where a score (a fraction, as in a Report, under the leaderboard's protocol) would stand by `metric`; raises UnknownName."""
+    """Where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
+
+    Raises UnknownName for the metric.
+    """
     percent = round(Decimal(100 * score), 9)
     ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
     better = [standing for standing in ranked if standing.score is not None and standing.score > percent]
@@ -139,7 +145,7 @@ def user_folder() -> Path:
 
 
 def files(name: str) -> list[Path]:
-    """The files a leaderboard is read from: the published rows and, where there is one, the user's file; a path stands for itself.
+    """The files a leaderboard is read from: published rows and, where there is one, the user's file; a path is itself.
 
     Raises UnknownName when there is none.
     """
@@ -165,7 +171,7 @@ def read(name: str) -> Leaderboard:
                 f"{path} cannot be read together with {base}",
                 expected=f"{board.dataset}@{board.version}, protocol {board.protocol}",
                 found=f"{own.dataset}@{own.version}, protocol {own.protocol}",
-                fix=f"score its embeddings on {board.dataset}@{board.version} and add them again, or move the file away",
+                fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and add them again",
             )
         merged = dict(board) | {"citations": board.citations | own.citations, "rows": board.rows + own.rows}
         board = schema.build(Leaderboard, merged, source=f"{base} with {path}")

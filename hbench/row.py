@@ -1,4 +1,4 @@
-"""A row is one method's scores with exactly one provenance: the table of a paper, or a run whose embedding can be scored again.
+"""A row is one method's scores with exactly one provenance: a paper's table, or a run that can be scored again.
 
 >>> row = Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
 >>> row.source
@@ -23,7 +23,7 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 class Setup(BaseModel):
-    """How a method was trained, as far as the source says; `trained_on` where it is not the dataset's own training set."""
+    """How a method was trained, as far as the source says; `trained_on`: if not the dataset's own training set."""
 
     model_config = STRICT
     family: str | None = None
@@ -39,7 +39,7 @@ class Setup(BaseModel):
 
 
 class Paper(BaseModel):
-    """Where a published row is printed: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
+    """Where a row is printed: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
 
     model_config = STRICT
     citation: str
@@ -49,7 +49,7 @@ class Paper(BaseModel):
 
 
 class Run(BaseModel):
-    """The evaluation an own row comes from: enough to score it again and to see that it is the same embedding and dataset."""
+    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same."""
 
     model_config = STRICT
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -63,7 +63,7 @@ class Run(BaseModel):
 
 
 class Row(BaseModel):
-    """One method's scores in percent and exactly one provenance; `unranked`: metric → why its score is not comparable."""
+    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not comparable."""
 
     model_config = STRICT
     method: str = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""A schema is a frozen pydantic model that a TOML text must fit; what does not fit is refused with its place and a suggestion.
+"""A schema is a frozen pydantic model that a TOML text must fit; what does not is refused with place and suggestion.
 
 >>> class Point(BaseModel):
 ...     model_config = STRICT
@@ -87,7 +87,7 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
     """The path of a key in words; an element of a list of tables by its number from 1 and its first text."""
-    parts = []
+    parts: list[str] = []
     for step in path:
         values = values[step] if isinstance(values, list) or step in (values or ()) else None
         if isinstance(step, int):
