@@ -80,7 +80,7 @@ def short_source(row: Row) -> str:
 
 def full_source(key: str, citation: Citation) -> str:
     """What a short source stands for."""
-    later = " (later or other work, not checked against a paper's text)" if citation.later else ""
+    later = " (later work, transcribed, not checked)" if citation.later else ""
     return f"{key.partition(',')[0]}: {citation.text}{later}"
 
 
