@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import click
@@ -29,13 +29,20 @@ def show_json(value: Any) -> None:
 
 
 def show_table(
-    title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None
+    title: str | None,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str | None = None,
+    *,
+    left: Collection[str] = (),
 ) -> None:
-    """A table on stdout: first column to the left, the others to the right; plain and unwrapped when stdout is no
-    terminal."""
+    """A table on stdout: the first column and those named in `left` to the left, the others to the right.
+
+    It is plain and unwrapped when stdout is no terminal.
+    """
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", expand=False)
     for position, name in enumerate(header):
-        table.add_column(name, justify="left" if position == 0 else "right", overflow="fold")
+        table.add_column(name, justify="left" if position == 0 or name in left else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     width = None if sys.stdout.isatty() else 10_000

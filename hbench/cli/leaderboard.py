@@ -1,0 +1,194 @@
+"""hbench leaderboard: list leaderboards; show, export, extend and verify one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli.terminal import say, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from hbench.leaderboard import Leaderboard, Standing
+
+FORMATS = ("json", "csv", "markdown", "latex")
+NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # what a column of texts may shrink to before a metric is left out
+
+
+@click.group("leaderboard", short_help="show, add to, verify or export published and own rows")
+def command() -> None:
+    """Rows of published methods and of your own runs, one leaderboard per dataset.
+
+    NAME is a dataset (`hbench leaderboard list`) or the path of a TOML file.
+
+    Example: hbench leaderboard show sop --metric R@1 --paper HAPPIER
+    """
+
+
+def selecting(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which rows, by which metric, with which columns."""
+    options = [
+        click.argument("name"),
+        click.option("--metric", help="Rank by this metric.  [default: the leaderboard's own]"),
+        click.option("--columns", help="Show these metrics, separated by commas.  [default: all that fit]"),
+        click.option("--paper", "papers", multiple=True, help="Only rows whose source contains this text; repeatable."),
+        click.option("--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."),
+        click.option("--top", type=click.IntRange(min=1), help="Only the first so many results."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def list_(as_json: bool) -> None:
+    """List the leaderboards, their size and who leads.
+
+    Example: hbench leaderboard list
+    """
+    from hbench.leaderboard import names, rank, read
+
+    header = ("dataset", "rows", "own", "metric", "protocol", "best", "score")
+    lines: list[tuple[Any, ...]] = []
+    for name in names():
+        board = read(name)
+        best = rank(board, board.metric)[0]
+        own = sum(row.run is not None for row in board.rows)
+        lines.append((name, len(board.rows), own, board.metric, board.protocol, best.rows[0].method, str(best.score)))
+    if as_json:
+        show_json([dict(zip(header, line, strict=True)) for line in lines])
+    else:
+        texts = [tuple(map(str, line)) for line in lines]
+        show_table(None, header, texts, left=("metric", "protocol", "best"), caption="scores in percent")
+
+
+@command.command("show")
+@selecting
+@click.option("--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def show_(form: str, as_json: bool, **selection: Any) -> None:
+    """Show a leaderboard ranked by one metric; methods with a mark have a note below the table.
+
+    Example: hbench leaderboard show inat18-base --metric AP/supercategory
+    """
+    board, standings, metrics = selected(**selection)
+    if as_json or form != "table":
+        show(written(board, standings, metrics, form="json" if as_json else form).rstrip("\n"))
+        return
+    terminal_table(board, standings, metrics, fixed=bool(selection["columns"]))
+
+
+@command.command("export")
+@selecting
+@click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
+def export(form: str, output: Path | None, **selection: Any) -> None:
+    """Export a leaderboard as Markdown, LaTeX, CSV (one line per row) or JSON (everything).
+
+    Example: hbench leaderboard export sop --format latex --columns H-AP,ASI,NDCG --top 10 -o sop.tex
+    """
+    from hbench.atomic import write_text
+
+    text = written(*selected(**selection), form=form)
+    if output is None:
+        show(text.rstrip("\n"))
+    else:
+        write_text(output, text)
+        say(f"wrote {output}")
+
+
+@command.command("add")
+@click.argument("name")
+@click.argument("report", type=click.Path(path_type=Path))
+@click.option("--method", help="Name of the row.  [default: the report's]")
+@click.option("--backbone", help="For example ResNet-50.")
+@click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
+@click.option("--year", type=int, help="[default: the year of the report]")
+@click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or your own]")
+def add(name: str, report: Path, method: str | None, to: Path | None, **details: Any) -> None:
+    """Add a row from the JSON report of `hbench evaluate`, with all that is needed to score it again.
+
+    Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
+    """
+    from hbench import leaderboard, leaderboard_runs
+    from hbench import report as reports
+
+    document = reports.read(report)
+    known = name in leaderboard.names() or Path(name).is_file()
+    board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
+    row = leaderboard_runs.row_of(document, board, method=method, **details)
+    path = to or leaderboard_runs.target(name)
+    leaderboard_runs.add(row, board, path)
+    say(f"added {row.method} to {path}")
+    if board.metric in row.scores:
+        stands = leaderboard.place(board, board.metric, float(row.scores[board.metric]) / 100)
+        say(f"place {stands.place} by {board.metric} among {stands.of} published and own results")
+
+
+def selected(
+    *, name: str, metric: str | None, columns: str | None, papers: Sequence[str], everything: bool, top: int | None
+) -> tuple[Leaderboard, list[Standing], list[str]]:
+    """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by first."""
+    from hbench.leaderboard import rank, read
+
+    board = read(name)
+    key = board.key(metric or board.metric)
+    chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
+    standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
+    present = {metric for standing in standings for row in standing.rows for metric in row.scores}
+    wanted = [board.key(text.strip()) for text in columns.split(",")] if columns else sorted(present, key=rarity(standings))
+    return board, standings, list(dict.fromkeys([key, *wanted]))
+
+
+def rarity(standings: Sequence[Standing]) -> Callable[[str], tuple[int, int]]:
+    """Sorts metrics by how many standings lack them, then as rows order them."""
+    scores = [{metric: None for row in standing.rows for metric in row.scores} for standing in standings]
+    order = list(dict.fromkeys(metric for metrics in scores for metric in metrics))
+    return lambda metric: (-sum(metric in metrics for metrics in scores), order.index(metric))
+
+
+def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str) -> str:
+    """The text of a format."""
+    import json
+
+    from hbench import leaderboard_export as exports
+
+    content, title = exports.table(standings, metrics, board.citations), exports.title(board)
+    writers: dict[str, Callable[[], str]] = {
+        "markdown": lambda: exports.markdown(content, title=title),
+        "latex": lambda: exports.latex(content, title=title),
+        "csv": lambda: exports.as_csv(board, standings),
+        "json": lambda: json.dumps(exports.as_json(board, standings), indent=2, ensure_ascii=False, allow_nan=False),
+    }
+    return writers[form]()
+
+
+def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
+    """The table with as many metrics as the terminal has room for, and below it the notes and what was left out."""
+    from hbench import leaderboard_export as exports
+
+    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 10_000
+    shown = len(metrics)
+    content = exports.table(standings, metrics, board.citations)
+    while not fixed and shown > 1 and needed_width(content) > width:
+        shown -= 1
+        content = exports.table(standings, metrics[:shown], board.citations)
+    show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
+    ranked = sum(standing.place is not None for standing in standings)
+    remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows."]
+    if metrics[shown:]:
+        remarks.append(f"No room for {', '.join(metrics[shown:])}: --columns chooses.")
+    for line in [*content.notes, " ".join(remarks)]:
+        show(textwrap.fill(line, min(width, 120), subsequent_indent="    "))
+
+
+def needed_width(content: Any) -> int:
+    """Characters that a table takes when its columns of texts are as narrow as they may be."""
+    columns = list(zip(content.header, *content.cells, strict=True))
+    return 1 + sum(3 + min(max(map(len, column)), NARROWEST.get(column[0], 1000)) for column in columns)
