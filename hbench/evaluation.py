@@ -159,9 +159,9 @@ def remarks(measurements: Mapping[str, Measurement], chosen: Conditions) -> list
         tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(chosen.relevance(each.counts), each.counts).sum())
         facts = {
-            f"have equal scores across levels, ordered by the policy {chosen.ties_name}": tied,
+            f"have items of equal score and other level, in {chosen.ties_name} order (the other bound: --ties)": tied,
             "have no positive at any level and are left out of the means": alone,
             "have a relevance inversion: a coarser level worth more than a finer one": inversions,
         }
-        found += [f"{name}: {count} of {asked} queries {fact}" for fact, count in facts.items() if count]
+        found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
     return found

@@ -150,8 +150,8 @@ def read(path: Path) -> Document:
         raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None
 
 
-def read_by_query(path: Path) -> pa.Table:
-    """The per-query table beside a report; SubmissionError when it is missing or foreign."""
+def read_by_query(path: Path, document: Document) -> pa.Table:
+    """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
@@ -161,8 +161,11 @@ def read_by_query(path: Path) -> pa.Table:
             found=str(error).splitlines()[0],
             fix="hbench evaluate … --by-query FILE.parquet writes them",
         ) from None
-    if "query" not in table.column_names or b"hbench.signature" not in (table.schema.metadata or {}):
+    signature = (table.schema.metadata or {}).get(b"hbench.signature", b"none").decode()
+    if not {"query", "test"} <= set(table.column_names) or signature != document.signature:
         raise SubmissionError(
-            f"{path} holds no per-query values", expected="column query and an hbench signature in the metadata"
+            f"{path} does not hold this report's per-query values",
+            expected=f"columns query and test, signature {document.signature}",
+            found=f"columns {', '.join(table.column_names[:5])} …, signature {signature}",
         )
     return table

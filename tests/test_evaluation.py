@@ -95,7 +95,7 @@ def test_ties_take_the_worst_or_the_best_order(golden, case, policy, tag):
     for column in range(depth):
         expected = golden[f"{case}/bf_tie_{tag}_ap_lvl{column}"]
         np.testing.assert_allclose(report.per_query[f"AP/{level(depth, column)}"], expected, rtol=1e-12)
-    assert any("equal scores" in warning for warning in report.document.warnings)
+    assert any("equal score" in warning for warning in report.document.warnings)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["L"] > 1 and not CASES[case]["ties"]])

@@ -1,0 +1,62 @@
+"""hbench compare: test the difference of two reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hbench.cli.terminal import progress, show_json, show_table
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command("compare")
+@click.argument("first", type=FILE)
+@click.argument("second", type=FILE)
+@click.option(
+    "--by-query", "by_query", type=FILE, nargs=2, help="The two per-query files.  [default: A.parquet B.parquet]"
+)
+@click.option("--metrics", help="Only these metrics, separated by commas.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metrics: str | None, as_json: bool) -> None:
+    """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by metric.
+
+    Shown are the mean difference, its 95 % interval (paired bootstrap over queries) and the p-value of a paired
+    sign-flip test. Reports of other conditions are refused (exit code 7).
+
+    Example: hbench compare mine.json baseline.json
+    """
+    from hbench import comparison, report
+    from hbench.metric_name import MetricName
+
+    documents = report.read(first), report.read(second)
+    comparison.refuse_other_conditions(*documents)
+    files = by_query or (first.with_suffix(".parquet"), second.with_suffix(".parquet"))
+    tables = [report.read_by_query(file, document) for file, document in zip(files, documents, strict=True)]
+    if metrics:
+        wanted = [str(MetricName.parse(name).at(documents[0].levels)) for name in metrics.split(",")]
+        tables[0] = tables[0].select(["query", "test", *(name for name in tables[0].column_names if name in wanted)])
+    with progress() as bars:
+        bars.add_task("resampling", total=None)
+        differences = comparison.compare(*tables)
+    if as_json:
+        show_json({"signature": documents[0].signature, "differences": [each._asdict() for each in differences]})
+        return
+    show_table(
+        f"{first.stem} − {second.stem}, percent",
+        ("metric", first.stem, second.stem, "difference", "95 % interval", "p", "queries"),
+        [
+            (
+                each.metric,
+                f"{100 * each.first:.2f}",
+                f"{100 * each.second:.2f}",
+                f"{100 * each.difference:+.2f}",
+                f"{100 * each.low:+.2f} … {100 * each.high:+.2f}",
+                f"{each.p:.4f}",
+                f"{each.queries:,}",
+            )
+            for each in differences
+        ],
+        "p: two-sided paired sign-flip test over queries, not corrected for the number of metrics",
+    )

@@ -1,0 +1,147 @@
+"""hbench evaluate: score an embedding or ranking file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli.terminal import progress, say, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from hbench.datasets import Dataset
+    from hbench.leaderboard import Leaderboard
+    from hbench.report import Document
+    from hbench.submission import OnTest, Submission
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command("evaluate")
+@click.argument("file", type=FILE, required=False)
+@click.option("--dataset", "-d", required=True, help="A dataset's name, its folder, or one manifest (.parquet, .csv).")
+@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json.")
+@click.option("--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own.")
+@click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
+@click.option("--metrics", help="Metrics separated by commas, as H-AP,AP/genus,R@1.  [default: all]")
+@click.option("--protocol", default="paper", show_default=True, help="paper, or official: as the released evaluators.")
+@click.option("--ties", default="pessimistic", show_default=True, help="pessimistic or optimistic, among equal scores.")
+@click.option("--similarity", help="cosine, dot or l2.  [default: the dataset's]")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all processors]")
+@click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
+@click.option("--method", help="The method's name, for the report and the leaderboard row.")
+@click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
+@click.option("--output", "-o", type=FILE, help="Write the report (JSON) to this file.")
+@click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
+@click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
+def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
+    """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
+
+    \b
+    Embeddings: .parquet (file or folder), .npz, .npy + ids, .safetensors + ids, Arrow IPC.
+    Rankings:   id,images CSV (Google Landmarks), TREC run, parquet with query,item,score.
+
+    Example: hbench evaluate emb.parquet --dataset sop --method mine -o mine.json --by-query mine.parquet
+    """
+    from hbench import datasets, submission
+
+    data = datasets.load(dataset)
+    given = _given(file, options["ids"], options["query"], options["gallery"])
+    if check:
+        _check(given, data, options["similarity"])
+        return
+    board = _board(data)
+    with _bars() as on_test:
+        report = submission.evaluate(
+            given,
+            data,
+            metrics=_names(options["metrics"]),
+            protocol=options["protocol"],
+            also_official=board is not None and board.protocol != options["protocol"],
+            ties=options["ties"],
+            similarity=options["similarity"],
+            method=options["method"],
+            threads=options["threads"],
+            on_test=on_test,
+        )
+    if options["output"]:
+        report.write(options["output"])
+    if options["by_query"]:
+        report.write_by_query(options["by_query"])
+    if options["row"]:
+        _write_row(report.document, board, options["row"])
+    _show(report.document, board, "json" if as_json else format_)
+
+
+def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Path | None) -> Submission:
+    from hbench import embeddings, submission
+
+    if file is not None and query is None and gallery is None:
+        return submission.read(file, ids=ids)
+    if file is None and query is not None and gallery is not None:
+        return embeddings.read(query, ids=ids), embeddings.read(gallery, ids=ids)
+    raise click.UsageError("Give either one FILE, or --query and --gallery together.")
+
+
+def _names(metrics: str | None) -> list[str] | None:
+    return [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
+
+
+def _check(given: Submission, data: Dataset, similarity: str | None) -> None:
+    from hbench import submission
+    from hbench.problems import refuse
+
+    problems = submission.problems_of(given, data, cosine=(similarity or data.protocol.similarity) == "cosine")
+    for problem in problems:
+        if not problem.fatal:
+            say(f"remark: {problem}")
+    refuse(submission.source_of(given).file, problems)
+    say(f"{submission.source_of(given).file} can be scored on {data.name}")
+
+
+def _board(data: Dataset) -> Leaderboard | None:
+    from hbench import leaderboard
+
+    return leaderboard.read(data.name) if data.name in leaderboard.names() else None
+
+
+@contextmanager
+def _bars() -> Iterator[OnTest]:
+    """One bar per test, in blocks of queries."""
+    with progress() as bars:
+
+        def on_test(name: str) -> Callable[[int, int], None]:
+            task = bars.add_task(f"ranking {name}", total=None)
+            return lambda done, blocks: bars.update(task, completed=done, total=blocks)
+
+        yield on_test
+
+
+def _write_row(document: Document, board: Leaderboard | None, path: Path) -> None:
+    from hbench import leaderboard_runs
+    from hbench.atomic import write_text
+
+    row = leaderboard_runs.row_of(document, board or leaderboard_runs.empty_board(document))
+    write_text(path, leaderboard_runs.block(row))
+
+
+def _show(document: Document, board: Leaderboard | None, format_: str) -> None:
+    from hbench import report_table
+
+    if format_ == "json":
+        show_json(document.model_dump(mode="json"))
+    elif format_ != "table":
+        show(report_table.FORMATS[format_](document).rstrip("\n"))
+    else:
+        content = report_table.table(document)
+        show_table(f"{report_table.title(document)}, percent", content.header, content.cells)
+        show(document.signature)
+        for note in content.notes:
+            say(f"note: {note}")
+    placed = report_table.placing(document, board) if board else None
+    if placed:
+        say(placed.sentence)
