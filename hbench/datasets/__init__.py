@@ -20,9 +20,6 @@ from hbench.errors import DataError, IntegrityError
 
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "save", "specs"]
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
-
 
 def load(name_or_path: str | Path) -> Dataset:
     """A dataset by its registered name ("sop", "sop@1"), from a built dataset's folder, or from one parquet or CSV
@@ -37,6 +34,8 @@ def load(name_or_path: str | Path) -> Dataset:
         return read_single(path)
     if path.is_dir() and name not in specs:
         return read(path)
+    if name not in specs and (own := _own_folder(name)):
+        return read(own)
     dataset = _registered(specs[name])
     if version not in {"", dataset.version}:
         raise DataError(
@@ -74,6 +73,12 @@ def card(spec: Spec) -> dict[str, object]:
     return {name: getattr(spec, name) for name in names if getattr(spec, name)}
 
 
+def _own_folder(name: str) -> Path | None:
+    """The folder of a dataset that somebody built under a name of their own."""
+    plain = name == Path(name).name and name not in {"", ".", ".."}
+    return next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
+
+
 def _registered(spec: Spec) -> Dataset:
     for folder in folders(spec.name):
         if (folder / "dataset.json").exists():
@@ -85,3 +90,7 @@ def _registered(spec: Spec) -> Dataset:
         expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",
         fix=f"hbench download {spec.name}, then hbench build {spec.name} (or: hbench build {spec.name} --root DIR)",
     )
+
+
+for _module in pkgutil.iter_modules(__path__):  # last, since some of them use what is defined above
+    importlib.import_module(f"{__name__}.{_module.name}")
