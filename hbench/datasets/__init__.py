@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import pkgutil
 from pathlib import Path
@@ -60,11 +59,8 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
             )
     train = splits.pop("train", None)
     dataset = Dataset(spec.name, spec.version, spec.protocol, train, splits, card=card(spec))
-    if spec.picture is not None:
-        pictured = {name: dataclasses.replace(test, picture=spec.picture) for name, test in splits.items()}
-        train = None if train is None else dataclasses.replace(train, picture=spec.picture)
-        return dataclasses.replace(dataset, train=train, tests=pictured)
-    return dataset.rooted(None if raw is None or spec.images is None else raw / spec.images)
+    root = None if spec.images is None else (raw or Path()) / spec.images
+    return dataset.rooted(root, spec.picture)
 
 
 def card(spec: Spec) -> dict[str, object]:
@@ -82,7 +78,8 @@ def _own_folder(name: str) -> Path | None:
 def _registered(spec: Spec) -> Dataset:
     for folder in folders(spec.name):
         if (folder / "dataset.json").exists():
-            return read(folder)
+            dataset = read(folder)
+            return dataset.rooted(dataset.root, spec.picture)
     if not spec.marker:
         return assemble(spec, None)
     raise DataError(

@@ -18,7 +18,7 @@ ADOPTED = "adopted.txt"  # in the raw folder: where the user's own files lie
 
 def raw_folder(spec: Spec) -> Path:
     """Where downloads of a dataset go and its build looks by default."""
-    return paths.data_home() / spec.name / "raw"
+    return paths.data_home() / spec.source / "raw"
 
 
 def find_raw(spec: Spec, root: Path | None) -> Path:
