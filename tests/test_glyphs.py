@@ -101,7 +101,8 @@ def test_pictures_are_drawn_whole_and_in_the_middle(dataset):
 
 def test_no_letter_is_the_box_of_a_missing_one(dataset):
     missing = {
-        font: glyphs.picture(f"none/none/10ffff/{font}.png").tobytes() for font in {f for _, f in glyphs.letters()}
+        font: glyphs.picture(Path(), f"none/none/10ffff/{font}.png").tobytes()
+        for font in {f for _, f in glyphs.letters()}
     }
     for manifest in dataset.manifests.values():
         for item, pixels in zip(manifest.items, glyphs.images(manifest), strict=True):

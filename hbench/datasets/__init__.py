@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import pkgutil
 from pathlib import Path
@@ -19,9 +18,6 @@ from hbench.datasets.tables import read_single
 from hbench.errors import DataError, IntegrityError
 
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "save", "specs"]
-
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
 
 
 def load(name_or_path: str | Path) -> Dataset:
@@ -37,6 +33,8 @@ def load(name_or_path: str | Path) -> Dataset:
         return read_single(path)
     if path.is_dir() and name not in specs:
         return read(path)
+    if name not in specs and (own := _own_folder(name)):
+        return read(own)
     dataset = _registered(specs[name])
     if version not in {"", dataset.version}:
         raise DataError(
@@ -61,11 +59,8 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
             )
     train = splits.pop("train", None)
     dataset = Dataset(spec.name, spec.version, spec.protocol, train, splits, card=card(spec))
-    if spec.picture is not None:
-        pictured = {name: dataclasses.replace(test, picture=spec.picture) for name, test in splits.items()}
-        train = None if train is None else dataclasses.replace(train, picture=spec.picture)
-        return dataclasses.replace(dataset, train=train, tests=pictured)
-    return dataset.rooted(None if raw is None or spec.images is None else raw / spec.images)
+    root = None if spec.images is None else (raw or Path()) / spec.images
+    return dataset.rooted(root, spec.picture)
 
 
 def card(spec: Spec) -> dict[str, object]:
@@ -74,10 +69,17 @@ def card(spec: Spec) -> dict[str, object]:
     return {name: getattr(spec, name) for name in names if getattr(spec, name)}
 
 
+def _own_folder(name: str) -> Path | None:
+    """The folder of a dataset that somebody built under a name of their own."""
+    plain = name == Path(name).name and name not in {"", ".", ".."}
+    return next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
+
+
 def _registered(spec: Spec) -> Dataset:
     for folder in folders(spec.name):
         if (folder / "dataset.json").exists():
-            return read(folder)
+            dataset = read(folder)
+            return dataset.rooted(dataset.root, spec.picture)
     if not spec.marker:
         return assemble(spec, None)
     raise DataError(
@@ -85,3 +87,7 @@ def _registered(spec: Spec) -> Dataset:
         expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",
         fix=f"hbench download {spec.name}, then hbench build {spec.name} (or: hbench build {spec.name} --root DIR)",
     )
+
+
+for _module in pkgutil.iter_modules(__path__):  # last, since some of them use what is defined above
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from hbench import manifest as manifests
 from hbench.atomic import write_text
@@ -74,9 +77,9 @@ class Dataset:
         named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
         return named if self.train is None else {"train": self.train, **named}
 
-    def rooted(self, root: Path | None) -> Dataset:
-        """The same dataset with its images in the folder `root`."""
-        picture = None if root is None else partial(open_picture, root)
+    def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] = open_picture) -> Dataset:
+        """The same dataset with its images in the folder `root`, where `picture_in` opens them."""
+        picture = None if root is None else partial(picture_in, root)
         moved = {name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()}
         train = None if self.train is None else dataclasses.replace(self.train, picture=picture)
         return dataclasses.replace(self, root=root, train=train, tests=moved)

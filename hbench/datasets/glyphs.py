@@ -86,7 +86,7 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
     if cached.exists():
         by_item = np.load(cached, allow_pickle=False)
     else:
-        by_item = np.stack([np.asarray(picture(item)) for item in sorted(manifest.items)])
+        by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
         with replacing(cached) as temporary, temporary.open("wb") as file:
             np.save(file, by_item, allow_pickle=False)
     ranks = np.empty(len(manifest), dtype=np.int64)
@@ -95,7 +95,7 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
     return in_order
 
 
-def picture(item: str) -> Image.Image:
+def picture(_root: Path, item: str) -> Image.Image:
     """The 32×32 grey image of one item, its ink in the middle."""
     _, _, code, file = item.split("/")
     character, name = chr(int(code, 16)), file.removesuffix(".png")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -86,8 +87,13 @@ def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None
         elif split is not None:
             other = "gallery" if mask == "query" else "query"
             masks[mask] = np.asarray([value != other for value in table[split].to_pylist()], dtype=bool)
-    rows = list(zip(*(map(str, table[level].to_pylist()) for level in levels), strict=True))
-    return manifests.from_names(list(map(str, table[item].to_pylist())), rows, levels=levels, **masks)
+    rows = list(zip(*(text_column(table, level).to_pylist() for level in levels), strict=True))
+    return manifests.from_names(text_column(table, item).to_pylist(), rows, levels=levels, **masks)
+
+
+def text_column(table: pa.Table, name: str) -> pa.Array:
+    """A column as text; a missing value is ""."""
+    return pc.fill_null(pc.cast(table[name], pa.string()), "").combine_chunks()
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:

@@ -1,0 +1,124 @@
+"""`hbench build`: raw annotations, or your own table or folder, become a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli import terminal
+from hbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from hbench.datasets import Dataset
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command(short_help="turn raw annotations, or your own table, into a dataset")
+@click.argument("name", required=False)
+@click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
+@click.option("--out", type=FOLDER, help="Folder to write; by default hbench's data folder, where every verb finds it.")
+@click.option("--unofficial", is_flag=True, help="Accept other counts than published, or missing images.")
+@click.option("--from", "source", type=click.Path(path_type=Path), help="Your own CSV, parquet, or folder of images.")
+@click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
+@click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
+@click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
+@click.option("--split-folders", is_flag=True, help="The outermost folders are train and test.")
+@click.option("--split-by", metavar="LEVEL", help="Open set: deal whole nodes of this level to train and test.")
+@click.option("--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test.")
+@click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
+@click.option("--policy", metavar="NAME", help="How to make a tree of ragged or many-parented labels.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
+def command(name: str | None, *, source: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
+    """Build the dataset NAME from its raw files, or your own from --from, under NAME.
+
+    \b
+    hbench build sop --root /data/sop
+    hbench build birds --from birds.csv --levels order,family,species --image-column path --split-by species
+    """
+    from hbench.datasets import save
+    from hbench.datasets.building import writable_folder
+
+    dataset = _published(name, options) if source is None else _own(name or source.stem, source, options)
+    folder = out or writable_folder(dataset.name)
+    save(dataset, folder)
+    _tell(dataset, folder, as_json=as_json)
+
+
+def _published(name: str | None, options: dict[str, Any]) -> Dataset:
+    from hbench.datasets import specs
+    from hbench.datasets.building import build
+
+    if name is None:
+        raise UsageError(
+            "build what?",
+            expected="a dataset's name, or --from with a table or folder of yours",
+            fix="hbench datasets lists the names",
+        )
+    dataset, found, errors = build(specs[name], options["root"], unofficial=options["unofficial"])
+    for line in [*errors, *([str(found)] if found else [])]:
+        terminal.say(line)
+    return dataset
+
+
+def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
+    from hbench.datasets import specs
+    from hbench.datasets.check import joined
+    from hbench.datasets.own import dealt, folder_table, own_dataset
+    from hbench.datasets.tables import SPLIT, read_table
+
+    if name in specs:
+        raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
+    levels = [level.strip() for level in options["levels"].split(",")] if options["levels"] else []
+    if source.is_dir():
+        table = folder_table(source, levels=levels or None, split_folders=options["split_folders"])
+        levels = levels or [column for column in table.column_names if column not in {"item", SPLIT}]
+        root, item, split = source, "item", SPLIT if options["split_folders"] else None
+    else:
+        if not levels:
+            raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
+        table, root = read_table(source), options["root"] or source.parent
+        item, split = options["image_column"], options["split_column"]
+    if options["split_by"] is not None:
+        if split is not None:
+            raise UsageError("two splits are given", expected="either --split-by or a split of your own")
+        table, split = (
+            dealt(
+                table, by=options["split_by"], levels=levels, fraction=options["test_fraction"], seed=options["seed"]
+            ),
+            SPLIT,
+        )
+    dataset = own_dataset(name, table, root, levels=levels, item=item, split=split, policy=_policy(options["policy"]))
+    terminal.say(str(joined(dataset.manifests.values(), root)))
+    return dataset
+
+
+def _policy(name: str | None) -> Any:
+    if name is None:
+        return None
+    from hbench.tree_policies import policies
+
+    return policies[name]
+
+
+def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
+    from hbench.datasets.check import counted
+
+    numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}
+    if as_json:
+        digests = {split: manifest.digest for split, manifest in dataset.manifests.items()}
+        terminal.show_json(
+            {
+                "name": dataset.name,
+                "version": dataset.version,
+                "folder": str(folder),
+                "counts": numbers,
+                "digests": digests,
+            }
+        )
+        return
+    header = [f"{dataset.name}@{dataset.version}", *next(iter(numbers.values()))]
+    rows = [[split, *(f"{number:,}" for number in counts.values())] for split, counts in numbers.items()]
+    terminal.show_table(None, header, rows, caption=str(folder))

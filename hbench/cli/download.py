@@ -1,0 +1,133 @@
+"""`hbench download`: fetch the files of a dataset, resumably and verified, or say how to get them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hbench.cli import terminal
+from hbench.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from hbench.datasets import Spec
+    from hbench.fetch import Source
+    from hbench.fetch_all import Job
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command(short_help="fetch a benchmark's files, resumably and verified")
+@click.argument("name")
+@click.option("--root", type=FOLDER, help="Folder for the files; by default in hbench's data folder.")
+@click.option("--part", type=click.Choice(["metadata", "images"]), help="Only the annotations, or only the images.")
+@click.option("--mirror", metavar="URL", help="A base address to try before all others: URL/FILE.")
+@click.option("--jobs", default=4, show_default=True, help="Files fetched at the same time.")
+@click.option("--verify-only", is_flag=True, help="Fetch nothing: read every file again and compare checksums.")
+@click.option("--repair", is_flag=True, help="Read every file again and replace what is wrong.")
+@click.option("--remove-archives", is_flag=True, help="Remove each archive once it is unpacked.")
+@click.option("--adopt", type=FOLDER, help="Take the files that already lie in this folder, as they lie.")
+@click.option("--offline", is_flag=True, help="Only say what is here and what is missing.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be fetched, and from where.")
+def command(
+    name: str,
+    *,
+    root: Path | None,
+    part: str | None,
+    mirror: str | None,
+    jobs: int,
+    verify_only: bool,
+    repair: bool,
+    remove_archives: bool,
+    adopt: Path | None,
+    offline: bool,
+    dry_run: bool,
+) -> None:
+    """Fetch the files of the dataset NAME; run it again to go on after any interruption.
+
+    \b
+    hbench download cub200
+    hbench download gldv2 --part metadata --root /data/gldv2
+    """
+    from hbench.datasets import specs
+    from hbench.datasets.building import raw_folder
+    from hbench.datasets.sources import sources_of
+    from hbench.fetch_all import Job, check_all, summary
+
+    if verify_only and repair:
+        raise UsageError("--verify-only and --repair contradict each other")
+    spec = specs[name]
+    folder = root or raw_folder(spec)
+    sources = sources_of(spec.source, part=part, mirror=mirror)
+    if adopt is not None and _adopted(spec, sources, folder, adopt):
+        return
+    if dry_run or offline:
+        _list(sources, folder)
+        if offline:
+            _refuse_missing(name, sources, folder)
+    elif verify_only:
+        if problems := check_all(sources, folder):
+            raise summary(problems)
+        terminal.say(f"{len(sources)} files of {name} in {folder} are right")
+    else:
+        _fetch(sources, Job(folder, repair=repair, remove_archives=remove_archives), jobs)
+    if spec.manual and not verify_only:
+        raise DataError(
+            f"files of {name} must be fetched by hand",
+            expected=spec.manual,
+            fix=f"put them into {folder}, or: hbench download {name} --adopt DIR",
+        )
+    if not (dry_run or offline or verify_only):
+        terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
+
+
+def _fetch(sources: list[Source], job: Job, jobs: int) -> None:
+    import dataclasses
+
+    from hbench.cli.download_bars import bars
+    from hbench.fetch_all import fetch_all, summary
+
+    with bars(sources, job.folder) as tell:
+        problems = fetch_all(sources, dataclasses.replace(job, tell=tell), jobs=jobs)
+    if problems:
+        raise summary(problems)
+
+
+def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bool:
+    """Whether the folder holds the dataset unpacked; otherwise its archives there are taken note of."""
+    from hbench.atomic import write_text
+    from hbench.datasets.building import ADOPTED, find_raw
+    from hbench.fetch_all import adopt
+
+    try:
+        raw = find_raw(spec, lying)
+    except DataError:
+        found = adopt(sources, folder, lying)
+        if not found:
+            raise
+        terminal.say(f"{len(found)} of {len(sources)} files are taken from {lying}")
+        return False
+    write_text(folder / ADOPTED, f"{raw.resolve()}\n")
+    terminal.say(f"{spec.name} is used as it lies in {raw}; next: hbench build {spec.name}")
+    return True
+
+
+def _list(sources: list[Source], folder: Path) -> None:
+    from hbench.fetch_records import state_of
+
+    rows = [[s.file, f"{s.size:,}" if s.size else "?", s.part, state_of(folder, s), s.urls[0]] for s in sources]
+    terminal.show_table(None, ["file", "bytes", "part", "state", "first address"], rows, caption=str(folder))
+
+
+def _refuse_missing(name: str, sources: list[Source], folder: Path) -> None:
+    from hbench.errors import examples
+    from hbench.fetch_records import state_of
+
+    missing = [source.file for source in sources if state_of(folder, source) in {"missing", "partial"}]
+    if missing:
+        raise DataError(
+            f"{len(missing)} files of {name} are not here, and --offline fetches nothing",
+            found=examples(missing),
+            fix=f"hbench download {name}",
+        )

@@ -1,0 +1,111 @@
+"""Own data: a table or a folder of images becomes a dataset like any other.
+
+A table has one row per image: its path, the names of its levels coarse to fine, and perhaps its split. In a folder,
+the nested folders are the levels: `order/family/species/image.jpg`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.datasets.dataset import TEST, Dataset, Protocol
+from hbench.datasets.splits import held_out
+from hbench.datasets.tables import SPLIT, by_split, check_columns, text_column
+from hbench.errors import DataError, UsageError, examples
+from hbench.tree import default_levels
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
+Names = list[tuple[str, ...]]
+TreePolicy = Callable[[Names, Sequence[str]], Names]
+
+
+def own_dataset(
+    name: str,
+    table: pa.Table,
+    root: Path,
+    *,
+    levels: Sequence[str],
+    item: str = "item",
+    split: str | None = None,
+    policy: TreePolicy | None = None,
+) -> Dataset:
+    """The dataset of a table's rows; every row is of the test where `split` names no column.
+
+    `policy` makes a tree of names that form none; without it such names raise TreeError.
+    """
+    check_columns(table, [item, *levels, *([split] if split else [])])
+    columns = {"item": text_column(table, item)}
+    rows = list(zip(*(text_column(table, level).to_pylist() for level in levels), strict=True))
+    if policy is not None:
+        rows = policy(rows, levels)
+    elif incomplete := [image for image, row in zip(columns["item"].to_pylist(), rows, strict=True) if "" in row]:
+        raise DataError(
+            f"{len(incomplete)} items have no name at some level",
+            expected=f"a name for each of {', '.join(levels)}",
+            found=examples(incomplete),
+            fix="fill them in, or choose what they mean with --policy",
+        )
+    columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
+    if split is not None:
+        columns[SPLIT] = text_column(table, split)
+    columns |= {mask: table[mask] for mask in ("query", "gallery") if mask in table.column_names}
+    train, tests = by_split(pa.table(columns), levels=list(levels))
+    version = tests[TEST].digest[:12]
+    return Dataset(name, version, Protocol(), train, tests, card={"title": name}).rooted(root)
+
+
+def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
+    """The table with a column `split` in which whole nodes of the level `by` are in test or in train, none in both."""
+    if by not in levels:
+        raise UsageError(f"cannot split by {by}", expected=f"one of the levels {', '.join(levels)}")
+    if not 0 < fraction < 1:
+        raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
+    path = [text_column(table, level).to_pylist() for level in levels[: list(levels).index(by) + 1]]
+    nodes = ["/".join(names) for names in zip(*path, strict=True)]
+    of_test = held_out(nodes, fraction=fraction, seed=seed)
+    if not 0 < len(of_test) < len(set(nodes)):
+        raise UsageError(
+            f"too few nodes to split by {by}", expected="some for train and some for test", found=examples(set(nodes))
+        )
+    splits = pa.array([TEST if node in of_test else "train" for node in nodes])
+    return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits)
+
+
+def folder_table(folder: Path, *, levels: Sequence[str] | None = None, split_folders: bool = False) -> pa.Table:
+    """One row per image below `folder`: `item`, a column per level from the nested folders, "" where there are fewer.
+
+    `levels` names the folders, coarse to fine. With `split_folders` the outermost folder is the split.
+    """
+    items = sorted(images_below(folder))
+    if not items:
+        raise DataError(f"no images below {folder}", expected=f"files ending in {', '.join(SUFFIXES)}")
+    parts = [item.split("/")[:-1] for item in items]
+    columns = {"item": pa.array(items)}
+    if split_folders:
+        columns[SPLIT] = pa.array([folders[0] if folders else "" for folders in parts])
+        parts = [folders[1:] for folders in parts]
+    depth = max(map(len, parts))
+    levels = list(levels or default_levels(depth))
+    if len(levels) != depth or depth == 0:
+        raise DataError(
+            f"the folders below {folder} are {depth} deep",
+            expected=f"one folder per level: {', '.join(levels)}",
+            found=examples(item for item, folders in zip(items, parts, strict=True) if len(folders) == depth),
+        )
+    padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
+    return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
+
+
+def images_below(folder: Path) -> Iterator[str]:
+    """The image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(directory).relative_to(folder)
+        for name in files:
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                yield (below / name).as_posix()

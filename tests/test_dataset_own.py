@@ -1,0 +1,161 @@
+"""Own data through the command line: tables and folders become datasets that every verb takes by name."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from hbench.cli.build import command
+from hbench.datasets import load
+from hbench.datasets.splits import held_out
+from hbench.errors import DataError, TreeError, UnknownName, UsageError
+
+BIRDS = """path,order,family,species,fold
+a1.jpg,Passeriformes,Corvidae,crow,train
+a2.jpg,Passeriformes,Corvidae,crow,train
+b1.jpg,Passeriformes,Paridae,great tit,test
+b2.jpg,Passeriformes,Paridae,great tit,test
+c1.jpg,Anseriformes,Anatidae,mallard,test
+"""
+LEVELS = ["--levels", "order,family,species"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def birds(tmp_path):
+    path = tmp_path / "birds.csv"
+    path.write_text(BIRDS)
+    return path
+
+
+def build(*arguments):
+    return CliRunner().invoke(command, [str(part) for part in arguments], catch_exceptions=False)
+
+
+def folder_of_images(root, items):
+    for item in items:
+        (root / item).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4)).save(root / item)
+    return root
+
+
+def test_a_table_becomes_a_dataset_known_by_its_name(birds):
+    result = build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--split-column", "fold", "--json")
+    told = json.loads(result.stdout)
+    assert told["counts"]["train"] == {"images": 2, "queries": 2, "gallery": 2, "order": 1, "family": 1, "species": 1}
+    dataset = load("mine")
+    assert dataset.levels == ("order", "family", "species")
+    assert dataset.train.items.tolist() == ["a1.jpg", "a2.jpg"]
+    assert dataset.tests["test"].tree.names[2] == ("mallard", "great tit")  # in the order of their paths
+    assert told["digests"]["test"] == dataset.tests["test"].digest
+    assert "0 of 5 images are there" in result.stderr
+
+
+def test_the_version_of_an_own_dataset_changes_with_its_content(birds):
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    before = load("mine").version
+    birds.write_text(BIRDS.replace("mallard", "teal"))
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    assert load("mine").version != before
+
+
+def test_an_open_set_split_has_no_class_on_both_sides(birds):
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--split-by", "species", "--seed", 1)
+    dataset = load("mine")
+    train, test = (set(manifest.tree.names[2]) for manifest in dataset.manifests.values())
+    assert not train & test
+    assert train | test == {"crow", "great tit", "mallard"}
+
+
+def test_a_split_is_the_same_everywhere():
+    names = [f"class {i}" for i in range(10)]
+    assert held_out(names, fraction=0.3, seed=0) == held_out(reversed(names), fraction=0.3, seed=0)
+    assert held_out(names, fraction=0.3, seed=0) == {"class 0", "class 2", "class 7"}
+    assert len(held_out(names, fraction=0.3, seed=1)) == 3
+
+
+def test_nested_folders_are_levels(tmp_path):
+    items = [
+        "bird/crow/1.jpg",
+        "bird/crow/2.PNG",
+        "bird/tit/1.jpg",
+        "fish/carp/1.jpg",
+        "fish/.hidden/1.jpg",
+        "note.txt",
+    ]
+    folder_of_images(tmp_path / "zoo", items[:-1])
+    (tmp_path / "zoo" / "note.txt").write_text("not an image")
+    result = build("--from", tmp_path / "zoo", "--levels", "class,species")
+    test = load("zoo").tests["test"]
+    assert test.items.tolist() == sorted(items[:4])
+    assert test.tree.names == (("bird", "fish"), ("crow", "tit", "carp"))
+    assert test.picture("bird/crow/2.PNG").size == (4, 4)
+    assert "4 of 4 images are there" in result.stderr
+
+
+def test_the_outermost_folders_may_be_the_split(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["train/crow/1.jpg", "test/tit/1.jpg"])
+    build("zoo", "--from", tmp_path / "zoo", "--split-folders")
+    dataset = load("zoo")
+    assert (dataset.levels, dataset.train.items.tolist()) == (("level1",), ["train/crow/1.jpg"])
+
+
+def test_folders_that_make_no_tree_are_refused_by_name(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/crow/1.jpg"])
+    with pytest.raises(TreeError, match="level2"):
+        build("--from", tmp_path / "zoo")
+
+
+def test_folders_of_uneven_depth_are_refused_by_item(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
+    with pytest.raises(DataError, match=r"fish/2\.jpg"):
+        build("--from", tmp_path / "zoo")
+
+
+def test_files_without_a_label_are_counted(tmp_path, birds):
+    folder_of_images(tmp_path, ["a1.jpg", "x/stray.jpg"])
+    result = build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    assert "1 of 5 images are there; 4 missing (a2.jpg, b1.jpg, b2.jpg, …); 1 files without a label (x/stray.jpg)" in (
+        result.stderr.replace("\n", " ")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ([], UsageError, "build what"),
+        (["glyphs", "--from", "BIRDS", *LEVELS], UsageError, "name of a published dataset"),
+        (["--from", "BIRDS"], UsageError, "which columns"),
+        (["--from", "BIRDS", *LEVELS], UnknownName, "unknown column 'item'"),
+        (["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"], UnknownName, "'species'"),
+        (["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "genus"], UsageError, "split by genus"),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--test-fraction", "1.5"],
+            UsageError,
+            "out of range",
+        ),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--test-fraction", "0.1"],
+            UsageError,
+            "too few",
+        ),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--split-column", "fold"],
+            UsageError,
+            "two splits",
+        ),
+        (["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"], TreeError, "order"),
+        (["nosuch"], UnknownName, "unknown dataset"),
+        (["--from", "missing.csv", *LEVELS], DataError, "does not exist"),
+    ],
+)
+def test_wrong_options_are_refused_and_nothing_is_written(birds, home, arguments, error, message):
+    with pytest.raises(error, match=message):
+        build(*(birds if part == "BIRDS" else part for part in arguments))
+    assert not home.exists()
