@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from hbench.leaderboard import Leaderboard, place
 from hbench.leaderboard_export import Table, latex, markdown
+from hbench.metric_name import MetricName
 from hbench.report import Document, Score
 
 NONE = "–"
@@ -30,19 +32,44 @@ def percent(value: float | None, digits: int = 2) -> str:
     return NONE if value is None else f"{100 * value:.{digits}f}"
 
 
-def table(document: Document) -> Table:
-    """metric, score, 95 % interval, the official value where the report has one that differs, queries."""
-    official = {name for name, score in document.official.items() if score.value != document.scores[name].value}
-    header = ["metric", f"score ({document.protocol})", "95 % interval", "queries"]
+def table(document: Document, names: Sequence[str] | None = None) -> Table:
+    """metric, score, 95 % interval, the official value where one differs, queries; a line per metric (all by default)."""
+    listed = {name: document.scores[name] for name in names or document.scores}
+    official = {name: score for name, score in document.official.items() if name in listed}
+    differs = {name for name, score in official.items() if score.value != listed[name].value}
     cells = []
-    for name, score in document.scores.items():
+    for name, score in listed.items():
         line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
-        if official:
-            line.insert(3, percent(document.official[name].value) if name in official else "same")
+        if differs:
+            line.insert(3, percent(official[name].value) if name in differs else "same")
         cells.append(tuple(line))
-    if official:
-        header.insert(3, "official")
+    header = ["metric", f"{document.protocol} protocol", "95 % interval", *["official"] * bool(differs), "queries"]
     return Table(tuple(header), cells, list(document.warnings))
+
+
+def tables(document: Document) -> list[Table]:
+    """The report for a person: the metrics of the whole tree, then those that every level has, a column per level.
+
+    Levels run fine to coarse; a cell is the score ± half its 95 % interval.
+    """
+    levels = list(reversed(document.levels))
+    rows: dict[str, dict[str, Score]] = {}
+    for name, score in document.scores.items():
+        parsed = MetricName.parse(name)
+        if "level" in parsed.definition.takes:
+            rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
+    spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
+    cells = [(name, *(with_margin(scores[level]) for level in levels)) for name, scores in spread.items()]
+    covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
+    others = [name for name in document.scores if name not in covered]
+    by_level = Table(("metric", *levels), cells, [])
+    return [each for each in ((table(document, others) if others else None), by_level) if each and each.cells]
+
+
+def with_margin(score: Score) -> str:
+    if score.low is None or score.high is None:
+        return NONE
+    return f"{percent(score.value)} ±{percent((score.high - score.low) / 2)}"
 
 
 def interval(score: Score) -> str:

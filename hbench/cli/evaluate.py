@@ -14,7 +14,7 @@ from hbench.cli.terminal import progress, say, show, show_json, show_table
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
     from hbench.leaderboard import Leaderboard
-    from hbench.report import Document
+    from hbench.report import Document, Report
     from hbench.submission import OnTest, Submission
 
 FILE = click.Path(path_type=Path)
@@ -47,34 +47,38 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
 
     Example: hbench evaluate emb.parquet --dataset sop --method mine -o mine.json --by-query mine.parquet
     """
-    from hbench import datasets, submission
+    from hbench import datasets
 
     data = datasets.load(dataset)
     given = _given(file, options["ids"], options["query"], options["gallery"])
     if check:
         _check(given, data, options["similarity"])
         return
-    board = _board(data)
-    with _bars() as on_test:
-        report = submission.evaluate(
-            given,
-            data,
-            metrics=_names(options["metrics"]),
-            protocol=options["protocol"],
-            also_official=board is not None and board.protocol != options["protocol"],
-            ties=options["ties"],
-            similarity=options["similarity"],
-            method=options["method"],
-            threads=options["threads"],
-            on_test=on_test,
-        )
+    report = evaluate_and_show(
+        given,
+        data,
+        format_="json" if as_json else format_,
+        metrics=_names(options["metrics"]),
+        **{name: options[name] for name in ("protocol", "ties", "similarity", "method", "threads")},
+    )
     if options["output"]:
         report.write(options["output"])
     if options["by_query"]:
         report.write_by_query(options["by_query"])
     if options["row"]:
-        _write_row(report.document, board, options["row"])
-    _show(report.document, board, "json" if as_json else format_)
+        _write_row(report.document, _board(data), options["row"])
+
+
+def evaluate_and_show(given: Submission, data: Dataset, *, format_: str = "table", **conditions: Any) -> Report:
+    """Score with a progress bar, then show the scores and the place on the dataset's leaderboard."""
+    from hbench import submission
+
+    board = _board(data)
+    also = board is not None and board.protocol != conditions.get("protocol", "paper")
+    with _bars() as on_test:
+        report = submission.evaluate(given, data, also_official=also, on_test=on_test, **conditions)
+    _show(report.document, board, format_)
+    return report
 
 
 def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Path | None) -> Submission:
@@ -137,11 +141,13 @@ def _show(document: Document, board: Leaderboard | None, format_: str) -> None:
     elif format_ != "table":
         show(report_table.FORMATS[format_](document).rstrip("\n"))
     else:
-        content = report_table.table(document)
-        show_table(f"{report_table.title(document)}, percent", content.header, content.cells)
+        heading: str | None = f"{report_table.title(document)}, percent"
+        for content in report_table.tables(document):
+            show_table(heading, content.header, content.cells)
+            heading = None
         show(document.signature)
-        for note in content.notes:
-            say(f"note: {note}")
+    for note in document.warnings:
+        say(f"note: {note}")
     placed = report_table.placing(document, board) if board else None
     if placed:
         say(placed.sentence)
