@@ -51,7 +51,7 @@ class Verbs(click.Group):
 
 
 @click.group(cls=Verbs, context_settings=CONTEXT)
-@click.version_option(package_name="hbench")
+@click.version_option(package_name="hbench", prog_name="hbench")
 def group() -> None:
     """hbench: measure, train for, and publish hierarchical image retrieval."""
 
@@ -59,7 +59,7 @@ def group() -> None:
 def main() -> None:
     """Run the command line; an HBenchError becomes its message on stderr and its exit code."""
     try:
-        group(standalone_mode=False)
+        group(prog_name="hbench", standalone_mode=False)
     except HBenchError as error:
         click.echo(f"hbench: {error}", err=True)
         sys.exit(error.exit_code)

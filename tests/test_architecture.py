@@ -1,0 +1,118 @@
+"""The shape of the code: layers import downwards only, modules and functions stay small, start-up stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "hbench").rglob("*.py"))
+# A package's modules are at its level unless they are named themselves.
+LAYERS = [
+    "errors registry paths version atomic schema",
+    "tree tree_policies canonical similarity vectors ranking relevance metrics metric_name significance protocol "
+    "conditions kernel kernel_metrics measure",
+    "manifest embeddings embedding_files numpy_files arrow_files id_files conversions problems run_files run_levels "
+    "fetch fetch_all fetch_records disk archives report row leaderboard leaderboard_runs leaderboard_export comparison report_table tree_files",
+    "evaluation scoring submission datasets diagnose shards",
+    "train losses cluster site",
+    "cli",
+]  # fmt: skip
+
+
+def layer_of(parts):
+    for level, names in enumerate(LAYERS):
+        if parts and parts[0] in names.split():
+            return level
+    return None
+
+
+def imports_of(tree):
+    """Every hbench module a file imports, also inside functions, but not those under TYPE_CHECKING."""
+    typing_only = {
+        id(node)
+        for test in ast.walk(tree)
+        if isinstance(test, ast.If) and isinstance(test.test, ast.Name) and test.test.id == "TYPE_CHECKING"
+        for node in ast.walk(test)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "hbench":
+            yield from (alias.name.split(".") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hbench."):
+            yield node.module.split(".")[1:]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1:] for alias in node.names if alias.name.startswith("hbench."))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_its_own_layer_or_lower_ones(path):
+    own = path.relative_to(ROOT / "hbench").with_suffix("").parts
+    if own in {("__init__",), ("__main__",)}:
+        return
+    level = layer_of(own)
+    assert level is not None, f"{path} has no layer: name it in LAYERS"
+    for imported in imports_of(ast.parse(path.read_text())):
+        below = layer_of(imported)
+        assert below is not None, f"{path} imports {imported}, which has no layer"
+        assert below <= level, f"{'.'.join(own)} (layer {level}) imports {'.'.join(imported)} (layer {below})"
+
+
+def test_hbench_never_imports_the_pipelines():
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = (
+                    [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                )
+                assert not any(name.split(".")[0] == "pipelines" for name in names), path
+
+
+@pytest.mark.parametrize(
+    "path", [*MODULES, *sorted((ROOT / "pipelines").rglob("*.py"))], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_a_module_and_its_functions_stay_small(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 250, f"{path} has {len(text.splitlines())} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            doc = ast.get_docstring(node, clean=False) or ""
+            lines = node.end_lineno - node.lineno + 1 - len(doc.splitlines())
+            assert lines <= 40 or is_command(node), f"{path}: {node.name} has {lines} lines beside its docstring"
+            positional = sum(argument.arg not in ("self", "cls") for argument in node.args.args)
+            assert positional <= 5 or is_command(node), f"{path}: {node.name} takes {positional} positional arguments"
+
+
+def is_command(node):
+    """A click command's arguments are its options: they are counted by its help."""
+    return any("command" in ast.dump(decorator) for decorator in node.decorator_list)
+
+
+def test_the_packages_that_are_installed_are_all_there_are():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = [".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("*/**/__init__.py")]
+    found = [name for name in found if name.split(".")[0] in ("hbench", "pipelines")]
+    assert sorted(listed) == sorted([*found, "hbench.leaderboards"])
+
+
+@pytest.mark.parametrize("statement", ["import hbench", "import hbench.cli; hbench.cli.main()"])
+def test_start_up_loads_no_heavy_library(statement):
+    heavy = "torch sklearn numba faiss matplotlib pandas scipy.stats networkx".split()
+    code = f"import sys; sys.argv = ['hbench', '--help']\ntry:\n    {statement}\nexcept SystemExit: pass\nfinally: print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(run.stdout.split())
+    assert not loaded & set(heavy)
+
+
+def test_python_m_hbench_is_the_command():
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", "--version"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert run.stdout.startswith("hbench")
+    assert (ROOT / "hbench" / "py.typed").exists()
