@@ -15,7 +15,11 @@ FILE = click.Path(path_type=Path)
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
 @click.option(
-    "--by-query", "by_query", type=FILE, nargs=2, help="The two per-query files.  [default: A.parquet B.parquet]"
+    "--by-query",
+    "by_query",
+    type=FILE,
+    nargs=2,
+    help="The two per-query files.  [default: A.by-query.parquet B.by-query.parquet]",
 )
 @click.option("--metrics", help="Only these metrics, separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -32,7 +36,7 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
 
     documents = report.read(first), report.read(second)
     comparison.refuse_other_conditions(*documents)
-    files = by_query or (first.with_suffix(".parquet"), second.with_suffix(".parquet"))
+    files = by_query or tuple(path.with_suffix(".by-query.parquet") for path in (first, second))
     tables = [report.read_by_query(file, document) for file, document in zip(files, documents, strict=True)]
     if metrics:
         wanted = [str(MetricName.parse(name).at(documents[0].levels)) for name in metrics.split(",")]
