@@ -75,7 +75,7 @@ class LabelTree:
             of_node = np.empty(len(old), np.intp)
             of_node[place] = np.arange(len(array))
             above = [column[of_node] for column in reversed(ids)]
-            order = np.lexsort((old, *above))
+            order = np.lexsort(np.array([old, *above]))
             ids.append(np.argsort(order).astype(np.int32)[place])
             of_node = of_node[order]
             new_names.append(tuple(names[level][old[i]] if names else str(old[i]) for i in order))
