@@ -172,8 +172,8 @@ def _several_parents(table: NameTable) -> Iterator[Problem]:
             branches = [below[parent, key] for parent in of_node]
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
-            level = table.levels[depth.get(key, len(table.levels) - 1)]
-            yield Problem(kind, level, key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
+            name = table.levels[depth.get(key, len(table.levels) - 1)]
+            yield Problem(kind, name, key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
 
 
 def _name_of(key: Key) -> str:
