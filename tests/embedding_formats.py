@@ -104,7 +104,7 @@ def safetensors_metadata(folder, ids, vectors):
 
 
 def safetensors_txt(folder, ids, vectors):
-    (folder / "emb.ids.txt").write_text("\n".join(ids), encoding="utf-8")
+    (folder / "emb.ids.txt").write_bytes("".join(f"{name}\r\n" for name in ids).encode("utf-8-sig"))
     safetensors.numpy.save_file({"embeddings": vectors}, folder / "emb.safetensors")
     return folder / "emb.safetensors"
 
@@ -143,7 +143,10 @@ def saved_dataset(folder, ids, vectors):
     for number, rows in enumerate(np.array_split(np.arange(len(ids)), 2)):
         names.append({"filename": f"data-{number:05}-of-00002.arrow"})
         part = table([ids[row] for row in rows], vectors[rows])
-        with pa.OSFile(str(saved / names[-1]["filename"]), "wb") as sink, pa.ipc.new_stream(sink, part.schema) as writer:
+        with (
+            pa.OSFile(str(saved / names[-1]["filename"]), "wb") as sink,
+            pa.ipc.new_stream(sink, part.schema) as writer,
+        ):
             writer.write_table(part)
     (saved / "cache-0123456789abcdef.arrow").write_bytes(b"of an earlier map()")
     (saved / "state.json").write_text(json.dumps({"_data_files": names, "_split": "test"}))
@@ -156,8 +159,8 @@ def torch_dict(folder, ids, vectors):
 
 
 FORMATS: list[Write] = [
-    npz, npz_compressed, npz_bytes, npy_txt, npy_csv, npy_json, npy_npy, npy_parquet, npy_fortran, parquet, parquet_lists,
-    parquet_parts, safetensors_metadata, safetensors_txt, arrow_file, arrow_batches, arrow_stream, feather, saved_dataset,
-    torch_dict,
+    npz, npz_compressed, npz_bytes, npy_txt, npy_csv, npy_json, npy_npy, npy_parquet, npy_fortran,
+    parquet, parquet_lists, parquet_parts, safetensors_metadata, safetensors_txt,
+    arrow_file, arrow_batches, arrow_stream, feather, saved_dataset, torch_dict,
 ]  # fmt: skip
 MAPPED: list[Write] = [npz, npy_txt, npy_fortran, safetensors_metadata, arrow_file]

@@ -6,11 +6,12 @@ import dataclasses
 import hashlib
 import subprocess
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from embedding_formats import FORMATS, MAPPED, npy_txt, npz, parquet, parquet_parts, safetensors_metadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -18,6 +19,17 @@ from hypothesis.extra.numpy import arrays
 from hbench import embeddings
 from hbench.errors import SubmissionError, UsageError
 from hbench.problems import Problem
+from tests.embedding_formats import (
+    FORMATS,
+    MAPPED,
+    arrow_batches,
+    npy_txt,
+    npz,
+    parquet,
+    parquet_parts,
+    safetensors_metadata,
+    saved_dataset,
+)  # fmt: skip
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r\ufeff"), max_size=30)
 FLOATS = st.sampled_from([np.float16, np.float32, np.float64])
@@ -145,6 +157,19 @@ def test_what_is_no_number_is_refused(tmp_path, dtype):
         embeddings.read(npz(tmp_path, ["a"], np.ones((1, 2)).astype(dtype)))
 
 
+@pytest.mark.parametrize("write", [parquet, arrow_batches, saved_dataset], ids=lambda write: write.__name__)
+def test_vectors_in_parts_are_copied_once_and_never_inflated(tmp_path, write):
+    ids, vectors = numbers(3000, 64, np.float16)
+    path = write(tmp_path, ids, vectors)
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    found = embeddings.read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak + pa.total_allocated_bytes() - before < vectors.nbytes + 1_500_000
+    assert found.vectors.nbytes == vectors.nbytes
+
+
 def test_ids_may_be_integers(tmp_path):
     np.savez(tmp_path / "emb.npz", ids=np.array([30, 4]), vectors=np.eye(2))
     found = embeddings.read(tmp_path / "emb.npz")
@@ -227,7 +252,9 @@ def test_all_problems_are_told_at_once():
     with pytest.raises(SubmissionError) as refusal:
         embeddings.check(made(ids, vectors), wanted=numbers(8)[0], cosine=True)
     assert refusal.value.exit_code == 3
-    assert all(text in str(refusal.value) for text in ("cat/3.png, cat/5.png", "(stranger)", "(cat/6.png)", "(cat/0.png)"))
+    assert all(
+        text in str(refusal.value) for text in ("cat/3.png, cat/5.png", "(stranger)", "(cat/6.png)", "(cat/0.png)")
+    )
 
 
 def test_sound_embeddings_have_no_problems():
@@ -246,9 +273,11 @@ def test_bad_rows_are_found_in_every_block(dtype, monkeypatch):
     assert problem.examples == tuple(ids[row] for row in bad)
 
 
-@pytest.mark.parametrize(("value", "cosine", "fault"), [(0, True, "zero vectors"), (0, False, None), (1e-30, False, None)])
+@pytest.mark.parametrize(
+    ("value", "cosine", "fault"), [(0, True, "zero vectors"), (0, False, None), (1e-30, False, None)]
+)
 def test_a_zero_vector_is_a_fault_only_under_cosine(value, cosine, fault):
-    found = embeddings.problems(made(["a", "b"], np.array([[value, 0], [1, 1]])), wanted=["a", "b"], cosine=cosine)
+    found = embeddings.problems(made(["a", "b"], np.array([[value, 0.0], [1, 1]])), wanted=["a", "b"], cosine=cosine)
     assert [problem.kind for problem in found] == ([fault] if fault else [])
 
 
@@ -306,7 +335,19 @@ def test_unrelated_ids_get_no_invented_cause():
     assert missing.fix == "embed these items as well"
 
 
-HOSTILE = ["../../etc/passwd", "a\nb", "\x1b[31mred", "\u202eoverride", "x" * 100_000, "", " ", "'; --", "$(id)", "é", "👩‍👩‍👧"]
+HOSTILE = [
+    "../../etc/passwd",
+    "a\nb",
+    "\x1b[31mred",
+    "\u202eoverride",
+    "x" * 100_000,
+    "",
+    " ",
+    "'; --",
+    "$(id)",
+    "é",
+    "👩‍👩‍👧",
+]
 
 
 def test_hostile_ids_stay_on_their_line():
