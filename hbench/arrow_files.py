@@ -25,7 +25,7 @@ from hbench.id_files import ID_NAMES, Ids, as_ids
 from hbench.numpy_files import blocks
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
-BATCH_ROWS = 4096
+BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
 
 Batches = Callable[[Path, str], Iterator[pa.Array]]
 
@@ -130,7 +130,7 @@ def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
 
 def _parquet_column(path: Path, name: str) -> Iterator[pa.Array]:
     with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=[name]):
+        for batch in file.iter_batches(BATCH_ROWS, columns=[name], use_threads=False):
             yield batch.column(0)
 
 
