@@ -25,7 +25,7 @@ from hbench.id_files import ID_NAMES, Ids, as_ids
 from hbench.numpy_files import blocks
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
-BATCH_ROWS = 4096
+BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
 
 Batches = Callable[[Path, str], Iterator[pa.Array]]
 
@@ -66,7 +66,7 @@ def _read(
         ids += [_ids(column, file) for column in column_of(file, id_name)]
     found = np.concatenate([np.zeros(0, dtype=object), *ids])
     blocks = (
-        _vectors(column, file)
+        (file, _vectors(column, file))
         for file, name in zip(files, columns, strict=True)
         for column in column_of(file, name)
         if len(column)
@@ -74,18 +74,18 @@ def _read(
     return found, _stacked(blocks, len(found))
 
 
-def _stacked(blocks: Iterator[NDArray[Any]], total: int) -> NDArray[Any]:
+def _stacked(blocks: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
     """The blocks (n, D) as one array (total, D); a single block is returned as it is, in the file's memory map."""
-    first = next(blocks, np.zeros((0, 0), np.float32))
+    _, first = next(blocks, (None, np.zeros((0, 0), np.float32)))
     if len(first) == total:
         return first
     vectors = np.empty((total, first.shape[1]), first.dtype)
     vectors[: len(first)] = first
     row = len(first)
-    for block in blocks:
+    for file, block in blocks:
         if block.shape[1] != first.shape[1] or block.dtype != first.dtype:
             raise SubmissionError(
-                "the vectors differ in dimension or type",
+                f"the vectors in {file} are of another dimension or type",
                 expected=f"{first.dtype} of dimension {first.shape[1]} as in row 0",
                 found=f"{block.dtype} of dimension {block.shape[1]} at row {row:,}",
             )
@@ -130,7 +130,7 @@ def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
 
 def _parquet_column(path: Path, name: str) -> Iterator[pa.Array]:
     with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=[name]):
+        for batch in file.iter_batches(BATCH_ROWS, columns=[name], use_threads=False):
             yield batch.column(0)
 
 
@@ -140,12 +140,14 @@ def _ipc_schema(path: Path) -> pa.Schema:
 
 
 def _ipc_column(path: Path, name: str) -> Iterator[pa.Array]:
-    position = _ipc_schema(path).get_field_index(name)
-    reader = _opened(pa.memory_map(str(path)), pa.ipc.IpcReadOptions(included_fields=[position]))
+    field = _ipc_schema(path).get_field_index(name)
+    # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in the map.
+    chosen = [] if pa.types.is_nested(_ipc_schema(path).field(field).type) else [field]
+    reader = _opened(pa.memory_map(str(path)), pa.ipc.IpcReadOptions(included_fields=chosen))
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        yield from (reader.get_batch(number).column(0) for number in range(reader.num_record_batches))
+        yield from (reader.get_batch(number).column(name) for number in range(reader.num_record_batches))
     else:
-        yield from (batch.column(0) for batch in reader)
+        yield from (batch.column(name) for batch in reader)
 
 
 def _opened(source: pa.MemoryMappedFile, options: pa.ipc.IpcReadOptions) -> Any:

@@ -1,4 +1,4 @@
-"""Conversions: the one line that turns a file hbench will not open into an .npz it can map.
+"""Conversions: the one line that turns a file hbench will not open into one that it can map.
 
 Pickles run code when they are opened, HDF5 and TFRecord need libraries of their own: such a file is converted once.
 """
@@ -16,8 +16,7 @@ UNFOLD = "i, v = (d['ids'], d['embeddings']) if 'ids' in d else (list(d), list(d
 PICKLED = {
     ".pkl": f"import sys, pickle, numpy as np; d = pickle.load(open(sys.argv[1], 'rb')); {UNFOLD}; {SAVE}",
     ".joblib": f"import sys, joblib, numpy as np; d = joblib.load(sys.argv[1]); {UNFOLD}; {SAVE}",
-    ".npy": "import sys, numpy as np; d = np.load(sys.argv[1], allow_pickle=True); "
-    "np.savez(sys.argv[2], vectors=np.stack(list(d)).astype('float32'))",
+    ".npy": "import sys, numpy as np; np.save(sys.argv[2], np.array(np.load(sys.argv[1], allow_pickle=True).tolist()))",
     ".npz": "import sys, numpy as np; d = np.load(sys.argv[1], allow_pickle=True); i = d['ids']; "
     f"v = list(d['vectors' if 'vectors' in d else 'embeddings']); {SAVE}",
     ".pt": "import sys, torch, numpy as np; d = torch.load(sys.argv[1], map_location='cpu', weights_only=False); "
@@ -56,8 +55,9 @@ def foreign(path: Path) -> SubmissionError | None:
 
 
 def command(path: Path, programs: dict[str, str]) -> str:
-    """A shell line that writes the .npz beside `path`."""
-    target = path.with_suffix(".npz") if path.suffix.lower() != ".npz" else path.with_name(f"{path.stem}.plain.npz")
+    """A shell line that writes an .npz (for one array, an .npy) beside `path`, and nothing over it."""
+    suffix = path.suffix.lower()
+    target = path.with_name(f"{path.stem}.plain{suffix}") if suffix in (".npy", ".npz") else path.with_suffix(".npz")
     return shlex.join(["python", "-c", programs[_suffix(path)], str(path), str(target)])
 
 

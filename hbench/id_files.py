@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hbench.errors import SubmissionError, UsageError, examples
+from hbench.numpy_files import mapped_npy
 from hbench.problems import shorten
 
 Ids = NDArray[np.object_]
@@ -122,8 +123,7 @@ def _json(path: Path) -> Ids:
 
 
 def _npy(path: Path) -> Ids:
-    with path.open("rb") as file:
-        return as_ids(np.lib.format.read_array(file, allow_pickle=False), path.name)
+    return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
 
 
 def _parquet(path: Path) -> Ids:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from hbench.atomic import replacing, write_text
 from hbench.conversions import pickled
-from hbench.id_files import Ids
 
 BLOCK_BYTES = 16 << 20
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
@@ -45,8 +45,10 @@ def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
 def _header(file: IO[bytes], path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, Fortran order and type of an array in `size` bytes; raises for pickled objects and missing bytes."""
     start = file.tell()
-    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    shape, fortran, dtype = read_header[np.lib.format.read_magic(file)](file)
+    version = np.lib.format.read_magic(file)
+    if version not in HEADERS:
+        raise ValueError(f"NumPy file version {version}, which plain arrays do not need")
+    shape, fortran, dtype = HEADERS[version](file)
     if dtype.hasobject:
         raise pickled(path)
     needed = math.prod(shape) * dtype.itemsize
@@ -72,12 +74,12 @@ def blocks(count: int, dim: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
-def write_npz(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, ids=ids.astype(str), vectors=vectors)
 
 
-def write_npy(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+def write_npy(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
     write_text(path.with_name(f"{path.stem}.ids.json"), json.dumps(ids.tolist(), ensure_ascii=False))
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, vectors)

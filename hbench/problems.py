@@ -19,6 +19,8 @@ from hbench.errors import SubmissionError, examples
 SHOWN = 5
 SAMPLE = 1000
 
+Spelling = Callable[[str], str]
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -65,8 +67,8 @@ def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
     """
     if not wanted or not unknown:
         return None
-    for difference, spelling in SPELLINGS:
-        pairs = _meeting(wanted, unknown, spelling)
+    for difference, of_wanted, of_unknown in SPELLINGS:
+        pairs = _meeting(wanted, unknown, of_wanted, of_unknown)
         if pairs:
             return _told(pairs, difference)
     if all(name.isdecimal() for name in unknown[:SAMPLE]):
@@ -74,19 +76,21 @@ def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
     return None
 
 
-def _meeting(wanted: Sequence[str], unknown: Sequence[str], spelling: Callable[[str], str]) -> list[tuple[str, str]]:
-    """(unknown, wanted) ids of one spelling; empty unless half of the sample has a partner."""
-    shorter, longer = sorted((wanted, unknown), key=len)
-    sample = {spelling(name): name for name in shorter[:SAMPLE]}
-    enough = (min(len(shorter), SAMPLE) + 1) // 2
+def _meeting(
+    wanted: Sequence[str], unknown: Sequence[str], of_wanted: Spelling, of_unknown: Spelling
+) -> list[tuple[str, str]]:
+    """(unknown, wanted) ids that become equal; empty unless half of the sample has a partner."""
+    if len(unknown) < len(wanted):
+        return [(mine, other) for other, mine in _meeting(unknown, wanted, of_unknown, of_wanted)]
+    sample = {of_wanted(name): name for name in wanted[:SAMPLE]}
+    enough = (min(len(wanted), SAMPLE) + 1) // 2
     partners: dict[str, str] = {}
-    for name in longer:
-        common = spelling(name)
+    for name in unknown:
+        common = of_unknown(name)
         if common in sample:
             partners.setdefault(common, name)
             if len(partners) == enough:
-                pairs = [(partners[common], sample[common]) for common in partners]
-                return pairs if shorter is wanted else [(mine, other) for other, mine in pairs]
+                return [(partners[common], sample[common]) for common in partners]
     return []
 
 
@@ -112,15 +116,33 @@ def _with_slashes(name: str) -> str:
     return name.replace("\\", "/")
 
 
-SPELLINGS: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("blanks", str.strip),
-    ("backslashes", _with_slashes),
-    ("letter case", str.casefold),
-    ("the Unicode normal form", lambda name: unicodedata.normalize("NFC", name)),
-    ("the suffix", _without_suffix),
-    ("the leading folder", _last),
-    ("the leading folder", lambda name: _last(_with_slashes(name))),
-    ("the leading folder and the suffix", lambda name: _without_suffix(_last(_with_slashes(name)))),
+def _as_is(name: str) -> str:
+    return name
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _file_name(name: str) -> str:
+    return _last(_with_slashes(name))
+
+
+def _stem(name: str) -> str:
+    return _without_suffix(_file_name(name))
+
+
+SPELLINGS: tuple[tuple[str, Spelling, Spelling], ...] = (
+    ("blanks", str.strip, str.strip),
+    ("backslashes", _with_slashes, _with_slashes),
+    ("letter case", str.casefold, str.casefold),
+    ("the Unicode normal form", _composed, _composed),
+    ("the suffix", _without_suffix, _as_is),
+    ("the suffix", _as_is, _without_suffix),
+    ("the suffix", _without_suffix, _without_suffix),
+    ("the leading folder", _last, _last),
+    ("the leading folder", _file_name, _file_name),
+    ("the leading folder and the suffix", _stem, _stem),
 )
 
 AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
