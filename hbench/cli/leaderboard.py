@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from hbench.leaderboard import Leaderboard, Standing
 
 FORMATS = ("json", "csv", "markdown", "latex")
-NARROWEST = {
-    "method": 22,
-    "backbone": 14,
-    "source": 18,
-}  # what a column of texts may shrink to before a metric is left out
+NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
 @click.group("leaderboard", short_help="show, add to, verify or export published and own rows")
@@ -114,9 +110,7 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
 @click.option("--year", type=int, help="[default: the year of the report]")
-@click.option(
-    "--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or your own]"
-)
+@click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or own]")
 def add(name: str, report: Path, method: str | None, to: Path | None, **details: Any) -> None:
     """Add a row from the JSON report of `hbench evaluate`, with all that is needed to score it again.
 
@@ -148,9 +142,8 @@ def selected(
     chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
     standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
     present = {metric for standing in standings for row in standing.rows for metric in row.scores}
-    wanted = (
-        [board.key(text.strip()) for text in columns.split(",")] if columns else sorted(present, key=rarity(standings))
-    )
+    common = sorted(present, key=rarity(standings))
+    wanted = [board.key(text.strip()) for text in columns.split(",")] if columns else common
     return board, standings, list(dict.fromkeys([key, *wanted]))
 
 
