@@ -160,6 +160,10 @@ def test_a_reason_not_to_rank_needs_a_score() -> None:
     assert "unranked 'AP' has no score" in refusal(row("a", more='unranked = { AP = "why" }'))
 
 
+def test_the_name_of_a_method_is_one_line() -> None:
+    assert "row 1 ('a\\nb'), method" in refusal(row("a\\nb"))
+
+
 def test_a_run_needs_a_real_hash() -> None:
     assert "sha256" in refusal(row("a", RUN.replace("0" * 64, "abc")))
 
