@@ -408,3 +408,10 @@ def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the
 def test_a_run_says_its_hash_and_date_as_source() -> None:
     run = Run(sha256="ab" * 32, file="e", signature="s", hbench="0", dataset_digest="d", date="2026-01-02", queries=1)
     assert Row(method="m", scores={"AP": Decimal(1)}, run=run).source == "run abababab, 2026-01-02"
+
+
+def test_the_row_in_the_readme_is_a_row_of_the_shipped_file() -> None:
+    readme = (Path(__file__).parents[1] / "leaderboards" / "README.md").read_text(encoding="utf-8")
+    block = readme.split("```toml\n")[1].split("```")[0]
+    head = HEAD.replace("genus", "super_class").replace("Me, 2026", "HAPPIER, ECCV 2022")
+    assert board(block, head=head).rows[0] in read("sop").rows
