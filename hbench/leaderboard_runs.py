@@ -34,6 +34,30 @@ class Check(NamedTuple):
     differs: bool
 
 
+class Recorded(NamedTuple):
+    """The conditions that a row's signature records, by the names that an evaluation takes."""
+
+    protocol: str
+    similarity: str | None = None
+    ties: str = "pessimistic"
+    relevance: str = "alpha"
+    alpha: float = 1.0
+
+
+def recorded(row: Row, board: Leaderboard) -> Recorded:
+    """The conditions under which `row` is scored again: those of its signature, the dataset's own for a published row.
+
+    >>> from hbench.leaderboard import read
+    >>> recorded(read("sop").rows[0], read("sop")).protocol
+    'official'
+    """
+    if row.run is None:
+        return Recorded(board.protocol)
+    said = dict(part.split(":", 1) for part in row.run.signature.split("|") if ":" in part)
+    name, _, exponent = said["rel"].partition("=")
+    return Recorded(said["protocol"], said["sim"], said["ties"], name, float(exponent or 1))
+
+
 def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
     """The report's scores under the leaderboard's protocol; SubmissionError without them, or of another dataset."""
     expected, found = f"{board.dataset}@{board.version}", f"{document.dataset}@{document.dataset_version}"

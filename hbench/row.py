@@ -14,6 +14,8 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from hbench.schema import STRICT
 
+ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
+
 
 def _exact(value: Any) -> Any:
     return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -66,7 +68,7 @@ class Row(BaseModel):
     """One method's scores in percent and its provenance; `unranked`: metric → why this score is not comparable."""
 
     model_config = STRICT
-    method: str = Field(min_length=1)
+    method: str = Field(pattern=ONE_LINE)
     year: int | None = Field(None, ge=1950, le=2200)
     backbone: str | None = None
     dim: int | None = Field(None, gt=0)

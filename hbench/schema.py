@@ -86,15 +86,14 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
-    """The path of a key in words; an element of a list of tables by its number from 1 and its first text."""
+    """The path of a key in words; an element of a list of tables by its number from 1 and its first value."""
     parts: list[str] = []
     for step in path:
-        values = values[step] if isinstance(values, list) or step in (values or ()) else None
+        inside = isinstance(values, list) or (isinstance(values, dict) and step in values)
+        values = values[step] if inside else None
         if isinstance(step, int):
-            name = (
-                next((repr(v) for v in values.values() if isinstance(v, str)), "") if isinstance(values, dict) else ""
-            )
-            parts[-1] += f" {step + 1}" + f" ({name})" * bool(name)
+            first = next(iter(values.values()), None) if isinstance(values, dict) else None
+            parts[-1] += f" {step + 1}" + f" ({first!r})" * isinstance(first, str)
         else:
             parts.append(step)
     return ", ".join(parts)
@@ -104,12 +103,16 @@ def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
     if detail["type"] != "extra_forbidden":
         return None
     *steps, unknown = detail["loc"]
-    inner: type[BaseModel] | None = model
+    fields = _fields(model)
     for step in steps:
-        if inner is not None and step in inner.model_fields:
-            inner = _model_in(inner.model_fields[str(step)].annotation) or inner
-    known = closest(str(unknown), inner.model_fields) if inner else []
+        inner = _model_in(fields[str(step)]) if step in fields else None
+        fields = _fields(inner) if inner else fields
+    known = closest(str(unknown), fields)
     return f"did you mean {' or '.join(map(repr, known))}?" if known else None
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

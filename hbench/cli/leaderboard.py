@@ -15,13 +15,12 @@ from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.leaderboard import Leaderboard, Standing
+    from hbench.report import Document
+    from hbench.row import Row
+    from hbench.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex")
-NARROWEST = {
-    "method": 22,
-    "backbone": 14,
-    "source": 18,
-}  # what a column of texts may shrink to before a metric is left out
+NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
 @click.group("leaderboard", short_help="show, add to, verify or export published and own rows")
@@ -114,9 +113,7 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
 @click.option("--year", type=int, help="[default: the year of the report]")
-@click.option(
-    "--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or your own]"
-)
+@click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or own]")
 def add(name: str, report: Path, method: str | None, to: Path | None, **details: Any) -> None:
     """Add a row from the JSON report of `hbench evaluate`, with all that is needed to score it again.
 
@@ -137,6 +134,54 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
         say(f"place {stands.place} by {board.metric} among {stands.of} published and own results")
 
 
+@command.command("verify")
+@click.argument("name")
+@click.argument("method")
+@click.option("--embeddings", type=click.Path(path_type=Path), required=True, help="The embedding or ranking file.")
+@click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
+@click.option("--gallery", type=click.Path(path_type=Path), help="The gallery's embeddings, if in a file of their own.")
+@click.option("--dataset", help="Where the dataset is.  [default: the leaderboard's, by name]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
+    """Score METHOD's embeddings again and compare with its row: equal, or by how much each score differs (exit code 7).
+
+    An own row is checked against the very file it was made from; a published one against the digits it is printed with.
+
+    Example: hbench leaderboard verify sop mine --embeddings emb.parquet
+    """
+    from hbench import leaderboard_runs, submission
+    from hbench.datasets import load
+    from hbench.leaderboard import read
+
+    board = read(name)
+    given = submitted(files["embeddings"], files["ids"], files["gallery"])
+    data = load(files["dataset"] or board.dataset)
+
+    def rescore(row: Row) -> Document:
+        asked = leaderboard_runs.recorded(row, board)
+        metrics = [metric for metric in row.scores if metric not in board.foreign_metrics]
+        return submission.evaluate(given, data, metrics=metrics, **asked._asdict()).document
+
+    checks = leaderboard_runs.verify(board, method, submission.source_of(given).sha256, rescore)
+    header = ("source", "metric", "recorded", "scored again", "verdict")
+    verdicts = ["differs" if check.differs else "equal" for check in checks]
+    lines = [(*map(str, check[:4]), verdict) for check, verdict in zip(checks, verdicts, strict=True)]
+    if as_json:
+        show_json([dict(zip(header, line, strict=True)) for line in lines])
+    else:
+        show_table(f"{method} on {board.dataset}, percent", header, lines, left=("metric", "verdict"))
+    leaderboard_runs.refuse_differences(checks)
+
+
+def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:
+    """What a file holds, or queries and gallery from a file each."""
+    from hbench import embeddings, submission
+
+    if gallery is None:
+        return submission.read(file, ids=ids)
+    return embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids)
+
+
 def selected(
     *, name: str, metric: str | None, columns: str | None, papers: Sequence[str], everything: bool, top: int | None
 ) -> tuple[Leaderboard, list[Standing], list[str]]:
@@ -148,9 +193,8 @@ def selected(
     chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
     standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
     present = {metric for standing in standings for row in standing.rows for metric in row.scores}
-    wanted = (
-        [board.key(text.strip()) for text in columns.split(",")] if columns else sorted(present, key=rarity(standings))
-    )
+    common = sorted(present, key=rarity(standings))
+    wanted = [board.key(text.strip()) for text in columns.split(",")] if columns else common
     return board, standings, list(dict.fromkeys([key, *wanted]))
 
 
