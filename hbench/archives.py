@@ -65,10 +65,11 @@ def unpack(
         inside = folder.resolve()
         if is_zip(archive):  # its list is at hand: nothing is written when any of it is bad
             deque(_sane(members(archive), archive), maxlen=0)
-        for number, member in enumerate(_sane(members(archive), archive), start=1):
+        for member in _sane(members(archive), archive):
             if stop is not None and stop.is_set():
                 raise Interrupted
             _write(member, inside)
+            number += 1
             advance(1)
     return number
 
@@ -135,7 +136,7 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 def _tar_members(archive: Path) -> Iterator[Member]:
     with tarfile.open(archive) as opened:
         for info in opened:
-            opened.members.clear()  # or the list of a million members would stay in memory
+            opened.members.clear()  # type: ignore[attr-defined]  # or the list of a million members would stay in memory
             if info.isdir() and PurePosixPath(info.name) == PurePosixPath("."):
                 continue
             path = safe_path(info.name, archive)
@@ -145,6 +146,9 @@ def _tar_members(archive: Path) -> Iterator[Member]:
             if not info.isreg() or info.issparse():
                 raise _unsafe(archive, f"{path}, which is a link, a device or a sparse file")
             yield Member(path, info.size, lambda info=info: _body(opened, info))  # type: ignore[misc]
+        opened.fileobj.seek(opened.offset)
+        if len(opened.fileobj.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+            raise EOFError("its end is missing")
 
 
 def _body(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:

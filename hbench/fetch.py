@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,11 +22,13 @@ from urllib3 import Retry
 from hbench.atomic import write_text
 from hbench.disk import disk_errors
 from hbench.errors import IntegrityError, SourceError
+from hbench.fetch_answers import looks_like_page, placed, refuse_wrong_kind, title_of, validator_of
 from hbench.version import __version__
 
 BLOCK = 1 << 18
 TIMEOUT = (10.0, 30.0)  # seconds to connect; without a byte
 DROPS = 5  # connections lost in a row without a new byte before a mirror is given up
+PAUSE = 0.1  # seconds after the first such loss; doubled with each
 GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
 DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
 Advance = Callable[[int], None]
@@ -170,7 +171,7 @@ class Transfer:
             most = max(most, self.here)
             if drops >= DROPS:
                 raise SourceError(f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)")
-            if self.stop.wait(min(0.1 * 2**drops, 10) if drops else 0):
+            if self.stop.wait(min(PAUSE * 2**drops, 10) if drops else 0):
                 raise Interrupted
 
     def _request(self, url: str) -> bool:
@@ -190,16 +191,16 @@ class Transfer:
                     self.discard()
                 return self.here > 0
             start, total = placed(answer, here)
-            _refuse_wrong_kind(answer, url, total, self.source.size)
+            refuse_wrong_kind(answer, url, total, self.source.size)
             if start == 0 and here:
                 self.discard()
-            write_text(self.note, json.dumps({"url": url, "validator": _validator_of(answer)}))
+            write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
             self._append(answer, url, start)
         return total is None or self.here == total
 
     def _append(self, answer: requests.Response, url: str, start: int) -> None:
         with self.part.open("ab") as file:
-            for block in answer.raw.stream(BLOCK, decode_content=False):
+            while block := answer.raw.read1(BLOCK, decode_content=False):
                 if self.stop.is_set():
                     raise Interrupted
                 if start == 0 and looks_like_page(block):
@@ -218,53 +219,6 @@ class Transfer:
         self.advance(-self.here)
         self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
-
-
-def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
-    """Where the body of an answer starts in the file, and the length of the file if it is told; raises SourceError."""
-    length = answer.headers.get("Content-Length", "")
-    if answer.status_code == 200:
-        return 0, int(length) if length.isdigit() else None
-    if answer.status_code == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
-        if found and int(found[1]) == here:
-            return here, int(found[2]) if found[2] != "*" else None
-        raise SourceError(
-            f"{answer.url} sent another part than asked for",
-            expected=f"bytes from {here}",
-            found=answer.headers.get("Content-Range", "no Content-Range"),
-        )
-    wait = answer.headers.get("Retry-After")
-    raise SourceError(
-        f"{answer.url} refused",
-        found=f"{answer.status_code} {answer.reason}" + (f", come back after {wait}" if wait else ""),
-    )
-
-
-def _refuse_wrong_kind(answer: requests.Response, url: str, total: int | None, size: int | None) -> None:
-    if answer.headers.get("Content-Type", "").startswith("text/html"):
-        beginning = answer.raw.read(4096, decode_content=True)
-        raise SourceError(f"{url} gave a web page instead of the file", found=title_of(beginning))
-    if size is not None and total is not None and total != size:
-        raise SourceError(f"{url} has a file of another size", expected=f"{size:,} bytes", found=f"{total:,} bytes")
-
-
-def _validator_of(answer: requests.Response) -> str | None:
-    """A strong ETag, or the date of the last change."""
-    tag = answer.headers.get("ETag", "")
-    return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
-
-
-def looks_like_page(block: bytes) -> bool:
-    """Whether a file begins like HTML: a login, a quota notice, a captive portal."""
-    return block.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html", b"<head"))
-
-
-def title_of(page: bytes) -> str:
-    """The title of a web page, for a message."""
-    title = re.search(rb"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
-    words = " ".join(title[1].decode("utf-8", "replace").split())[:80] if title else "no title"
-    return f"a page ({words}): a login, a quota or a captive portal?"
 
 
 def verify(path: Path, source: Source) -> dict[str, str]:
