@@ -1,7 +1,8 @@
 """An artefact: the file a step writes, and beside it `<file>.json`, the record of what made it.
 
-The record holds the file's sha256, those of its inputs, the settings and the counts per reason. It names no time and no folder, so that
-the same inputs and settings give the same bytes, and a step whose record still holds need not run again.
+The record holds the file's sha256, those of its inputs, the settings and the counts per reason. It names no time and no
+folder, so that the same inputs and settings give the same bytes, and a step whose record still holds need not run
+again.
 """
 
 from __future__ import annotations
@@ -53,15 +54,22 @@ def record_of(path: Path) -> Record | None:
     except FileNotFoundError:
         return None
     except (json.JSONDecodeError, TypeError) as error:
-        raise IntegrityError(f"{_record_path(path)} is no record of a step", found=str(error), fix="run the step again") from None
+        raise IntegrityError(
+            f"{_record_path(path)} is no record of a step", found=str(error), fix="run the step again"
+        ) from None
 
 
 def write(path: Path, record: Record, counts: Mapping[str, int], fill: Callable[[Path], None]) -> None:
     """Let `fill` write the artefact, whole or not at all, then its record."""
     with replacing(path) as temporary:
         fill(temporary)
-    finished = {"step": record.step, "inputs": dict(sorted(record.inputs.items())), "settings": dict(record.settings),
-                "counts": dict(sorted(counts.items())), "sha256": sha256(path)}
+    finished = {
+        "step": record.step,
+        "inputs": dict(sorted(record.inputs.items())),
+        "settings": dict(record.settings),
+        "counts": dict(sorted(counts.items())),
+        "sha256": sha256(path),
+    }
     write_text(_record_path(path), json.dumps(finished, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -94,8 +102,12 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
         reader = csv.reader(lines)
         header = next(reader, [])
         if tuple(header) != _columns(row_type):
-            raise DataError(f"{path} has other columns than this step reads", expected=", ".join(_columns(row_type)),
-                            found=", ".join(header) or "an empty file", fix="is it the file of another step?")
+            raise DataError(
+                f"{path} has other columns than this step reads",
+                expected=", ".join(_columns(row_type)),
+                found=", ".join(header) or "an empty file",
+                fix="is it the file of another step?",
+            )
         try:
             return [row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True))) for row in reader]
         except ValueError as error:
@@ -108,8 +120,12 @@ def checked(path: Path) -> Path:
         raise DataError(f"{path} does not exist", fix="run the step that makes it: python -m pipelines.hgldv2 --help")
     record = record_of(path)
     if record is not None and record.sha256 != sha256(path):
-        raise IntegrityError(f"{path} has changed since the step {record.step!r} wrote it", expected=f"sha256 {record.sha256[:12]}…",
-                             found=f"{sha256(path)[:12]}…", fix=f"run the step again, or delete {_record_path(path).name} to vouch for it")
+        raise IntegrityError(
+            f"{path} has changed since the step {record.step!r} wrote it",
+            expected=f"sha256 {record.sha256[:12]}…",
+            found=f"{sha256(path)[:12]}…",
+            fix=f"run the step again, or delete {_record_path(path).name} to vouch for it",
+        )
     return path
 
 
@@ -119,7 +135,9 @@ def sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist", fix="run the step that makes it: python -m pipelines.hgldv2 --help") from None
+        raise DataError(
+            f"{path} does not exist", fix="run the step that makes it: python -m pipelines.hgldv2 --help"
+        ) from None
 
 
 def unique(rows: Iterable[Row], key: Callable[[Row], Any], what: str) -> list[Row]:
@@ -167,6 +185,9 @@ def _parse_names(cell: str) -> tuple[str, ...]:
 
 
 _PARSERS: Mapping[Any, Callable[[str], Any]] = {
-    str: str, int: int, float: float, bool: _parse_bool, tuple[str, ...]: _parse_names,
+    str: str,
+    int: int,
+    float: float,
+    bool: _parse_bool,
+    tuple[str, ...]: _parse_names,
 }
-

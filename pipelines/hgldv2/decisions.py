@@ -157,11 +157,13 @@ class Decisions(Strict):
             for group in groups_named(decision):
                 if group not in self.groups:
                     near = closest(group, self.groups)
-                    raise ValueError(f"{decision.id}: group {group!r} is not declared in `groups`"
-                                     + (f"; did you mean {near[0]!r}?" if near else ""))
+                    raise ValueError(
+                        f"{decision.id}: group {group!r} is not declared in `groups`"
+                        + (f"; did you mean {near[0]!r}?" if near else "")
+                    )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is none of its choices")
-            if isinstance(decision, Split) and list(decision.into.values()).count(REST) > 1:
+            if isinstance(decision, Split) and sum(part == REST for part in decision.into.values()) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
         return self
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hbench.errors import UnknownName
 from pipelines.hgldv2.decisions import Decisions
 from pipelines.hgldv2.labels import normalised
-from pipelines.hgldv2.replay import Curation, Place
+from pipelines.hgldv2.operations import Place
+from pipelines.hgldv2.replay import Curation
 
 
 class Difference(NamedTuple):
@@ -27,14 +28,21 @@ def explain(curation: Curation, decisions: Decisions, label: str) -> list[str]:
     if row is None:
         raise UnknownName("label", label, [r.label for r in curation.rows])
     by_id = {decision.id: decision for decision in decisions.decisions}
-    lines = [f"{row.label} ({row.class_id}): {describe(Place(row.status, row.group))}" + (f", {row.kind}" if row.kind else "")]
+    lines = [
+        f"{row.label} ({row.class_id}): {describe(Place(row.status, row.group))}"
+        + (f", {row.kind}" if row.kind else "")
+    ]
     for step in curation.history[row.class_id]:
         decision = by_id[step.decision]
         said = "".join(f", {what}" for what in (decision.by, decision.at, decision.why) if what)
         lines.append(f"  {step.decision} {decision.op}: {describe(step.before)} → {describe(step.after)}{said}")
     if not curation.history[row.class_id]:
         lines.append("  no decision speaks of it: it needs review")
-    lines += [f"  conflict in {c.decision}: expected {c.expected}, found {c.found}" for c in curation.conflicts if c.subject == row.class_id]
+    lines += [
+        f"  conflict in {c.decision}: expected {c.expected}, found {c.found}"
+        for c in curation.conflicts
+        if c.subject == row.class_id
+    ]
     if row.suggestions:
         lines.append(f"  suggestions: {', '.join(row.suggestions)}")
     return lines

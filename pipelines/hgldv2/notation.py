@@ -1,4 +1,5 @@
-"""The notation of decisions.yaml: YAML whose entries are one JSON value a line, so that the review page writes the same bytes.
+"""The notation of decisions.yaml: YAML whose entries are one JSON value a line, so that the review page writes the same
+bytes.
 
 >>> text = "schema: 1\\ngroups:\\n  church: {kind: human-made}\\ndecisions:\\n- {id: d1, op: move, labels: [Q16970], to: church}\\n"
 >>> print(dumps(loads(text)), end="")
@@ -31,7 +32,9 @@ def load(path: Path) -> Decisions:
     try:
         return loads(path.read_text(encoding="utf-8-sig"), source=str(path))
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist", fix="export it from the review page, or start with `schema: 1`") from None
+        raise DataError(
+            f"{path} does not exist", fix="export it from the review page, or start with `schema: 1`"
+        ) from None
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
@@ -44,8 +47,11 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
         return Decisions.model_validate(content or {})
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, p['loc'])) or 'file'}: {p['msg']}" for p in error.errors()]
-        raise ConfigError(f"{source} breaks the schema of decisions in {len(problems)} places", found="; ".join(problems[:8]),
-                          fix="the operations and their keys are in docs/hgldv2.md") from None
+        raise ConfigError(
+            f"{source} breaks the schema of decisions in {len(problems)} places",
+            found="; ".join(problems[:8]),
+            fix="the operations and their keys are in docs/hgldv2.md",
+        ) from None
 
 
 def dumps(decisions: Decisions) -> str:

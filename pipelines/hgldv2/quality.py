@@ -1,4 +1,5 @@
-"""Quality of a grouping of labels: agreement with a reference, effort left to a curator, and, without a reference, coherence.
+"""Quality of a grouping of labels: agreement with a reference, effort left to a curator, and, without a reference,
+coherence.
 
 `found` and `reference` are group ids of the same n labels; `weights` count what each label stands for (its landmarks).
 
@@ -25,7 +26,9 @@ Vectors = NDArray[np.float32]
 
 
 class Recall(NamedTuple):
-    """How a reference group fared: its labels' share in the cluster that holds most of them, and in how many clusters they lie."""
+    """How a reference group fared: its labels' share in the cluster that holds most of them, and in how many clusters
+    they lie.
+    """
 
     group: str
     labels: int
@@ -48,8 +51,9 @@ def agreement_with(
 ) -> dict[str, float]:
     """Purity, inverse purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort left to a curator.
 
-    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G, unweighted, where a fragment is a
-    (cluster, group) pair that holds labels. Purity and NMI rise with the number of clusters: never compare them across k.
+    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G, unweighted, where a
+    fragment is a (cluster, group) pair that holds labels. Purity and NMI rise with the number of clusters: never
+    compare them across k.
     """
     copies = np.ones(len(found), np.int64) if weights is None else np.asarray(weights)
     clusters, groups = (np.repeat(numbered(ids), copies) for ids in (found, reference))
@@ -74,15 +78,18 @@ def recalls(found: Sequence[Hashable], reference: Sequence[str]) -> list[Recall]
     clusters: dict[str, Counter[Hashable]] = {}
     for cluster, group in zip(found, reference, strict=True):
         clusters.setdefault(group, Counter())[cluster] += 1
-    rows = [Recall(group, count.total(), max(count.values()) / count.total(), len(count)) for group, count in clusters.items()]
+    rows = [
+        Recall(group, count.total(), max(count.values()) / count.total(), len(count))
+        for group, count in clusters.items()
+    ]
     return sorted(rows, key=lambda row: (row.recall, row.group))
 
 
 def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:
     """The silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,), 0 in clusters of one.
 
-    s = (b − a) / max(a, b), a and b the mean distances to the others of one's cluster and to the nearest other cluster. The mean
-    cosine distance to a cluster is 1 − x·mean, so no pair of vectors is ever formed: O(n·k·D).
+    s = (b − a) / max(a, b), a and b the mean distances to the others of one's cluster and to the nearest other cluster.
+    The mean cosine distance to a cluster is 1 − x·mean, so no pair of vectors is ever formed: O(n·k·D).
     """
     ids = numbered(clusters)
     sizes = np.bincount(ids).astype(np.float64)
@@ -109,7 +116,8 @@ def lexical_coherence(labels: Sequence[str], clusters: Sequence[Hashable]) -> fl
 def inconsistencies(
     labels: Sequence[str], groups: Sequence[str], vectors: Vectors | None = None, *, near: float = 0.55
 ) -> list[Inconsistency]:
-    """Pairs of labels in different groups that share the first or the last word, or whose cosine similarity is at least `near`.
+    """Pairs of labels in different groups that share the first or the last word, or whose cosine similarity is at least
+    `near`.
 
     Such a pair is a question to the curators, not an error: "church ruin" → ruins but "castle ruin" → castle / fort.
     """
@@ -121,7 +129,11 @@ def inconsistencies(
     if vectors is not None:
         similar = np.triu(vectors @ vectors.T, k=1)
         reasons |= {(int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)}
-    found = [Inconsistency(labels[i], groups[i], labels[j], groups[j], why) for (i, j), why in reasons.items() if groups[i] != groups[j]]
+    found = [
+        Inconsistency(labels[i], groups[i], labels[j], groups[j], why)
+        for (i, j), why in reasons.items()
+        if groups[i] != groups[j]
+    ]
     return sorted(found, key=lambda row: (row.why, row.label, row.other))
 
 
