@@ -1,7 +1,7 @@
 """The notation of decisions.yaml: YAML whose entries are one JSON value a line, so that the review page writes the same
 bytes.
 
->>> text = "schema: 1\\ngroups:\\n  church: {kind: human-made}\\ndecisions:\\n- {id: d1, op: move, labels: [Q16970], to: church}\\n"
+>>> text = "groups: {church: {kind: human-made}}\\ndecisions:\\n- {id: d1, op: move, labels: [Q16970], to: church}\\n"
 >>> print(dumps(loads(text)), end="")
 schema: 1
 inputs: {}

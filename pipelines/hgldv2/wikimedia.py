@@ -58,7 +58,7 @@ class Clock:
 
 @dataclass
 class Client:
-    """Asks one server at a time. `contact` is None for a client that only reads the cache; `tell` hears what happens."""
+    """Asks serially. `contact` is None for a client that only reads the cache; `tell` hears what happens."""
 
     contact: str | None
     cache: Cache
