@@ -1,0 +1,200 @@
+"""Scraping against a local Wikimedia that misbehaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hbench.errors import DataError, SourceError
+from pipelines.hgldv2 import api, scrape
+from pipelines.hgldv2.artefact import rows_text
+from pipelines.hgldv2.cache import Cache
+from pipelines.hgldv2.wikimedia import Client, Clock, Manners, user_agent
+from tests.pipelines.wikimedia_server import Server, serving
+from tests.pipelines.wikimedia_world import World, world_of
+
+CONTACT = "someone@example.org"
+
+
+class FakeClock:
+    """Time that passes only when someone sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def read(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+def client_of(
+    server: Server, cache: Cache, clock: FakeClock, *, contact: str | None = CONTACT, manners: Manners | None = None
+) -> Client:
+    server.now = clock.read
+    return Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
+
+
+def source_of(server: Server, client: Client) -> scrape.Source:
+    return api.source(client, commons=f"{server.url}/commons/w/api.php", wikidata=f"{server.url}/wikidata/w/api.php")
+
+
+def landmarks_of(world: World) -> list[scrape.Landmark]:
+    return [scrape.Landmark("train", number, category) for number, category in world.landmarks]
+
+
+def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path: Path) -> None:
+    world, clock = world_of(800), FakeClock()
+    with serving(Server(world)) as server, Cache(tmp_path / "cache.sqlite") as cache:
+        links, names = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    found = {link.title if link.via != "P373" else link.title: link for link in links}
+    assert len(links) == 800
+    for (_, url), link in zip(world.landmarks, links, strict=True):
+        status, via, topic, reason, classes = world.expected[scrape.title_of(url)]
+        assert (link.status, link.via, link.topic, link.reason, link.classes) == (
+            status,
+            via,
+            topic,
+            reason,
+            classes,
+        ), url
+    assert {link.status for link in links} >= {"found", "redirected", "missing", "no_item"} and found
+    assert {name.class_id: (name.label, name.language) for name in names if name.language != "en"} == {
+        "Q9058": ("Kirchengebäude", "de"),
+        "Q9059": ("", ""),
+    }
+
+
+def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path: Path) -> None:
+    world, clock = world_of(1000), FakeClock()
+    with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
+        calm = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    with serving(Server(world, faults=0.35, longest_url=1500)) as server, Cache(tmp_path / "rough.sqlite") as cache:
+        rough = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+        outcomes = Counter(outcome for *_, outcome in server.log)
+        times = [when for when, *_ in server.log]
+        assert set(server.answered()) and Counter(server.answered()).most_common(1)[0][1] == 1
+        assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
+    assert rough == calm
+    assert min(b - a for a, b in zip(times, times[1:], strict=False)) >= 1 - 1e-9
+    assert set(outcomes) == {
+        "answered",
+        "too long",
+        "maxlag",
+        "ratelimited",
+        "database",
+        "429",
+        "503",
+        "500",
+        "html",
+        "truncated",
+        "dropped",
+    }
+
+
+def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path: Path) -> None:
+    size, kills = 5000, 10
+    world, clock = world_of(size), FakeClock()
+    with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
+        links, names = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+        undisturbed = rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName)
+        total = len(server.log)
+    out = tmp_path / "out.csv"
+    with serving(Server(world, faults=0.25, longest_url=1500)) as server:
+        command = [
+            sys.executable,
+            "-m",
+            "tests.pipelines.scrape_process",
+            server.url,
+            str(tmp_path / "c.sqlite"),
+            str(out),
+            str(size),
+        ]
+        for number in range(1, kills + 1):
+            process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.getcwd()})
+            while len(server.log) < number * total // (kills + 2) and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+        assert not out.exists()
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": os.getcwd()}, check=True)
+        repeated = {request: count for request, count in Counter(server.answered()).items() if count > 1}
+        assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
+    assert out.read_text(encoding="utf-8") == undisturbed
+    assert sum(count - 1 for count in repeated.values()) <= kills  # at most the request in flight at each kill
+
+
+def test_the_cache_replays_a_run_without_any_server(tmp_path: Path) -> None:
+    world, clock = world_of(300), FakeClock()
+    with serving(Server(world, longest_url=1500)) as server, Cache(tmp_path / "cache.sqlite") as cache:
+        first = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        offline = client_of(server, cache, clock, contact=None)
+        assert scrape.resolve(landmarks_of(world), source_of(server, offline)) == first
+        assert offline.counts["requests"] == 0
+        with pytest.raises(DataError, match="not in the cache"):
+            scrape.resolve(
+                [scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:New")],
+                source_of(server, offline),
+            )
+
+
+def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path: Path) -> None:
+    world, clock = world_of(120), FakeClock()
+    with serving(Server(world)) as server, Cache(tmp_path / "cache.sqlite") as cache:
+        client = client_of(server, cache, clock)
+        endpoint = api.Endpoint(f"{server.url}/wikidata/w/api.php")
+        params = api.COMMON | {"action": "wbgetentities", "props": "info|claims"}
+        ids = [*sorted(world.items)[:70], "bogus", *sorted(world.items)[70:100]]
+        batches = list(client.ask_batched(endpoint, params, "ids", ids, size=101))
+    assert [i for batch, _ in batches for i in batch] == ids
+    refused = [batch for batch, answers in batches if isinstance(answers, api.Refused)]
+    assert refused == [["bogus"]]
+
+
+def test_a_server_that_never_recovers_is_given_up_after_the_stated_tries(tmp_path: Path) -> None:
+    world, clock = world_of(10), FakeClock()
+    with serving(Server(world, faults=1.0)) as server, Cache(tmp_path / "cache.sqlite") as cache:
+        client = client_of(server, cache, clock, manners=Manners(attempts=4))
+        with pytest.raises(SourceError, match="did not answer in 4 tries"):
+            scrape.resolve(landmarks_of(world), source_of(server, client))
+        assert len(server.log) == 4
+        assert len(cache) == 0
+
+
+def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_question(tmp_path: Path) -> None:
+    with serving(Server(world_of(1))) as server, Cache(tmp_path / "cache.sqlite") as cache:
+        client = client_of(server, cache, FakeClock())
+        with pytest.raises(SourceError, match="did not understand"):
+            client.ask(
+                api.Endpoint(f"{server.url}/w/api.php"), api.COMMON | {"action": "query", "ppporp": "wikibase_item"}
+            )
+
+
+@pytest.mark.parametrize("contact", ["", "me", "me@", "<me@example.org>", "a b@example.org"])
+def test_no_request_is_made_without_a_contact(contact: str, tmp_path: Path) -> None:
+    with Cache(tmp_path / "cache.sqlite") as cache, pytest.raises(Exception, match="whom to write to"):
+        Client(contact, cache)
+
+
+def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "train_label_to_category.csv"
+    file.write_text('landmark_id,category\n7,"http://commons.wikimedia.org/wiki/Category:A,_B"\n', encoding="utf-8")
+    assert scrape.read_landmarks(file, "train") == [
+        scrape.Landmark("train", 7, "http://commons.wikimedia.org/wiki/Category:A,_B")
+    ]
+    file.write_text("landmark_id,category\n7,x\n7,y\n", encoding="utf-8")
+    with pytest.raises(DataError, match="landmarks twice"):
+        scrape.read_landmarks(file, "train")
+    file.write_text("id,category\n", encoding="utf-8")
+    with pytest.raises(DataError, match="lacks columns"):
+        scrape.read_landmarks(file, "train")

@@ -1,0 +1,253 @@
+"""A local Wikimedia on 127.0.0.1: both APIs and the query service over a World, with faults thrown in at random."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from tests.pipelines.wikimedia_world import World
+
+HTML = b"<!DOCTYPE html><title>Error</title><p>Our servers are currently under maintenance"
+KNOWN = {
+    "action",
+    "format",
+    "formatversion",
+    "maxlag",
+    "prop",
+    "ppprop",
+    "redirects",
+    "titles",
+    "rvprop",
+    "rvslots",
+    "list",
+    "srsearch",
+    "srlimit",
+    "ids",
+    "props",
+    "languages",
+    "languagefallback",
+    "continue",
+    "ppcontinue",
+}
+LAG = {
+    "error": {
+        "code": "maxlag",
+        "info": "Waiting for all: 3.45 seconds lagged.",
+        "lag": 3.45,
+        "type": "wikibase-queryservice",
+    }
+}
+Reply = tuple[int, dict[str, str], bytes]
+
+
+@dataclass
+class Server:
+    """The running server: what it was asked, and how it misbehaves."""
+
+    world: World
+    faults: float = 0.0
+    longest_url: int = 6000
+    now: Callable[[], float] = time.monotonic
+    log: list[tuple[float, str, str, str]] = field(default_factory=list)  # time, User-Agent, request, outcome
+    rng: random.Random = field(default_factory=lambda: random.Random(1))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    url: str = ""
+
+    def answered(self) -> list[str]:
+        return [request for _, _, request, outcome in self.log if outcome == "answered"]
+
+    def reply(self, host: str, params: dict[str, str], agent: str, *, url_length: int) -> Reply | None:
+        """The response, or None to drop the connection."""
+        key = json.dumps([host, sorted((k, v) for k, v in params.items() if k != "maxlag")])
+        outcome, reply = "answered", None
+        if url_length > self.longest_url:
+            outcome, reply = "too long", (414, {}, HTML)
+        elif self.rng.random() < self.faults:
+            outcome, reply = self.rng.choice(self._faults())
+        if outcome == "answered":
+            reply = (200, {"ETag": '"1"'}, json.dumps(self.answer(params)).encode())
+            outcome = "refused" if b'"error"' in reply[2][:12] else outcome
+        elif outcome == "truncated":
+            whole = json.dumps(self.answer(params)).encode()
+            reply = (200, {}, whole[: len(whole) // 2])
+        self.log.append((self.now(), agent, key, outcome))
+        return reply
+
+    def _faults(self) -> list[tuple[str, Reply | None]]:
+        limited = json.dumps({"error": {"code": "ratelimited", "info": "You've exceeded your rate limit."}}).encode()
+        database = json.dumps(
+            {"error": {"code": "internal_api_error_DBQueryError", "info": "[x] Caught exception"}}
+        ).encode()
+        return [
+            ("maxlag", (200, {"Retry-After": "0.004"}, json.dumps(LAG).encode())),
+            ("ratelimited", (200, {}, limited)),
+            ("database", (200, {}, database)),
+            ("429", (429, {"Retry-After": "0.005"}, HTML)),
+            ("503", (503, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}, HTML)),
+            ("500", (500, {}, HTML)),
+            ("html", (200, {"Content-Type": "text/html"}, HTML)),
+            ("truncated", None),
+            ("dropped", None),
+        ]
+
+    def answer(self, params: dict[str, str]) -> dict[str, Any]:
+        unknown = set(params) - KNOWN
+        if unknown:
+            return {"warnings": {"main": {"warnings": f"Unrecognized parameter: {min(unknown)}."}}}
+        if params["maxlag"] != "5" or params["formatversion"] != "2":
+            raise AssertionError(f"a request without maxlag or formatversion: {params}")
+        if params["action"] == "wbgetentities":
+            return self._entities(params)
+        if params.get("list") == "search":
+            (name,) = re.fullmatch(r'haswbstatement:"P373=(.*)"', params["srsearch"]).groups()
+            return {
+                "batchcomplete": True,
+                "query": {"search": [{"ns": 0, "title": q} for q in self.world.by_category.get(name, [])]},
+            }
+        return self._pages(params)
+
+    def _pages(self, params: dict[str, str]) -> dict[str, Any]:
+        titles = params["titles"].split("|")
+        if len(titles) > 50:
+            return {
+                "error": {
+                    "code": "toomanyvalues",
+                    "info": 'Too many values supplied for parameter "titles". The limit is 50.',
+                }
+            }
+        redirects, pages = [], {}
+        for title in titles:
+            place = title
+            while "redirects" in params and place in self.world.redirects:
+                redirects.append({"from": place, "to": self.world.redirects[place]})
+                place = self.world.redirects[place]
+            pages[place] = self._page(place, params["prop"])
+        listed = sorted(
+            pages.values(), key=lambda page: page["title"][::-1]
+        )  # their own order, not that of the request
+        answer: dict[str, Any] = {"batchcomplete": True, "query": {"redirects": redirects, "pages": listed}}
+        if params["prop"] == "pageprops" and len(listed) > 10:
+            return self._part(answer, params)
+        return answer
+
+    def _part(self, answer: dict[str, Any], params: dict[str, str]) -> dict[str, Any]:
+        """The first or the second half of the page properties, as the API continues."""
+        half = len(answer["query"]["pages"]) // 2
+        first = "ppcontinue" not in params
+        for page in answer["query"]["pages"][half:] if first else answer["query"]["pages"][:half]:
+            page.pop("pageprops", None)
+        if first:
+            del answer["batchcomplete"]
+            answer["continue"] = {"ppcontinue": str(half), "continue": "||"}
+            answer["warnings"] = {"main": {"warnings": "Subscribe to the mediawiki-api-announce mailing list."}}
+        return answer
+
+    def _page(self, title: str, prop: str) -> dict[str, Any]:
+        known = self.world.pages.get(title)
+        if known is None:
+            return {"ns": 14, "title": title, "missing": True}
+        page: dict[str, Any] = {"pageid": len(title), "ns": 14, "title": title}
+        if prop == "revisions":
+            page["revisions"] = [
+                {"slots": {"main": {"contentmodel": "wikitext", "content": self.world.texts.get(title, "")}}}
+            ]
+        elif "item" in known:
+            page["pageprops"] = {"wikibase_item": known["item"]}
+        return page
+
+    def _entities(self, params: dict[str, str]) -> dict[str, Any]:
+        ids = params["ids"].split("|")
+        if len(ids) > 50:
+            return {
+                "error": {
+                    "code": "toomanyvalues",
+                    "info": 'Too many values supplied for parameter "ids". The limit is 50.',
+                }
+            }
+        bad = [i for i in ids if not re.fullmatch(r"Q[1-9]\d*", i)]
+        if bad:
+            return {
+                "error": {
+                    "code": "no-such-entity",
+                    "info": f"Could not find such an entity (Invalid id: {bad[0]})",
+                    "id": bad[0],
+                }
+            }
+        return {"entities": {i: self._entity(i, params["props"]) for i in ids}, "success": 1}
+
+    def _entity(self, qid: str, props: str) -> dict[str, Any]:
+        if props == "labels":
+            named = self.world.names.get(qid)
+            extra = {"for-language": "en"} if named and named[1] != "en" else {}
+            return {
+                "type": "item",
+                "id": qid,
+                "labels": {"en": {"language": named[1], "value": named[0], **extra}} if named else [],
+            }
+        target = self.world.item_redirects.get(qid, qid)
+        if target not in self.world.items:
+            return {"id": qid, "missing": ""}
+        content = self.world.items[target]
+        entity = {"type": "item", "id": target, "lastrevid": content["lastrevid"], "claims": content["claims"] or []}
+        return entity | ({"redirects": {"from": qid, "to": target}} if target != qid else {})
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[Server]:
+    """Run the server until the block ends."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
+    server.url = f"http://127.0.0.1:{http.server_port}"
+    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16
+
+        def do_GET(self) -> None:
+            self._serve(dict(parse_qsl(urlsplit(self.path).query)), len(self.path))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self._serve(dict(parse_qsl(body.decode())), 0)
+
+        def _serve(self, params: dict[str, str], length: int) -> None:
+            with server.lock:
+                reply = server.reply(
+                    urlsplit(self.path).path, params, self.headers.get("User-Agent", ""), url_length=length
+                )
+            if reply is None:
+                self.close_connection = True
+                return
+            status, headers, body = reply
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": "application/json",
+                **headers,
+                "Content-Length": str(len(body)),
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
