@@ -15,10 +15,10 @@ MODULES = sorted((ROOT / "hbench").rglob("*.py"))
 # A package's modules are at its level unless they are named themselves.
 LAYERS = [
     "errors registry paths version atomic schema",
-    "tree tree_policies canonical similarity vectors ranking relevance metrics metric_name significance protocol "
+    "tree tree_graph tree_names tree_policies tree_statistics newick canonical similarity vectors ranking relevance metrics metric_name significance protocol "
     "conditions kernel kernel_metrics measure",
     "manifest embeddings embedding_files numpy_files arrow_files id_files conversions problems run_files run_levels "
-    "fetch fetch_all fetch_records disk archives report row leaderboard leaderboard_runs leaderboard_export comparison report_table tree_files",
+    "fetch fetch_all fetch_records disk archives report row leaderboard leaderboard_runs leaderboard_export comparison report_table tree_files sheet fetch_answers",
     "evaluation scoring submission datasets diagnose shards",
     "train losses cluster site",
     "cli",

@@ -1,0 +1,18 @@
+# Everything assumes the README's test command has made .venv.
+PYTHON := .venv/bin/python
+
+.PHONY: check test demo bench format
+check:            ## what CI checks beside the tests
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+test:             ## the whole suite
+	$(PYTHON) -m pytest
+
+demo:             ## the embedded benchmark, end to end
+	.venv/bin/hbench demo
+
+bench:            ## ratios to the bare matrix product and to peers
+	$(PYTHON) benchmarks/evaluate.py
+
+format:
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix .
