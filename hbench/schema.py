@@ -78,7 +78,7 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         where, said = path[:-1], f"unknown key {str(path[-1])!r}"
     else:
         where = path
-        said = REWORDED.get(kind, detail["msg"].removeprefix("Value error, "))
+        said = REWORDED.get(kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected"))
         scalar = isinstance(detail["input"], str | int | float | Decimal)
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)

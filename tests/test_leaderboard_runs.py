@@ -30,6 +30,8 @@ IDS = [f"i{n}" for n in range(len(LABELS))]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data folder."""
     monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HBENCH_DATA", raising=False)
+    monkeypatch.delenv("HBENCH_CACHE", raising=False)
     monkeypatch.chdir(tmp_path)
     lines = [f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)]
     (tmp_path / "toy.csv").write_text("\n".join(["item,genus,species", *lines]) + "\n")
@@ -285,7 +287,7 @@ def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fail
     evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
     added = hbench("add", "toy", "report.json", "--backbone", "PCA")
     assert added.returncode == 0, added.stderr
-    assert "place 1 by H-AP among 0" in added.stderr
+    assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
     shown = json.loads(hbench("show", "toy", "--json").stdout)
     assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [(1, "mine", "PCA")]
 

@@ -131,7 +131,7 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
     say(f"added {row.method} to {path}")
     if board.metric in row.scores:
         stands = leaderboard.place(board, board.metric, float(row.scores[board.metric]) / 100)
-        say(f"place {stands.place} by {board.metric} among {stands.of} published and own results")
+        say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
 
 
 @command.command("verify")
@@ -233,7 +233,7 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
         content = exports.table(standings, metrics[:shown], board.citations)
     show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
     ranked = sum(standing.place is not None for standing in standings)
-    remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows."]
+    remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every one)."]
     if metrics[shown:]:
         remarks.append(f"No room for {', '.join(metrics[shown:])}: --columns chooses.")
     for line in [*content.notes, " ".join(remarks)]:
