@@ -16,12 +16,12 @@ from hbench.version import __version__
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.errors import HBenchError
-    from hbench.scoring import score
-    from hbench.submission import evaluate
     from hbench.manifest import Manifest
     from hbench.metric_name import MetricName
     from hbench.ranking import LevelSequence
     from hbench.report import Report
+    from hbench.scoring import score
+    from hbench.submission import evaluate
     from hbench.tree import LabelTree
 
 HOME = {

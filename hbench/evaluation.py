@@ -1,6 +1,7 @@
 """Evaluation: the tests of a dataset, as arrays, become a report.
 
-`hbench.scoring` makes the arrays from a user's own, `hbench.submission` from a dataset and an embedding or ranking file.
+`hbench.scoring` makes the arrays from a user's own, `hbench.submission` from a dataset and an embedding or ranking
+file.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from hbench.metric_name import MetricName
 from hbench.report import Document, Score
 
 NONE = "–"
+PAPER = "paper"
 
 
 class Placing(NamedTuple):
@@ -33,7 +34,8 @@ def percent(value: float | None, digits: int = 2) -> str:
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> Table:
-    """metric, score, 95 % interval, the official value where one differs, queries; a line per metric (all by default)."""
+    """metric, score, 95 % interval, the official value where one differs, queries; a line per metric (all by
+    default)."""
     listed = {name: document.scores[name] for name in names or document.scores}
     official = {name: score for name, score in document.official.items() if name in listed}
     differs = {name for name, score in official.items() if score.value != listed[name].value}
@@ -103,7 +105,7 @@ FORMATS: dict[str, Callable[[Document], str]] = {
 
 def placing(document: Document, board: Leaderboard) -> Placing | None:
     """The report's place by the leaderboard's own metric, under the leaderboard's protocol; None without that score."""
-    own = document.scores if board.protocol == document.protocol else document.official
+    own = document.scores if (board.protocol == PAPER) == (document.protocol == PAPER) else document.official
     score = own.get(board.metric)
     if score is None or score.value is None:
         return None

@@ -107,7 +107,8 @@ def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Pr
 
 
 def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str], list[str]]:
-    """The metrics that a ranking of this depth can give, and a remark on the others; asked-for ones are refused by name."""
+    """The metrics that a ranking of this depth can give, and a remark on the others; asked-for ones are refused by
+    name."""
     parsed = [MetricName.parse(name) for name in names]
     given = [name for name in parsed if not name.needs_full_ranking and (name.cut or 0) <= depth]
     left_out = ", ".join(str(name) for name in parsed if name not in given)

@@ -1,4 +1,5 @@
-"""A real HTTP server on 127.0.0.1 that serves files with Range support, and misbehaves as told, one fault per request."""
+"""A real HTTP server on 127.0.0.1 that serves files with Range support, and misbehaves as told, one fault per
+request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""hbench evaluate and compare as a person meets them: files in, tables and files out, one clear message for bad input."""
+"""hbench evaluate and compare as a person meets them: files in, tables and files out, one clear message for bad
+input."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ SPECIES = [("felidae", "cat"), ("felidae", "lion"), ("canidae", "dog"), ("canida
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A dataset of 4 species in 2 families, 10 images each, and two embedding files of it, one better than the other."""
+    """A dataset of 4 species in 2 families, 10 images each, and two embedding files of it, one better than the
+    other."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     rows = [SPECIES[i % 4] for i in range(40)]
@@ -214,7 +216,7 @@ def test_the_row_of_a_report_can_be_added_to_a_leaderboard(evaluated):
 
 
 def test_both_protocols_come_from_one_pass_where_a_leaderboard_is_official(data):
-    from hbench import submission  # noqa: PLC0415
+    from hbench import submission
 
     zoo, report = data / "zoo.parquet", None
     report = submission.evaluate(data / "good.parquet", zoo, also_official=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hbench import ranking
 from hbench.canonical import canonical_order, content_keys, duplicates
-from hbench.scoring import score
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
+from hbench.scoring import score
 from hbench.similarity import cosine, dot, l2
 from hbench.tree import LabelTree, levels_of_pairs
 from tests import oracle

@@ -1,0 +1,73 @@
+"""Every block of the README does what it says: console lines run in order in one folder, python blocks run as they
+are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.mark.parametrize("line", [line for kind, text in BLOCKS if kind == "console" for line in text.splitlines()])
+def test_a_console_line_of_the_readme_runs(folder, line):
+    prompt, program, *arguments = shlex.split(line)
+    assert (prompt, program) == ("$", "hbench")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=environment,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind == "python"])
+def test_a_python_block_of_the_readme_runs(block):
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert run.returncode == 0, run.stderr
+    assert "excluded-by-id" in run.stdout
+
+
+def test_the_two_commands_of_the_readme_are_one_line_each():
+    lines = [text.strip() for kind, text in BLOCKS if kind == "sh"]
+    assert [line.count("\n") for line in lines] == [0, 0]
+    assert lines[0].endswith("hbench demo")
+    assert ".[test]" in lines[1]
+    assert lines[1].endswith("-m pytest")
+
+
+def test_every_verb_and_metric_the_readme_names_exists():
+    from hbench.cli import VERBS
+    from hbench.metric_name import MetricName
+
+    for verb in re.findall(r"(?:\$|`)\s?hbench ([a-z]+)", README):
+        assert verb in VERBS, verb
+    section = README.split("## Metrics")[1].split("Every mean")[0]
+    for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
+        for spelling in re.findall(r"`([^`]+)`", row):
+            assert str(MetricName.parse(spelling)) == spelling
+
+
+def test_the_files_the_readme_links_to_are_there():
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
