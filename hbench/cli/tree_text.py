@@ -38,7 +38,7 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
 
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:
-    parts = [] if at_leaf else [f"{classes:,} classes"]
+    parts = [] if at_leaf else [f"{classes:,} class{'es' * (classes != 1)}"]
     if items > classes:
         parts.append(f"{items:,} items")
     return f"({', '.join(parts)})" if parts else ""

@@ -16,7 +16,7 @@ from hbench.site.svg_label import Sector, clean, label, text_width
 from hbench.tree import LabelTree
 from hbench.tree_statistics import effective_number, items_of_level
 
-RADIUS, SMALLEST_RADIUS, HOLE, PANEL, MARGIN = 500.0, 300.0, 44.0, 240.0, 12.0
+RADIUS, SMALLEST_RADIUS, HOLE, PANEL, MARGIN = 500.0, 340.0, 44.0, 240.0, 12.0
 DENSE = 26.0  # width of a ring whose arcs are too short for names
 READABLE = 8.5  # an arc, in pixels, from which on a name is readable in it
 THINNEST = 0.1  # shorter arcs, in pixels, are left to the colour of their branch
@@ -161,7 +161,7 @@ def _arcs(ring: Ring, tree: LabelTree, unit: str) -> str:
         if arc >= THINNEST:
             path = " › ".join(names[node] for names, node in zip(tree.names[: ring.level], row, strict=False))
             stroke = f' stroke="#fff" stroke-width="{min(arc / 10, 0.8):.1f}"' if arc >= 1 else ""
-            title = clean(f"{path} ({size:,} {unit})")
+            title = clean(f"{path} ({size:,} {unit})" if size > 1 else path)
             lines.append(f'<path fill="{fill}"{stroke} d="{_outline(sector)}"><title>{title}</title></path>')
     return "\n".join([f'<g class="ring" data-level="{clean(tree.levels[ring.level - 1])}">', *lines, "</g>"])
 
