@@ -12,7 +12,9 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import networkx as nx
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hbench import manifest, sheet
 from hbench.errors import DataError, TreeError, UnknownName, UsageError, examples
@@ -146,9 +148,12 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
     return graph
 
 
-def nested(tree: LabelTree) -> dict[str, Any]:
-    """The tree as {"name", "children"}, from the root down; the root carries the level names."""
+def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """The tree as {"name", "children"}, from the root down, which carries the level names; with `items` (C,) given,
+    every class has its own."""
     below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
+    if items is not None:
+        below = [{**node, "items": own} for node, own in zip(below, items.tolist(), strict=True)]
     for names, parents in zip((*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True):
         above: list[dict[str, Any]] = [{"name": name, "children": []} for name in names]
         for node, parent in zip(below, parents, strict=True):

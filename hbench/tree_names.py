@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -141,6 +141,23 @@ def find_problems(table: NameTable) -> list[Problem]:
     return sorted(found, key=lambda problem: list(KINDS).index(problem.kind))
 
 
+def runs_backwards(table: NameTable) -> bool:
+    """Whether the table would be much more of a tree with its levels from fine to coarse turned round."""
+    turned = replace(table, levels=table.levels[::-1], rows={row[::-1]: items for row, items in table.rows.items()})
+    return 2 * sum(1 for _ in _several_parents(turned)) < sum(1 for _ in _several_parents(table))
+
+
+def refuse(problems: Iterable[Problem], source: str) -> None:
+    """Raise TreeError that counts the problems by kind, if any of them is more than a remark."""
+    kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
+    if kinds:
+        raise TreeError(
+            f"{source} is no tree: {kinds.total():,} problems",
+            found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
+            fix="mend them in the source, or by the policies above: --policy NAME",
+        )
+
+
 def _placeholders(table: NameTable) -> Iterator[Problem]:
     found: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
@@ -189,7 +206,7 @@ def _remarks(table: NameTable) -> Iterator[Problem]:
         alike = defaultdict(list)
         for name, items in names.items():
             if name != " ".join(name.split()) or CONTROL.search(name):
-                yield Problem("spaces", level, name, (repr(name),), items)
+                yield Problem("spaces", level, name, (), items)
             alike[" ".join(name.split()).casefold()].append(name)
         for variants in alike.values():
             if len(variants) > 1:

@@ -11,19 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.site.palette import GREY, INK, branch_colours, ink_on, mixed
 from hbench.site.svg_label import Sector, clean, label, text_width
 from hbench.tree import LabelTree
 from hbench.tree_statistics import effective_number, items_of_level
 
-RADIUS, SMALLEST_RADIUS, HOLE, PANEL, MARGIN = 500.0, 300.0, 44.0, 240.0, 12.0
+RADIUS, SMALLEST_RADIUS, HOLE, PANEL, MARGIN = 500.0, 340.0, 44.0, 240.0, 12.0
 DENSE = 26.0  # width of a ring whose arcs are too short for names
 READABLE = 8.5  # an arc, in pixels, from which on a name is readable in it
 THINNEST = 0.1  # shorter arcs, in pixels, are left to the colour of their branch
-PALETTE = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#44bb99")
-SMALL_BRANCH = 0.015  # of the tree; smaller branches share the grey
 MOST_BRANCHES = 30
-GREY = "#bbbbbb"
-INK = "#222222"
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 Floats = NDArray[np.float64]
 
@@ -55,7 +52,7 @@ def draw(
     at_level = [items_of_level(tree, sizes, depth + 1) for depth in range(tree.depth)]
     edges = [np.concatenate([[0.0], np.cumsum(own)]) / own.sum() * 2 * math.pi for own in at_level]
     coloured = colour_level or _default_colour_level(at_level)
-    colours = _branch_colours(at_level[coloured - 1])
+    colours = branch_colours(at_level[coloured - 1])
     radii = _radii(tree, edges)
     rings = [
         Ring(
@@ -83,17 +80,6 @@ def _default_colour_level(sizes: Sequence[NDArray[np.int64]]) -> int:
     return (many or several or [1])[0]
 
 
-def _branch_colours(sizes: NDArray[np.int64]) -> list[str]:
-    """A colour per branch: its own for each of the largest, and grey, where these make up most of the tree; else the
-    palette in turns."""
-    largest = np.sort(np.argsort(-sizes, kind="stable")[: len(PALETTE)])
-    if sizes[largest].sum() < 0.8 * sizes.sum():
-        turns = [PALETTE[i % len(PALETTE)] for i in range(len(sizes))]
-        return turns[:-1] + [PALETTE[len(PALETTE) // 2] if len(sizes) % len(PALETTE) == 1 else turns[-1]]
-    own = dict(zip(largest[sizes[largest] >= SMALL_BRANCH * sizes.sum()].tolist(), PALETTE, strict=False))
-    return [own.get(i, GREY) for i in range(len(sizes))]
-
-
 def _fills(tree: LabelTree, level: int, coloured: int, colours: Sequence[str]) -> list[str]:
     """Colours of a ring: neutral above the coloured level, its branch's below, paler outwards; siblings alternate."""
     nodes = np.arange(len(tree.names[level - 1]))
@@ -106,21 +92,6 @@ def _fills(tree: LabelTree, level: int, coloured: int, colours: Sequence[str]) -
         mixed(colours[branch], pale + extra)
         for branch, extra in zip(tree.paths[first_class, coloured - 1], lift, strict=True)
     ]
-
-
-def mixed(colour: str, white: float) -> str:
-    """A colour with a share of white.
-
-    >>> mixed("#4477aa", 0.5)
-    '#a2bbd4'
-    """
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
-
-
-def _ink(fill: str) -> str:
-    red, green, blue = (int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return "#ffffff" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 < 0.22 else ""
 
 
 def _radii(tree: LabelTree, edges: Sequence[Floats]) -> list[float]:
@@ -190,14 +161,14 @@ def _arcs(ring: Ring, tree: LabelTree, unit: str) -> str:
         if arc >= THINNEST:
             path = " › ".join(names[node] for names, node in zip(tree.names[: ring.level], row, strict=False))
             stroke = f' stroke="#fff" stroke-width="{min(arc / 10, 0.8):.1f}"' if arc >= 1 else ""
-            title = clean(f"{path} ({size:,} {unit})")
+            title = clean(f"{path} ({size:,} {unit})" if size > 1 else path)
             lines.append(f'<path fill="{fill}"{stroke} d="{_outline(sector)}"><title>{title}</title></path>')
     return "\n".join([f'<g class="ring" data-level="{clean(tree.levels[ring.level - 1])}">', *lines, "</g>"])
 
 
 def _labels(ring: Ring, *, outermost: bool) -> str:
     lines = (
-        label(name, ring.sector(i), ink=_ink(fill), outermost=outermost)
+        label(name, ring.sector(i), ink=ink_on(fill), outermost=outermost)
         for i, (name, fill) in enumerate(zip(ring.names, ring.fills, strict=True))
         if (ring.edges[i + 1] - ring.edges[i]) * ring.outer >= READABLE - 1
     )

@@ -1,0 +1,242 @@
+"""hbench tree: show, validate, export or draw a label tree."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hbench.cli.terminal import say, show, show_json, show_table
+from hbench.errors import UnknownName
+
+if TYPE_CHECKING:
+    from hbench.tree_policies import Mended
+
+SHOWN = 20
+
+
+@click.group()
+def command() -> None:
+    """Show, validate, export or draw a label tree.
+
+    SOURCE is a dataset (its name or folder) or a file: a table of names (.csv, .tsv, .parquet) with one column per
+    level, coarse to fine, or with the columns parent and child; .graphml; .json ({"name", "children"}); .nwk.
+
+    Example: hbench tree validate classes.csv --levels order,family,species --policy by-path
+    """
+
+
+def source_options(function: Callable[..., None]) -> Callable[..., None]:
+    """What every verb of trees reads, and how."""
+    options = (
+        click.argument("source"),
+        click.option("--levels", default="", help="A table's columns of names, coarse to fine, with commas between."),
+        click.option("--split", help="One split of a dataset, such as train; by default all of them."),
+        click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May be repeated."),
+        click.option(
+            "--placeholder",
+            "placeholders",
+            multiple=True,
+            help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command.command("show")
+@source_options
+@click.option("--depth", type=click.IntRange(1), help="Print so many levels.")
+@click.option(
+    "--max-children",
+    type=click.IntRange(0),
+    default=12,
+    show_default=True,
+    help="Print so many children of a node (0: all).",
+)
+@click.option("--json", "as_json", is_flag=True, help="The statistics and the whole tree as JSON.")
+def show_command(
+    source: str,
+    *,
+    levels: str,
+    split: str | None,
+    policies: Sequence[str],
+    placeholders: Sequence[str],
+    depth: int | None,
+    max_children: int,
+    as_json: bool,
+) -> None:
+    """Print a tree, and how it branches.
+
+    Example: hbench tree show glyphs --depth 2
+    """
+    from rich.console import Console
+
+    from hbench.cli.tree_text import outline
+    from hbench.tree_files import nested
+    from hbench.tree_statistics import statistics
+
+    tree, items = _mended(source, levels, split, policies, placeholders).table.tree()
+    found = statistics(tree, items)
+    if as_json:
+        show_json({"statistics": [level._asdict() for level in found], "tree": nested(tree, items)})
+        return
+    console = Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
+    rows = [
+        [
+            level.level,
+            f"{level.nodes:,}",
+            " / ".join(f"{number:g}" for number in level.branching),
+            f"{level.effective:,.1f}",
+            *(f"{name} ({size:,})" for name, size in (level.largest, level.smallest)),
+        ]
+        for level in found
+    ]
+    show_table(
+        None, ["level", "nodes", "branching (least / median / most)", "effective classes", "largest", "smallest"], rows
+    )
+
+
+@command.command("validate")
+@source_options
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."
+)
+@click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
+@click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
+def validate_command(
+    source: str,
+    *,
+    levels: str,
+    split: str | None,
+    policies: Sequence[str],
+    placeholders: Sequence[str],
+    out: Path | None,
+    all_of_them: bool,
+    as_json: bool,
+) -> None:
+    """Name everything that keeps SOURCE from being a tree, and what each policy would do about it.
+
+    Exit code 0: a tree, perhaps with remarks, by itself or after the policies asked for; 3: no tree.
+
+    Example: hbench tree validate classes.csv --policy fill-from-parent --policy by-path --out mended.csv
+    """
+    from hbench.cli.tree_text import as_json as described
+    from hbench.cli.tree_text import change_lines, problem_lines
+    from hbench.tree_names import find_problems, refuse
+    from hbench.tree_record import write_mended
+
+    table = _mended(source, levels, split, (), placeholders).table
+    mended = _mended(source, levels, split, policies, placeholders)
+    problems, left = find_problems(table), find_problems(mended.table)
+    most = None if all_of_them else SHOWN
+    if as_json:
+        show_json(described(table, mended, problems, left))
+    else:
+        show("\n".join(problem_lines(table, problems, most=most)))
+        if policies:
+            show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
+            show("\n".join(problem_lines(mended.table, left, most=most)))
+    refuse(left, source)
+    tree, _ = mended.table.tree()
+    counts = " · ".join(f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True))
+    say(f"{source} is a tree{' after its policies' * bool(policies)}: {counts}")
+    if out is not None:
+        record = write_mended(out, Path(source), mended, levels=_columns(levels), policies=policies)
+        say(f"wrote {out} and {record.name}")
+
+
+@command.command("export")
+@source_options
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
+@click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
+def export_command(
+    source: str,
+    *,
+    levels: str,
+    split: str | None,
+    policies: Sequence[str],
+    placeholders: Sequence[str],
+    out: Path | None,
+    kind: str | None,
+) -> None:
+    """Write a tree as CSV (one row per class), JSON, GraphML, Newick or DOT, to a file or stdout.
+
+    Example: hbench tree export glyphs --out glyphs.graphml
+    """
+    from hbench import tree_files
+    from hbench.atomic import write_text
+
+    suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
+    if suffix not in tree_files.WRITERS:
+        raise UnknownName("format", suffix.removeprefix("."), [name.removeprefix(".") for name in tree_files.WRITERS])
+    tree, _ = _mended(source, levels, split, policies, placeholders).table.tree()
+    text = tree_files.write(tree, suffix)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(out, text)
+        say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
+
+
+@command.command("draw")
+@source_options
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The SVG file to write.")
+@click.option("--title", help="The title; by default the name of the source.")
+@click.option("--by-items", is_flag=True, help="Shares of the circle by items instead of classes.")
+@click.option("--colour-by", metavar="LEVEL", help="The level whose nodes the colours tell apart.")
+def draw_command(
+    source: str,
+    *,
+    levels: str,
+    split: str | None,
+    policies: Sequence[str],
+    placeholders: Sequence[str],
+    out: Path,
+    title: str | None,
+    by_items: bool,
+    colour_by: str | None,
+) -> None:
+    """Draw a tree as an SVG sunburst: a ring per level, readable at ten thousand classes.
+
+    Example: hbench tree draw glyphs --out glyphs.svg
+    """
+    import numpy as np
+
+    from hbench.atomic import write_text
+    from hbench.site.tree_drawing import draw
+
+    tree, items = _mended(source, levels, split, policies, placeholders).table.tree()
+    sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
+    colour_level = tree.level(colour_by) if colour_by else None
+    write_text(out, draw(tree, sizes, title=title or Path(source).stem, unit=unit, colour_level=colour_level))
+    say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
+
+
+def _columns(levels: str) -> list[str]:
+    return [level.strip() for level in levels.split(",") if level.strip()]
+
+
+def _mended(
+    source: str, levels: str, split: str | None, policies: Sequence[str], placeholders: Sequence[str]
+) -> Mended:
+    from hbench import tree_files
+    from hbench.datasets import load
+    from hbench.tree_policies import mend
+
+    if Path(source).is_file():
+        table = tree_files.read(Path(source), levels=_columns(levels))
+    else:
+        manifests = load(source).manifests
+        if split is not None and split not in manifests:
+            raise UnknownName("split", split, manifests)
+        table = tree_files.of_manifests([manifests[split]] if split else list(manifests.values()))
+    if placeholders:
+        table = dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
+    return mend(table, policies)
