@@ -131,6 +131,18 @@ def from_names(
     )
 
 
+def from_columns(
+    items: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    *,
+    levels: Sequence[str],
+    query: NDArray[np.bool_] | None = None,
+    gallery: NDArray[np.bool_] | None = None,
+) -> Manifest:
+    """A manifest from a column of label names per level, coarse to fine; every item asks and is ranked unless said otherwise."""
+    return from_names(items, list(zip(*columns, strict=True)), levels=levels, query=query, gallery=gallery)
+
+
 def read(path: Path, *, digest: str | None = None) -> Manifest:
     """The manifest in a parquet file.
 

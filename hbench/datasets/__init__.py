@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pkgutil
 from pathlib import Path
@@ -51,16 +52,23 @@ def folders(name: str) -> list[Path]:
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
     """The dataset that `spec` builds from the raw folder; raises IntegrityError when a pinned digest differs."""
-    splits = spec.build(raw or Path())
+    folder = raw or Path()
+    splits = spec.build(folder)
     for split, digest in spec.digests.items():
         if splits[split].digest != digest:
             raise IntegrityError(
                 f"{spec.name}/{split} is not the published one", expected=f"digest {digest}", found=splits[split].digest
             )
     train = splits.pop("train", None)
-    dataset = Dataset(spec.name, spec.version, spec.protocol, train, splits, card=card(spec))
-    root = None if spec.images is None else (raw or Path()) / spec.images
-    return dataset.rooted(root, spec.picture)
+    names = spec.official_names(folder) if spec.official_names else {}
+    dataset = Dataset(spec.name, spec.version, spec.protocol, train, splits, official_names=names, card=card(spec))
+    if spec.lists is not None:
+        dataset = dataclasses.replace(dataset, lists=spec.lists(folder))
+    item = next(iter(dataset.tests.values())).items[0]
+    folders_of_images = [folder / images for images in spec.images]
+    return dataset.rooted(
+        next((f for f in folders_of_images if (f / item).exists()), folders_of_images[0]), spec.picture
+    )
 
 
 def card(spec: Spec) -> dict[str, object]:
@@ -80,7 +88,7 @@ def _registered(spec: Spec) -> Dataset:
         if (folder / "dataset.json").exists():
             dataset = read(folder)
             return dataset.rooted(dataset.root, spec.picture)
-    if not spec.marker:
+    if not spec.markers:
         return assemble(spec, None)
     raise DataError(
         f"{spec.name} is not on this disk",

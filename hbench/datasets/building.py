@@ -29,11 +29,11 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
         start = Path(adopted.read_text(encoding="utf-8").strip())
     for candidates in (start.glob("."), start.glob("*/"), start.glob("*/*/")):
         for folder in sorted(candidates):
-            if (folder / spec.marker).exists():
+            if any((folder / marker).exists() for marker in spec.markers):
                 return folder
     raise DataError(
         f"the raw files of {spec.name} are not in {start}",
-        expected=f"{spec.marker} there, or up to two folders below",
+        expected=f"{' or '.join(spec.markers)} there, or up to two folders below",
         fix=spec.manual or f"hbench download {spec.name}, or say where they lie with --root",
     )
 
@@ -44,10 +44,14 @@ def build(spec: Spec, root: Path | None, *, unofficial: bool = False) -> tuple[D
     Raises IntegrityError for counts other than the published ones, or for images of which some, not all, are missing,
     unless `unofficial`; the version of an unofficial dataset ends in its digest.
     """
-    raw = find_raw(spec, root) if spec.marker else None
+    raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
-    errors = count_errors(dataset.manifests, spec.counts)
-    found = None if raw is None or spec.images is None else joined(dataset.manifests.values(), raw / spec.images)
+    errors = count_errors(dataset, spec.counts)
+    found = (
+        None
+        if dataset.root is None or raw is None or not spec.on_disk
+        else joined(dataset.manifests.values(), dataset.root)
+    )
     if unofficial:
         if errors:
             digest = next(iter(dataset.tests.values())).digest

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hbench.datasets.dataset import Dataset
 from hbench.datasets.own import images_below
 from hbench.errors import examples
 from hbench.manifest import Manifest
@@ -36,18 +37,24 @@ def joined(manifests: Iterable[Manifest], folder: Path) -> Joined:
     return Joined(len(items), tuple(sorted(items - files)), tuple(sorted(files - items)))
 
 
-def counted(manifest: Manifest) -> dict[str, int]:
-    """The number of images, queries and gallery items of a manifest, and of the nodes of each level."""
-    nodes = {level: len(names) for level, names in zip(manifest.levels, manifest.tree.names, strict=True)}
+def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, int]:
+    """The number of images, queries and gallery items of a manifest, and of the names of each level.
+
+    Names that are one under `official` ({level: {name: official name}}) count once.
+    """
+    nodes = {}
+    for level, names in zip(manifest.levels, manifest.tree.names, strict=True):
+        same = (official or {}).get(level, {})
+        nodes[level] = len({same.get(name, name) for name in names})
     masks = {"queries": int(manifest.query.sum()), "gallery": int(manifest.gallery.sum())}
     return {"images": len(manifest), **masks, **nodes}
 
 
-def count_errors(manifests: Mapping[str, Manifest], expected: Mapping[str, Mapping[str, int]]) -> list[str]:
+def count_errors(dataset: Dataset, expected: Mapping[str, Mapping[str, int]]) -> list[str]:
     """What differs from the published counts, one line per number; `expected` is {split: {"images" or a level: n}}."""
     errors = []
     for split, numbers in expected.items():
-        found = counted(manifests[split])
+        found = counted(dataset.manifests[split], dataset.official_names)
         errors += [
             f"{split}: {found[what]:,} {what}, published {number:,}"
             for what, number in numbers.items()

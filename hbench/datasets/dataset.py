@@ -14,12 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from PIL import Image
 
 from hbench import manifest as manifests
 from hbench.atomic import write_text
+from hbench.datasets.lists import digest_of, read_list, write_list
 from hbench.errors import DataError, IntegrityError
 from hbench.manifest import Manifest, open_picture
+from hbench.tree import Labels
 
 FORMAT = "hbench.dataset/1"
 TEST = "test"
@@ -55,6 +59,8 @@ class Dataset:
     """`train`: one manifest or None. `tests`: {"test": manifest}, or one per granularity. `root`: where its images
     lie, or None.
 
+    `official_names`: {level: {name: name by which the released evaluators compare}}, where they differ.
+    `lists`: for tests whose positives are listed pair by pair, those lists (hbench.datasets.lists).
     `card`: what a person wants to know (title, source, licence, citation, defects …), as plain JSON values.
     """
 
@@ -64,18 +70,31 @@ class Dataset:
     train: Manifest | None
     tests: dict[str, Manifest]
     root: Path | None = None
+    official_names: dict[str, dict[str, str]] = field(default_factory=dict)
+    lists: dict[str, pa.Table] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The level names, coarse to fine."""
-        return next(iter(self.tests.values())).levels
+        """The level names, coarse to fine; a test may have some of them only."""
+        return (self.train or next(iter(self.tests.values()))).levels
 
     @property
     def manifests(self) -> dict[str, Manifest]:
         """Every manifest by its file name without suffix: "train", "test" or "test-fine" …."""
         named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
         return named if self.train is None else {"train": self.train, **named}
+
+    def official_labels(self, manifest: Manifest) -> Labels:
+        """The labels (N, L) of a manifest as the released evaluators compare them: equal where the official names
+        are."""
+        columns = []
+        for level, names, ids in zip(manifest.levels, manifest.tree.names, manifest.labels.T, strict=True):
+            same = self.official_names.get(level, {})
+            known: dict[str, int] = {}
+            of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
+            columns.append(np.asarray(of_node, np.int32)[ids])
+        return np.stack(columns, axis=1)
 
     def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] = open_picture) -> Dataset:
         """The same dataset with its images in the folder `root`, where `picture_in` opens them."""
@@ -92,13 +111,17 @@ def save(dataset: Dataset, folder: Path) -> None:
         root = root.resolve().relative_to(folder.resolve())
     for name, manifest in dataset.manifests.items():
         manifest.write(folder / f"{name}.parquet")
+    for test, table in dataset.lists.items():
+        write_list(table, folder / f"{test}.list.parquet")
     description = {
         "format": FORMAT,
         "name": dataset.name,
         "version": dataset.version,
-        "levels": list(dataset.levels),
+        "levels": {name: list(manifest.levels) for name, manifest in dataset.manifests.items()},
         "protocol": dataclasses.asdict(dataset.protocol),
         "digests": {name: manifest.digest for name, manifest in dataset.manifests.items()},
+        "lists": {test: digest_of(table) for test, table in dataset.lists.items()},
+        "official_names": dataset.official_names,
         "images": None if root is None else root.as_posix(),
         "card": dataset.card,
     }
@@ -115,12 +138,11 @@ def read(folder: Path) -> Dataset:
         name: manifests.read(folder / f"{name}.parquet", digest=digest)
         for name, digest in description["digests"].items()
     }
-    levels = tuple(description["levels"])
     for name, manifest in found.items():
-        if manifest.levels != levels:
+        if list(manifest.levels) != description["levels"][name]:
             raise IntegrityError(
                 f"{folder / name}.parquet has other levels than dataset.json",
-                expected=", ".join(levels),
+                expected=", ".join(description["levels"][name]),
                 found=", ".join(manifest.levels),
                 fix="build the dataset again",
             )
@@ -130,6 +152,10 @@ def read(folder: Path) -> Dataset:
         protocol=Protocol(**description["protocol"]),
         train=found.pop("train", None),
         tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in found.items()},
+        official_names=description["official_names"],
+        lists={
+            test: read_list(folder / f"{test}.list.parquet", digest) for test, digest in description["lists"].items()
+        },
         card=description["card"],
     )
     images = description["images"]
@@ -137,7 +163,7 @@ def read(folder: Path) -> Dataset:
 
 
 def _description(path: Path) -> dict[str, Any]:
-    fields = {"format", "name", "version", "levels", "protocol", "digests", "images", "card"}
+    fields = {"format", "name", "version", "levels", "protocol", "digests", "lists", "official_names", "images", "card"}
     try:
         description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

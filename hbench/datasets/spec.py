@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 from PIL import Image
 
 from hbench.datasets.dataset import Protocol
@@ -14,6 +15,7 @@ from hbench.registry import Registry
 
 Picture = Callable[[Path, str], Image.Image]  # the image of an item, given the folder that items are relative to
 Splits = dict[str, Manifest]  # "train", "test" or, where there are several tests, their names
+Names = dict[str, dict[str, str]]
 Counts = Mapping[str, Mapping[str, int]]
 
 
@@ -21,10 +23,13 @@ Counts = Mapping[str, Mapping[str, int]]
 class Spec:
     """`levels` are coarse to fine; `build` turns the raw folder into the manifests of the splits.
 
-    `files`: its name in sources.toml, where it shares its files with another dataset. `marker`: the raw file that
-    tells the raw folder, relative to it. `images`: the folder, relative to the raw folder, that items are relative
-    to. `counts`: {split: {"images": n, level: n}} as published, checked by every build. `manual`: what must be
-    fetched by hand. `digests`: {split: digest}, where the raw files have one exact form.
+    `files`: its name in sources.toml, where it shares its files with another dataset. `markers`: raw files of which
+    one tells the raw folder, relative to it; none where nothing is needed. `images`: folders, relative to the raw
+    folder, in which items may lie. `counts`: {split: {"images" or a level: n}} as published, checked by every build.
+    `official_names`: from the raw folder, {level: {name: the name by which the released evaluators compare}}, where
+    they differ. `manual`: what must be fetched by hand. `digests`: {split: digest}, where the raw files have one
+    exact form. `picture`: opens the image of an item; `on_disk`: whether each item is a file of that name. `lists`:
+    from the raw folder, the list of each test (hbench.datasets.lists).
     """
 
     name: str
@@ -34,9 +39,10 @@ class Spec:
     version: str = "1"
     protocol: Protocol = field(default_factory=Protocol)
     files: str = ""
-    marker: str = ""
-    images: str | None = "."
+    markers: tuple[str, ...] = ()
+    images: tuple[str, ...] = (".",)
     licence: str = "not stated"
+    official_names: Callable[[Path], Names] | None = None
     citation: str = ""
     homepage: str = ""
     size: str = ""
@@ -45,6 +51,8 @@ class Spec:
     manual: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
     picture: Picture = open_picture
+    lists: Callable[[Path], dict[str, pa.Table]] | None = None
+    on_disk: bool = True
 
     @property
     def source(self) -> str:

@@ -1,0 +1,51 @@
+"""Raw annotation files: read as text, refused with the file and the line when they are not what they should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hbench.errors import DataError
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no text file", found=str(error)) from None
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None = None) -> list[list[str]]:
+    """The words of each line after the `header`, which must be there; each line has as many words as the header, or
+    `columns`.
+
+    The last word may hold spaces where `columns` is given.
+    """
+    lines = lines_of(path)
+    number = columns or len(header or [])
+    if header is not None and (not lines or lines[0].split() != header):
+        raise DataError(
+            f"{path} has another header", expected=" ".join(header), found=lines[0][:80] if lines else "nothing"
+        )
+    rows = [line.split(maxsplit=number - 1) for line in lines[header is not None :]]
+    for place, row in enumerate(rows, start=1 + (header is not None)):
+        if len(row) != number:
+            raise DataError(
+                f"{path}, line {place}, cannot be understood", expected=f"{number} words", found=" ".join(row)[:80]
+            )
+    return [[word.strip() for word in row] for row in rows]
+
+
+def json_of(path: Path) -> Any:
+    """The content of a JSON file; raises DataError where it is missing or none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
+    except ValueError as error:
+        raise DataError(f"{path} is no JSON", found=str(error)) from None
