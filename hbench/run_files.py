@@ -210,11 +210,9 @@ def _first_line(path: Path) -> str:
     if path.is_dir() or path.suffix.lower() in EMBEDDING_SUFFIXES:
         return ""
     with path.open("rb") as file:
-        first = file.read(FIRST_BYTES)
+        first = file.readline(FIRST_BYTES)
     try:
-        return next(
-            iter(first.decode("utf-8", errors="strict" if len(first) < FIRST_BYTES else "ignore").split("\n", 1))
-        )
+        return first.decode("utf-8")
     except UnicodeDecodeError:
         return ""
 
