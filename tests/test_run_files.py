@@ -46,7 +46,9 @@ def rows_file(path: Path, rows, value="score") -> Path:
 
 def as_lists(ranking: run_files.Ranking) -> dict[str, list[str]]:
     bounds = zip(ranking.offsets[:-1], ranking.offsets[1:], strict=True)
-    return {query: ranking.items[a:b].tolist() for query, (a, b) in zip(ranking.queries, bounds, strict=True)}
+    return {
+        query: ranking.names[ranking.items[a:b]].tolist() for query, (a, b) in zip(ranking.queries, bounds, strict=True)
+    }
 
 
 def test_a_landmark_submission_is_read_as_it_is_ranked(tmp_path):
@@ -81,12 +83,12 @@ def test_runs_and_rows_are_ranked_by_score_whatever_the_order_of_the_lines(tmp_p
 
 def test_the_rank_column_of_a_run_says_nothing(tmp_path):
     found = run_files.read(trec(tmp_path / "run", [("q", "a", 1, 0.1), ("q", "b", 2, 0.9)]))
-    assert found.items.tolist() == ["b", "a"]
+    assert as_lists(found) == {"q": ["b", "a"]}
 
 
 def test_equal_scores_lie_in_the_order_of_names(tmp_path):
     rows = [("q", name, 1, 0.5) for name in "cadb"]
-    assert run_files.read(trec(tmp_path / "run", rows)).items.tolist() == list("abcd")
+    assert as_lists(run_files.read(trec(tmp_path / "run", rows))) == {"q": list("abcd")}
 
 
 def test_a_file_is_known_by_its_content(tmp_path):
@@ -163,9 +165,11 @@ def apart(queries=2, gallery=8, classes=3, depth=2, seed=0):
 
 
 def ranking_of(lists: dict[str, list[str]], scores=None) -> run_files.Ranking:
-    items = np.array([item for listed in lists.values() for item in listed], dtype=object)
-    offsets = np.concatenate([[0], np.cumsum([len(listed) for listed in lists.values()])]).astype(np.int64)
-    return run_files.Ranking(np.array(list(lists), dtype=object), offsets, items, scores, "0" * 64, "run")
+    items = np.array([item for listed in lists.values() for item in listed], dtype=str)
+    names, codes = np.unique(items, return_inverse=True)
+    offsets = np.cumsum([0, *map(len, lists.values())])
+    queries = np.array(list(lists), dtype=object)
+    return run_files.Ranking(queries, names.astype(object), offsets, codes, scores, "0" * 64, "run")
 
 
 def official_landmark_map(lists, truth, cut=100):
