@@ -34,15 +34,17 @@ FIRST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Ranking:
-    """`queries` (Q,) str in the file's order; the list of query i is `items[offsets[i]:offsets[i + 1]]`, best first.
+    """`queries` (Q,) str; the list of query i is `names[items[offsets[i]:offsets[i + 1]]]`, best first.
 
+    `names` (M,) str: the different items of the file; `items` int64 (n,): every listed one by its row in `names`.
     `scores` float64 (n,), None where the file states an order and no scores. Equal scores are a tie: here they lie
     in the order of their names, and a ties policy decides what they are worth. A list may be empty.
     """
 
     queries: Ids
+    names: Ids
     offsets: NDArray[np.int64]
-    items: Ids
+    items: NDArray[np.int64]
     scores: NDArray[np.float64] | None
     sha256: str
     source: str
@@ -102,8 +104,9 @@ def _ranked(lines: _Lines, path: Path) -> Ranking:
     offsets = np.concatenate([[0], np.cumsum(np.bincount(lines.of, minlength=len(lines.queries)))]).astype(np.int64)
     return Ranking(
         queries=_objects(lines.queries),
+        names=_objects(names),
         offsets=offsets,
-        items=_objects(names)[codes[order]],
+        items=codes[order],
         scores=None if lines.scores is None else lines.scores[order],
         sha256=digest(sorted(path.glob("*.parquet")) if path.is_dir() else [path]),
         source=path.name,
@@ -148,7 +151,8 @@ def _read_trec(path: Path) -> _Lines:
             expected="query Q0 item rank score tag", found=f"rows {examples(wrong + 1)}",
         )  # fmt: skip
     scores = pd.to_numeric(frame["score"], errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return _scored(pa.array(frame["query"]), pa.array(frame["item"]), scores, path)
+    table = pa.table({name: frame[name] for name in ("query", "item")})
+    return _scored(table["query"], table["item"], scores, path)
 
 
 def _read_rows(path: Path) -> _Lines:
@@ -158,22 +162,22 @@ def _read_rows(path: Path) -> _Lines:
     item = next(name for name in names if name in ITEM_NAMES)
     value = "score" if "score" in names else "rank"
     table = pq.read_table(path, columns=[query, item, value])
-    queries, items = (table[name].cast(pa.string()).combine_chunks() for name in (query, item))
-    if queries.null_count or items.null_count:
+    if table[query].null_count or table[item].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
     scores = table[value].cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
-    return _scored(queries, items, scores if value == "score" else -scores, path)
+    return _scored(table[query], table[item], scores if value == "score" else -scores, path)
 
 
-def _scored(query: pa.Array, item: pa.Array, scores: NDArray[np.float64], path: Path) -> _Lines:
+def _scored(query: pa.ChunkedArray, item: pa.ChunkedArray, scores: NDArray[np.float64], path: Path) -> _Lines:
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         raise SubmissionError(
             f"{path} has {len(bad):,} scores that are no finite numbers", found=f"rows {examples(bad + 1)}"
         )
-    encoded = pa.chunked_array([query]).combine_chunks().cast(pa.string()).dictionary_encode()
+    queries, items = (column.cast(pa.large_string()).combine_chunks() for column in (query, item))
+    encoded = queries.dictionary_encode()
     of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return _Lines(encoded.dictionary, of, item.cast(pa.string()), scores)
+    return _Lines(encoded.dictionary, of, items, scores)
 
 
 def _is_landmarks(path: Path) -> bool:
@@ -210,11 +214,9 @@ def _first_line(path: Path) -> str:
     if path.is_dir() or path.suffix.lower() in EMBEDDING_SUFFIXES:
         return ""
     with path.open("rb") as file:
-        first = file.read(FIRST_BYTES)
+        first = file.readline(FIRST_BYTES)
     try:
-        return next(
-            iter(first.decode("utf-8", errors="strict" if len(first) < FIRST_BYTES else "ignore").split("\n", 1))
-        )
+        return first.decode("utf-8")
     except UnicodeDecodeError:
         return ""
 

@@ -6,7 +6,8 @@ is not in the gallery, or stands in the list a second time, holds its rank and c
 >>> from hbench import manifest
 >>> from hbench.run_files import Ranking
 >>> photos = manifest.from_names(["a", "b", "c"], [["x"], ["y"], ["x"]], levels=["class"])
->>> submitted = Ranking(np.array(["a"], object), np.array([0, 3]), np.array(["a", "b", "c"], object), None, "", "run")
+>>> names = np.array(["a", "b", "c"], dtype=object)
+>>> submitted = Ranking(names[:1], names, np.array([0, 3]), np.arange(3), None, "", "run")
 >>> [sequence.ranks.tolist() for sequence in levels_of(submitted, photos)]  # c is second when a itself is left out
 [[2], [], []]
 """
@@ -28,6 +29,8 @@ from hbench.ranking import LevelSequence, Ties, level_sequence, pessimistic
 from hbench.run_files import Ranking
 from hbench.tree import levels_of_pairs
 
+LINES_AT_ONCE = 1 << 20
+
 
 def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic) -> list[LevelSequence]:
     """One level sequence per query of the manifest, in its order; equal scores are ordered by `ties`.
@@ -36,18 +39,19 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     a list has no ranks.
     """
     tie_key = ties(manifest.tree.depth)
-    start = dict(zip(ranking.queries.tolist(), ranking.offsets[:-1].tolist(), strict=True))
-    end = dict(zip(ranking.queries.tolist(), ranking.offsets[1:].tolist(), strict=True))
-    rows = _rows(ranking.items, manifest.items)
-    scores = -np.arange(len(rows), dtype=np.float64) if ranking.scores is None else ranking.scores
-    asked = np.flatnonzero(manifest.query).tolist()
+    queries, items = _lines(ranking, manifest)
+    levels = _levels(manifest, queries, items, _again(ranking))
+    kept = (queries >= 0) & ~_left_out(manifest, queries, items)
+    scores = -np.arange(len(items), dtype=np.float64) if ranking.scores is None else ranking.scores
+    list_of = dict(
+        zip(ranking.queries.tolist(), np.column_stack([ranking.offsets[:-1], ranking.offsets[1:]]), strict=True)
+    )
+    asked = manifest.items[manifest.query].tolist()
     sequences = []
     for query, counts in zip(asked, _gallery_counts(manifest), strict=True):
-        name = manifest.items[query]
-        listed = np.arange(start.get(name, 0), end.get(name, 0))
-        listed = listed[~_left_out(manifest, query, rows[listed])]
-        levels = _levels(manifest, query, rows[listed])
-        sequences.append(level_sequence(scores[listed], levels, counts, tie_key))
+        listed = slice(*list_of.get(query, (0, 0)))
+        keep = kept[listed]
+        sequences.append(level_sequence(scores[listed][keep], levels[listed][keep], counts, tie_key))
     return sequences
 
 
@@ -80,17 +84,13 @@ def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[Problem]:
 
 
 def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[str]) -> list[Problem]:
-    encoded = pa.array(ranking.items, pa.string()).dictionary_encode()
-    names = np.asarray(encoded.dictionary.to_numpy(zero_copy_only=False), dtype=object)
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     gallery = manifest.items[manifest.gallery]
-    outside = names[_rows(names, gallery) < 0]
+    outside = ranking.names[_rows(ranking.names, gallery) < 0]
     elsewhere = (_rows(outside, manifest.items) >= 0) | (_rows(outside, list(known)) >= 0)
     unknown, other = outside[~elsewhere], outside[elsewhere]
-    of = np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
-    first = np.unique(of * max(1, len(names)) + codes, return_index=True)[1]
-    again = np.setdiff1d(np.arange(len(codes)), first)
-    own = np.flatnonzero(ranking.items == ranking.queries[of])
+    of = _list_of_line(ranking)
+    again = np.flatnonzero(_again(ranking))
+    own = np.flatnonzero(_rows(ranking.names, ranking.queries)[ranking.items] == of)
     return [
         *found("unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())),
         *found("items that are not in the gallery", other, len(other), "they count for nothing", fatal=False),
@@ -102,20 +102,45 @@ def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[s
     ]  # fmt: skip
 
 
-def _levels(manifest: Manifest, query: int, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The level of every listed item (rows, -1 for none) with a query; 0 outside the gallery and for repeats."""
-    levels = levels_of_pairs(manifest.labels[query : query + 1], manifest.labels[rows])[0]
-    first = np.zeros(len(rows), bool)
-    first[np.unique(rows, return_index=True)[1]] = True
-    return np.where(first & (rows >= 0) & manifest.gallery[rows], levels, 0).astype(np.uint8)
+def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
+    """The list that each line is in; int64 (n,)."""
+    return np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
 
 
-def _left_out(manifest: Manifest, query: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which rows are the query itself or of its ignore group."""
-    itself: NDArray[np.bool_] = rows == query
-    if manifest.ignore is None or manifest.ignore[query] < 0:
-        return itself
-    return np.asarray(itself | ((rows >= 0) & (manifest.ignore[rows] == manifest.ignore[query])))
+def _again(ranking: Ranking) -> NDArray[np.bool_]:
+    """Which lines name an item that stands in the same list before; bool (n,)."""
+    pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
+    again = np.ones(len(pairs), bool)
+    again[np.unique(pairs, return_index=True)[1]] = False
+    return again
+
+
+def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Query and item of every line as rows of the manifest, -1 for none; two int64 (n,)."""
+    queries = _rows(ranking.queries, manifest.items)[_list_of_line(ranking)]
+    return queries, _rows(ranking.names, manifest.items)[ranking.items]
+
+
+def _levels(
+    manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64], again: NDArray[np.bool_]
+) -> NDArray[np.uint8]:
+    """The level of every line (rows of the manifest); 0 for repeats and outside the gallery; uint8 (n,)."""
+    levels = np.zeros(len(items), np.uint8)
+    counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
+    for start in range(0, len(counted), LINES_AT_ONCE):
+        lines = counted[start : start + LINES_AT_ONCE]
+        equal = manifest.labels[queries[lines]] == manifest.labels[items[lines]]
+        levels[lines] = np.cumprod(equal, axis=1, dtype=np.uint8).sum(axis=1)
+    return levels
+
+
+def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the pairs are a query and itself, or of one ignore group; bool (n,)."""
+    out = np.asarray(queries == items)
+    if manifest.ignore is None:
+        return out
+    group = manifest.ignore[queries]
+    return np.asarray(out | ((group >= 0) & (items >= 0) & (group == manifest.ignore[items])))
 
 
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
@@ -127,9 +152,9 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     none = np.zeros(len(asked), np.int64)
     at_least = np.column_stack([none + len(gallery), ends - starts, none])
     counts = at_least[:, :-1] - at_least[:, 1:]
-    for query, own in zip(asked.tolist(), counts, strict=True):
-        group = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
-        out = group[_left_out(manifest, query, group) & manifest.gallery[group]]
+    for query, own in zip(asked, counts, strict=True):
+        near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
+        out = near[_left_out(manifest, query, near) & manifest.gallery[near]]
         own -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(own))
     return counts
 
