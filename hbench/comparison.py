@@ -31,6 +31,10 @@ class Difference(NamedTuple):
     p: float
     queries: int
 
+    def record(self) -> dict[str, str | float | int | None]:
+        """The fields by name, None for what no query defines."""
+        return {name: None if value != value else value for name, value in self._asdict().items()}  # noqa: PLR0124
+
 
 def refuse_other_conditions(first: Document, second: Document) -> None:
     """Raise ComparisonError unless both reports have one signature and one dataset digest."""

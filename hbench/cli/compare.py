@@ -45,7 +45,7 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
         bars.add_task("resampling", total=None)
         differences = comparison.compare(*tables)
     if as_json:
-        show_json({"signature": documents[0].signature, "differences": [each._asdict() for each in differences]})
+        show_json({"signature": documents[0].signature, "differences": [each.record() for each in differences]})
         return
     show_table(
         f"{first.stem} − {second.stem}, percent",
