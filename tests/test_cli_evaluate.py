@@ -3,6 +3,7 @@ input."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hbench import embeddings, manifest
+from hbench.datasets import Dataset, Protocol, save
 from hbench.report import Document
 from hbench.scoring import score
 
@@ -236,3 +238,17 @@ def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
     document = Document.model_validate_json((tmp_path / "out" / "glyphs-pca.json").read_text())
     assert sum(document.mistakes["test"].values()) == document.scores["R@1"].queries
     assert Path(document.embedding.file).name == "glyphs-pca.parquet"
+
+
+def test_on_a_published_leaderboard_one_run_shows_both_values_and_places_by_the_official_one(data, tmp_path):
+    zoo = manifest.read(data / "zoo.parquet")
+    tree = dataclasses.replace(zoo.tree, levels=("super_class", "class"))
+    test = dataclasses.replace(zoo, tree=tree)
+    save(Dataset("sop", "1", Protocol(), None, {"test": test}), tmp_path / "sop")
+    run = hbench(data, "evaluate", "good.parquet", "-d", tmp_path / "sop", "-o", tmp_path / "r.json")
+    document = Document.model_validate_json((tmp_path / "r.json").read_text())
+    paper, official = document.scores["H-AP"].value, document.official["H-AP"].value
+    assert paper != official
+    assert f"{100 * paper:.2f}" in run.stdout
+    assert f"{100 * official:.2f}" in run.stdout
+    assert f"H-AP {100 * official:.2f} (official protocol) would be place 1 of" in run.stderr
