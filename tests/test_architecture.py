@@ -12,19 +12,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
-# A package's modules are at its level unless they are named themselves.
+# A name stands for its package, or for the module and those that start with it and "_"; the longest name that fits counts.
 LAYERS = [
     {"errors", "registry", "paths", "version", "atomic", "schema"},
     {
-        *("tree", "tree_graph", "tree_names", "tree_policies", "tree_statistics", "newick"),
-        *("canonical", "similarity", "vectors", "ranking", "relevance", "metrics", "metric_name"),
-        *("significance", "protocol", "conditions", "kernel", "kernel_metrics", "measure"),
+        *("tree", "newick", "canonical", "similarity", "vectors", "ranking", "relevance", "metrics", "metric"),
+        *("significance", "protocol", "conditions", "kernel", "compiled", "scores", "sums", "measure"),
     },
     {
-        *("manifest", "embeddings", "embedding_files", "numpy_files", "arrow_files", "id_files", "conversions"),
-        *("problems", "run_files", "run_levels", "fetch", "fetch_all", "fetch_answers", "fetch_records", "disk"),
-        *("archives", "report", "row", "leaderboard", "leaderboard_runs", "leaderboard_export", "comparison"),
-        *("report_table", "tree_files", "sheet"),
+        *("manifest", "embeddings", "embedding", "numpy", "arrow", "id", "conversions", "problems", "run", "fetch"),
+        *("disk", "archives", "report", "row", "leaderboard", "comparison", "tree_files", "tree_record", "sheet"),
     },
     {"evaluation", "scoring", "submission", "datasets", "diagnose", "shards"},
     {"train", "losses", "cluster", "site"},
@@ -33,10 +30,9 @@ LAYERS = [
 
 
 def layer_of(parts):
-    for level, names in enumerate(LAYERS):
-        if parts and parts[0] in names:
-            return level
-    return None
+    known = {name: level for level, names in enumerate(LAYERS) for name in names}
+    fitting = [name for name in known if parts and (parts[0] == name or parts[0].startswith(f"{name}_"))]
+    return known[max(fitting, key=len)] if fitting else None
 
 
 def imports_of(tree):
