@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
-# A name stands for its package, or for the module and those that start with it and "_"; the longest name that fits counts.
+# A name stands for its package, or for the module and those that start with it and "_"; the longest that fits counts.
 LAYERS = [
     {"errors", "registry", "paths", "version", "atomic", "schema"},
     {
