@@ -50,6 +50,7 @@ class Curation:
     conflicts: tuple[Conflict, ...]
     stale: tuple[str, ...]  # "reviewer: group" of approvals whose group has changed
     history: Mapping[str, tuple[Step, ...]]
+    kinds: Mapping[str, str]  # group -> natural or human-made
 
     def groups(self) -> dict[str, list[str]]:
         """Group -> its labels' ids, both sorted."""
@@ -105,7 +106,7 @@ def replay(
         for approval in decisions.approvals
         if approval.sha256_of_members != digest(world.members(approval.group))
     )
-    return Curation(rows, tuple(world.conflicts), stale, {i: tuple(steps) for i, steps in history.items()})
+    return Curation(rows, tuple(world.conflicts), stale, {i: tuple(steps) for i, steps in history.items()}, world.kinds)
 
 
 def require_clean(curation: Curation) -> None:

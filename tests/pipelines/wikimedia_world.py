@@ -1,9 +1,10 @@
-"""A small Wikimedia: synthetic categories and items in every shape the real ones have, with the outcome each must lead to."""
+"""A small Wikimedia: synthetic categories and items in every real shape, and the outcome of each."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
@@ -46,8 +47,11 @@ def world_of(size: int, seed: int = 0) -> World:
     world.names |= {qid: named for qid, named in WITHOUT_ENGLISH.items() if named}
     makers, weights = zip(*MAKERS, strict=True)
     for number in range(size):
-        name = f"{rng.choice(['Église', 'Bridge', 'Замок', '城', 'St. Mary’s', 'A & B'])} {number} ({rng.choice(['Mostar', 'Liège', 'x, y'])})"
-        title = f"Category:{name}"
+        what, where = (
+            rng.choice(["Église", "Bridge", "Замок", "城", "St. Mary’s", "A & B"]),
+            rng.choice(["Mostar", "Liège", "x, y"]),
+        )
+        title = f"Category:{what} {number} ({where})"
         rng.choices(makers, weights)[0](world, rng, title, f"Q{10_000 + 10 * number}")
         world.landmarks.append((number, url_of(title)))
     return world
@@ -115,7 +119,7 @@ def soft_redirected(world: World, rng: random.Random, title: str, qid: str) -> N
     target, middle = f"{title} moved", f"{title} between"
     classes = _plain(world, rng, target, qid)
     chain = [title, middle, target] if rng.random() < 0.3 else [title, target]
-    for here, there in zip(chain, chain[1:], strict=False):
+    for here, there in pairwise(chain):
         world.pages[here] = {}
         name = rng.choice(["Category redirect", "seecat", "Cat-red", "category_redirect"])
         world.texts[here] = (

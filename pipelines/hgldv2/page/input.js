@@ -1,0 +1,181 @@
+"use strict";
+// Keyboard, mouse and files of the review page.
+
+function focusCard(card, scroll = false) {
+  if (!model.cards.get(card)?.size) return;
+  const before = view.card;
+  if (before !== card) [view.card, view.row] = [card, 0];
+  for (const one of new Set([before, card])) if (elements.has(one) && model.cards.get(one)?.size) render(one);
+  if (scroll) elements.get(card)?.scrollIntoView({ block: "nearest" });
+}
+
+function step(by) {
+  const count = view.card ? shown(view.card).length : 0;
+  const next = view.row + by;
+  if (next < 0 || next >= count) return;
+  const rows = elements.get(view.card).querySelectorAll(".row");
+  rows[view.row]?.classList.remove("at");
+  view.row = next;
+  rows[next].classList.add("at");
+  rows[next].scrollIntoView({ block: "nearest" });
+}
+
+function turn(by) {
+  const cards = visibleCards();
+  const next = cards[Math.max(0, Math.min(cards.length - 1, cards.indexOf(view.card) + by))];
+  if (next) focusCard(next, true);
+}
+
+function select(ids, on) {
+  for (const id of ids) on ? view.selected.add(id) : view.selected.delete(id);
+  for (const row of elements.get(view.card).querySelectorAll(".row")) {
+    const chosenNow = view.selected.has(row.dataset.id);
+    row.setAttribute("aria-selected", chosenNow);
+    row.querySelector("input").checked = chosenNow;
+  }
+  say(view.selected.size ? view.selected.size + " selected" : "");
+}
+
+function toggle() {
+  const id = shown(view.card ?? "")[view.row];
+  if (id) select([id], !view.selected.has(id));
+}
+
+function selectAll() {
+  const ids = shown(view.card ?? "");
+  select(ids, !ids.every((id) => view.selected.has(id)));
+}
+
+function acceptSuggestion(at) {
+  if (!view.card?.startsWith("c:")) return;
+  const group = suggestionsFor(view.card)[at];
+  if (group) nameCard(group);
+}
+
+const KEYS = {
+  ArrowDown: () => step(1), j: () => step(1), ArrowUp: () => step(-1), k: () => step(-1),
+  ArrowRight: () => turn(1), l: () => turn(1), ArrowLeft: () => turn(-1), h: () => turn(-1),
+  x: toggle, " ": toggle, a: selectAll, Enter: () => acceptSuggestion(0), 1: () => acceptSuggestion(0), 2: () => acceptSuggestion(1), 3: () => acceptSuggestion(2),
+  n: () => view.card && view.card !== "dropped" && askName(), r: () => groupOf(view.card) !== null && askName(), m: () => askMove(), g: () => askMerge(), s: () => askSplit(),
+  d: () => drop(chosen()), D: () => dropCard(), t: () => toggleKind(), v: () => approve(), u: stepBack, y: stepForward,
+  e: download, "/": () => $("search").focus(), "?": () => $("keys").showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches("input[type=search], input[type=text]")) {
+    if (event.key === "Escape" || event.key === "Enter") event.target.blur();
+    return;
+  }
+  if (document.querySelector("dialog[open]") || event.altKey || event.metaKey) return;
+  if (event.ctrlKey) {
+    if (event.key.toLowerCase() !== "z") return;
+    (event.shiftKey ? stepForward : stepBack)();
+  } else {
+    if (!(event.key in KEYS) || (event.target.matches("button, a, select") && ["Enter", " "].includes(event.key))) return;
+    KEYS[event.key]();
+  }
+  event.preventDefault();
+});
+
+$("cards").addEventListener("click", (event) => {
+  const row = event.target.closest(".row"), card = event.target.closest(".card")?.dataset.card;
+  if (!card || event.target.closest("a, button")) return;
+  if (card !== view.card) view.selected.clear();
+  const anchor = card === view.card ? view.row : 0;
+  if (row) {
+    const ids = shown(card), at = ids.indexOf(row.dataset.id);
+    if (card !== view.card) focusCard(card);
+    const range = event.shiftKey ? ids.slice(Math.min(anchor, at), Math.max(anchor, at) + 1) : [ids[at]];
+    step(at - view.row);
+    select(range, event.shiftKey || !view.selected.has(ids[at]));
+  } else focusCard(card);
+});
+
+document.addEventListener("dragstart", (event) => {
+  const row = event.target.closest?.(".row");
+  if (!row) return;
+  const card = row.closest(".card").dataset.card;
+  view.dragging = view.selected.has(row.dataset.id) && card === view.card ? chosen() : [row.dataset.id];
+  event.dataTransfer.effectAllowed = "move";
+  event.dataTransfer.setData("text/plain", view.dragging.join("\n"));
+});
+document.addEventListener("dragover", (event) => {
+  const target = event.target.closest?.("[data-card]");
+  for (const one of document.querySelectorAll(".target")) if (one !== target) one.classList.remove("target");
+  if (!view.dragging || !target || groupOf(target.dataset.card) === null) return;
+  target.classList.add("target");
+  event.preventDefault();
+});
+document.addEventListener("drop", (event) => {
+  const target = event.target.closest?.("[data-card]");
+  const ids = view.dragging;
+  view.dragging = null;
+  for (const one of document.querySelectorAll(".target")) one.classList.remove("target");
+  if (!ids || !target || groupOf(target.dataset.card) === null) return;
+  event.preventDefault();
+  moveTo(groupOf(target.dataset.card), undefined, ids);
+});
+
+function offerFile(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+function download() {
+  offerFile("decisions.yaml", exportText(model, data.inputs), "application/yaml");
+  say("exported " + model.decisions.length + " decisions");
+}
+
+function open(text, from) {
+  try {
+    importText(model, text, data.decisions);
+    elements.clear();
+    $("cards").replaceChildren();
+    settle(null, "opened " + model.decisions.length + " decisions from " + from);
+  } catch (error) {
+    say("cannot open " + from + ": " + error.message);
+  }
+}
+
+// What was decided survives a closed tab, where the browser lets a page store anything.
+function save() {
+  try {
+    localStorage.setItem(STORE, exportText(model, data.inputs));
+  } catch (error) {
+    if (!(error instanceof DOMException)) throw error;
+  }
+}
+
+function saved() {
+  try {
+    return localStorage.getItem(STORE);
+  } catch (error) {
+    if (!(error instanceof DOMException)) throw error;
+    return null;
+  }
+}
+
+$("undo").onclick = stepBack;
+$("redo").onclick = stepForward;
+$("export").onclick = download;
+$("sheet").onclick = () => offerFile("review.csv", exportSheet(model, data), "text/csv");
+$("import").onclick = () => $("file").click();
+$("help").onclick = () => $("keys").showModal();
+$("keys-close").onclick = () => $("keys").close();
+$("file").onchange = async () => {
+  const [file] = $("file").files;
+  if (file) open(await file.text(), file.name);
+  $("file").value = "";
+};
+$("search").oninput = () => {
+  view.query = $("search").value.trim().toLowerCase();
+  view.row = 0;
+  layout();
+  say(view.query ? visibleCards().length + " cards match" : "");
+};
+$("open-only").onchange = () => (layout(), say(""));
+layout();
+say("");
+const earlier = saved();
+if (earlier && earlier !== exportText(model, data.inputs)) open(earlier, "your last visit");

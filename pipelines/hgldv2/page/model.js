@@ -1,0 +1,215 @@
+"use strict";
+// The state of a review: where each label is, what was decided, how to undo it. No DOM here.
+
+const UNASSIGNED = { status: "unassigned", group: "" };
+const DROPPED = { status: "dropped", group: "" };
+const inGroup = (group) => ({ status: "group", group });
+const cardOf = (label, place) =>
+  place.status === "group" ? "g:" + place.group : place.status === "dropped" ? "dropped" : "c:" + label.cluster;
+
+function makeModel(data) {
+  const labels = new Map(data.labels.map((label) => [label.id, label]));
+  const model = {
+    labels,
+    places: new Map(data.labels.map((label) => [label.id, data.places[label.id] || UNASSIGNED])),
+    groups: new Map(Object.entries(data.groups)),
+    kinds: new Map(Object.entries(data.kinds)),
+    decisions: [...data.decisions],
+    approvals: [...data.approvals],
+    order: [],
+    cards: new Map(),
+    done: [],
+    undone: [],
+  };
+  for (const label of data.labels) put(model, cardOf(label, model.places.get(label.id)), label.id);
+  model.order.sort((a, b) => (a === "dropped") - (b === "dropped") || landmarksOf(model, b) - landmarksOf(model, a));
+  return model;
+}
+
+function put(model, card, id, before) {
+  if (!model.cards.has(card)) {
+    model.cards.set(card, new Set());
+    const at = before === undefined ? -1 : model.order.indexOf(before);
+    if (at < 0) model.order.push(card);
+    else model.order.splice(at, 0, card);
+  }
+  model.cards.get(card).add(id);
+}
+
+function landmarksOf(model, card) {
+  let sum = 0;
+  for (const id of model.cards.get(card) || []) sum += model.labels.get(id).landmarks;
+  return sum;
+}
+
+// Labels of a card, the most doubtful first: the order of the data.
+function membersOf(model, card) {
+  const rank = (id) => model.labels.get(id).rank;
+  return [...(model.cards.get(card) || [])].sort((a, b) => rank(a) - rank(b));
+}
+
+// What a decision changes: [label, new place] pairs; the same rules as the replay, for decisions made on this page.
+function effects(model, decision) {
+  const all = (group) => membersOf(model, "g:" + group);
+  switch (decision.op) {
+    case "name":
+      return decision.members_of.map((id) => [id, inGroup(decision.to)]);
+    case "move":
+      return decision.labels.map((id) => [id, inGroup(decision.to)]);
+    case "drop":
+      return decision.labels.map((id) => [id, DROPPED]);
+    case "split":
+      return Object.entries(decision.into).flatMap(([group, ids]) => ids.map((id) => [id, inGroup(group)]));
+    case "merge":
+      return decision.groups.filter((g) => g !== decision.to).flatMap((g) => all(g).map((id) => [id, inGroup(decision.to)]));
+    case "rename":
+      return all(decision.group).map((id) => [id, inGroup(decision.to)]);
+    default:
+      return [];
+  }
+}
+
+// Apply a decision that is not in the file yet; returns the cards it touched.
+function decide(model, body, stamp, newGroups = {}) {
+  const decision = { id: nextId(model), ...stamp, ...body };
+  const step = { decision, places: [], kind: null, declared: [] };
+  for (const [group, table] of Object.entries(newGroups)) {
+    if (model.groups.has(group)) continue;
+    model.groups.set(group, table);
+    model.kinds.set(group, table.kind);
+    step.declared.push([group, table]);
+  }
+  if (decision.op === "set_kind") {
+    step.kind = [decision.group, model.kinds.get(decision.group), decision.kind];
+    model.kinds.set(decision.group, decision.kind);
+  }
+  for (const [id, place] of effects(model, decision)) step.places.push([id, model.places.get(id), place]);
+  const touched = shift(model, step.places.map(([id, , after]) => [id, after]));
+  if (step.kind) touched.add("g:" + step.kind[0]);
+  model.decisions.push(decision);
+  model.done.push(step);
+  model.undone = [];
+  return touched;
+}
+
+function shift(model, moves) {
+  const touched = new Set();
+  for (const [id, place] of moves) {
+    const label = model.labels.get(id);
+    const from = cardOf(label, model.places.get(id));
+    const to = cardOf(label, place);
+    model.cards.get(from).delete(id);
+    put(model, to, id, to === "dropped" ? undefined : from);
+    model.places.set(id, place);
+    touched.add(from).add(to);
+  }
+  return touched;
+}
+
+function undo(model) {
+  const step = model.done.pop();
+  if (!step) return null;
+  const touched = shift(model, step.places.map(([id, before]) => [id, before]).reverse());
+  for (const [group] of step.declared) {
+    model.groups.delete(group);
+    model.kinds.delete(group);
+  }
+  if (step.kind) {
+    model.kinds.set(step.kind[0], step.kind[1]);
+    touched.add("g:" + step.kind[0]);
+  }
+  model.decisions.pop();
+  model.undone.push(step);
+  return touched;
+}
+
+function redo(model) {
+  const step = model.undone.pop();
+  if (!step) return null;
+  const { id, ...body } = step.decision;
+  const rest = model.undone;
+  const touched = decide(model, body, {}, Object.fromEntries(step.declared));
+  model.undone = rest;
+  return touched;
+}
+
+function nextId(model) {
+  const numbers = model.decisions.map((d) => /^d(\d+)$/.exec(d.id)).filter(Boolean).map((m) => Number(m[1]));
+  return "d" + String(Math.max(0, ...numbers) + 1).padStart(3, "0");
+}
+
+// One line that is both JSON and YAML; the same bytes as `notation.flow`.
+function flow(value) {
+  if (Array.isArray(value)) return "[" + value.map(flow).join(", ") + "]";
+  if (value && typeof value === "object")
+    return "{" + Object.entries(value).map(([key, inner]) => flow(key) + ": " + flow(inner)).join(", ") + "}";
+  return JSON.stringify(value).replace(/[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+function exportText(model, inputs) {
+  const block = (title, lines, empty) => (lines.length ? [title + ":", ...lines] : [title + ": " + empty]);
+  return [
+    "schema: 1",
+    "inputs: " + flow(inputs),
+    ...block("groups", [...model.groups].map(([name, group]) => "  " + flow(name) + ": " + flow(group)), "{}"),
+    ...block("decisions", model.decisions.map((d) => "- " + flow(d)), "[]"),
+    ...block("approvals", model.approvals.map((a) => "- " + flow(a)), "[]"),
+    "",
+  ].join("\n");
+}
+
+// Read back what exportText wrote: the decisions made here, after those the page started with. Throws for anything else.
+function importText(model, text, known) {
+  const section = { groups: [], decisions: [], approvals: [] };
+  let current = null;
+  for (const line of text.split("\n")) {
+    const head = /^(groups|decisions|approvals):(?: (?:\{\}|\[\]))?$/.exec(line);
+    if (head) current = head[1];
+    else if (current === "groups" && line.startsWith("  ")) section.groups.push(...Object.entries(JSON.parse("{" + line + "}")));
+    else if (current && line.startsWith("- ")) section[current].push(JSON.parse(line.slice(2)));
+    else if (line && !line.startsWith("schema: 1") && !line.startsWith("inputs: ")) throw new Error("line not understood: " + line);
+  }
+  const same = known.every((decision, at) => flow(decision) === flow(section.decisions[at] ?? null));
+  if (!same) throw new Error("the file does not begin with the decisions this page was built from");
+  const unknown = section.decisions.slice(known.length).flatMap(namedIn).filter((id) => !model.labels.has(id));
+  if (unknown.length) throw new Error("the file names labels that are not on this page: " + unknown.slice(0, 3).join(", "));
+  while (undo(model));
+  model.undone = [];
+  const groups = Object.fromEntries(section.groups);
+  for (const { id, ...body } of section.decisions.slice(known.length)) {
+    const named = [body.to, body.group, ...Object.keys(body.into ?? {})].filter((g) => g && g in groups);
+    decide(model, body, {}, Object.fromEntries(named.map((g) => [g, groups[g]])));
+    model.decisions[model.decisions.length - 1].id = id;
+  }
+  for (const [name, group] of section.groups) if (!model.groups.has(name)) model.groups.set(name, group) && model.kinds.set(name, group.kind);
+  model.approvals = section.approvals;
+}
+
+const namedIn = (decision) => [
+  ...(decision.labels ?? []),
+  ...(decision.members_of ?? []),
+  ...Object.values(decision.into ?? {}).flatMap((ids) => (ids === "*" ? [] : ids)),
+];
+
+// The sheet as CSV: the cells that never change come guarded from the builder, the state is added here.
+function exportSheet(model, data) {
+  const guard = (text) => (/^[=+\-@\t\r]/.test(text) ? "'" + text : text);
+  const cell = (text) => (/[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
+  const rows = data.labels.map((label) => {
+    const place = model.places.get(label.id);
+    const kind = place.group ? model.kinds.get(place.group) : "";
+    return [...label.cells, place.status, guard(place.group), kind, "", "", ""].map(cell).join(",");
+  });
+  return [data.columns.join(","), ...rows, ""].join("\n");
+}
+
+async function digestOf(ids) {
+  const points = (text) => Array.from(text, (c) => c.codePointAt(0));
+  const before = (a, b) => {
+    const [x, y] = [points(a), points(b)];
+    for (let i = 0; i < Math.min(x.length, y.length); i++) if (x[i] !== y[i]) return x[i] - y[i];
+    return x.length - y.length;
+  };
+  const bytes = new TextEncoder().encode([...ids].sort(before).join("\n"));
+  return Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
