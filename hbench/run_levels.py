@@ -43,9 +43,8 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     levels = _levels(manifest, queries, items, _again(ranking))
     kept = (queries >= 0) & ~_left_out(manifest, queries, items)
     scores = -np.arange(len(items), dtype=np.float64) if ranking.scores is None else ranking.scores
-    list_of = dict(
-        zip(ranking.queries.tolist(), np.column_stack([ranking.offsets[:-1], ranking.offsets[1:]]), strict=True)
-    )
+    bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
+    list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
     asked = manifest.items[manifest.query].tolist()
     sequences = []
     for query, counts in zip(asked, _gallery_counts(manifest), strict=True):
@@ -154,7 +153,7 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     counts = at_least[:, :-1] - at_least[:, 1:]
     for query, own in zip(asked, counts, strict=True):
         near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
-        out = near[_left_out(manifest, query, near) & manifest.gallery[near]]
+        out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
         own -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(own))
     return counts
 

@@ -46,9 +46,8 @@ def rows_file(path: Path, rows, value="score") -> Path:
 
 def as_lists(ranking: run_files.Ranking) -> dict[str, list[str]]:
     bounds = zip(ranking.offsets[:-1], ranking.offsets[1:], strict=True)
-    return {
-        query: ranking.names[ranking.items[a:b]].tolist() for query, (a, b) in zip(ranking.queries, bounds, strict=True)
-    }
+    lists = [ranking.names[ranking.items[start:end]].tolist() for start, end in bounds]
+    return dict(zip(ranking.queries, lists, strict=True))
 
 
 def test_a_landmark_submission_is_read_as_it_is_ranked(tmp_path):
