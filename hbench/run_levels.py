@@ -54,9 +54,11 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     return sequences
 
 
-def hold_all_positives(sequences: Sequence[LevelSequence]) -> bool:
-    """Whether every list holds all its query's positives, so that metrics of the full ranking can be computed."""
-    return all(len(sequence.ranks) == sequence.counts[1:].sum() for sequence in sequences)
+def is_full(ranking: Ranking, manifest: Manifest) -> bool:
+    """Whether every query's list holds all its positives, so that metrics of the full ranking can be computed."""
+    if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
+        return False
+    return all(len(sequence.ranks) == sequence.counts[1:].sum() for sequence in levels_of(ranking, manifest))
 
 
 def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()) -> list[Problem]:
