@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hbench.atomic import replacing
 from hbench.errors import SubmissionError
-from hbench.id_files import ID_NAMES, Ids, as_ids
+from hbench.id_files import ID_NAMES, Ids, from_texts
 from hbench.numpy_files import blocks
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
@@ -65,32 +65,32 @@ def _read(
         columns.append(only(names, VECTOR_NAMES, "column of vectors", file))
         ids += [_ids(column, file) for column in column_of(file, id_name)]
     found = np.concatenate([np.zeros(0, dtype=object), *ids])
-    blocks = (
+    parts = (
         (file, _vectors(column, file))
         for file, name in zip(files, columns, strict=True)
         for column in column_of(file, name)
         if len(column)
     )
-    return found, _stacked(blocks, len(found))
+    return found, _stacked(parts, len(found))
 
 
-def _stacked(blocks: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
-    """The blocks (n, D) as one array (total, D); a single block is returned as it is, in the file's memory map."""
-    _, first = next(blocks, (None, np.zeros((0, 0), np.float32)))
+def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
+    """The parts (n, D) as one array (total, D); a single one is returned as it is, in the file's memory map."""
+    _, first = next(parts, (None, np.zeros((0, 0), np.float32)))
     if len(first) == total:
         return first
     vectors = np.empty((total, first.shape[1]), first.dtype)
     vectors[: len(first)] = first
     row = len(first)
-    for file, block in blocks:
-        if block.shape[1] != first.shape[1] or block.dtype != first.dtype:
+    for file, part in parts:
+        if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
             raise SubmissionError(
                 f"the vectors in {file} are of another dimension or type",
                 expected=f"{first.dtype} of dimension {first.shape[1]} as in row 0",
-                found=f"{block.dtype} of dimension {block.shape[1]} at row {row:,}",
+                found=f"{part.dtype} of dimension {part.shape[1]} at row {row:,}",
             )
-        vectors[row : row + len(block)] = block
-        row += len(block)
+        vectors[row : row + len(part)] = part
+        row += len(part)
     return vectors
 
 
@@ -99,7 +99,7 @@ def _ids(column: pa.Array, source: Path) -> Ids:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
     if pa.types.is_floating(column.type) or pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
         raise SubmissionError(f"the ids in {source} are {column.type}", expected="strings or integers")
-    return as_ids(column.cast(pa.string()).to_numpy(zero_copy_only=False).astype(object), source.name)
+    return from_texts(column.cast(pa.string()), source.name)
 
 
 def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:

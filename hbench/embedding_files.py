@@ -12,11 +12,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from hbench import id_files
 from hbench.arrow_files import VECTOR_NAMES, only, read_ipc, read_parquet, write_parquet
@@ -36,6 +38,7 @@ class Stored(NamedTuple):
 
 
 Reader = Callable[[Path, Path | None], Stored]
+DAMAGED = (pa.ArrowException, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError)
 
 
 def read_npy(path: Path, ids: Path | None) -> Stored:
@@ -58,8 +61,6 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
     """A safetensors file with a tensor `embeddings`, mapped; ids as a JSON list in its metadata `ids`, or beside it."""
-    from safetensors import SafetensorError, safe_open
-
     with readable(path, SafetensorError):
         with safe_open(path, "numpy") as file:  # checks the header and that the tensors fill the file
             name = only(list(file.keys()), VECTOR_NAMES, "tensor of vectors", path)
@@ -83,8 +84,6 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         raise SubmissionError(
             f"{path} needs torch to be read", fix="pip install torch, or save the tensor as .npz or .safetensors"
         ) from None
-    from pickle import UnpicklingError
-
     with readable(path, RuntimeError):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
@@ -92,10 +91,9 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
             raise pickled(path) from None
     held = content if isinstance(content, dict) else {"embeddings": content}
     tensor = held[only([str(name) for name in held], VECTOR_NAMES, "tensor of vectors", path)]
-    named = held.get(next((name for name in held if name in ID_NAMES), None))
-    own = (
-        None if named is None else as_ids(named.tolist() if isinstance(named, torch.Tensor) else list(named), path.name)
-    )
+    named = next((held[name] for name in held if name in ID_NAMES), None)
+    listed = named.tolist() if isinstance(named, torch.Tensor) else named
+    own = None if listed is None else as_ids(listed, path.name)
     if not isinstance(tensor, torch.Tensor):
         raise SubmissionError(f"the vectors in {path} are no tensor", found=type(tensor).__name__)
     dtype = str(tensor.dtype).removeprefix("torch.")
@@ -149,17 +147,7 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
     """Turn what parsers raise on a damaged file into one SubmissionError."""
     try:
         yield
-    except (
-        pa.ArrowException,
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        *others,
-    ) as error:
+    except (*DAMAGED, *others) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise SubmissionError(
             f"{path} cannot be read: it is damaged, cut off, or no {path.suffix or 'folder of parts'}",

@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,31 +59,50 @@ def beside(path: Path) -> Path | None:
     return None
 
 
-def as_ids(values: Iterable[object] | NDArray[np.generic], source: str) -> Ids:
+def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
     """Strings or integers as an object array of str (N,); raises SubmissionError for anything else, or broken text."""
     array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise SubmissionError(
             f"the ids in {source} are no list", expected="one id per vector", found=f"shape {array.shape}"
         )
-    if array.dtype.kind == "S":
-        array = np.fromiter((item.decode("utf-8") for item in array.tolist()), dtype=object, count=len(array))
-    if array.dtype.kind not in "OUiu":
+    if array.dtype.kind not in NAMES:
         raise SubmissionError(f"the ids in {source} are {array.dtype}", expected="strings or integers")
-    names = array.tolist()
-    foreign = [name for name in names if not isinstance(name, str | int) or isinstance(name, bool)]
+    try:
+        return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
+    except UnicodeEncodeError as error:
+        raise SubmissionError(f"an id in {source} is no valid Unicode", found=ascii(shorten(error.object))) from None
+
+
+def from_texts(texts: pa.Array, source: str) -> Ids:
+    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some formats cut off."""
+    zeroed = texts.filter(pc.match_substring(texts, "\0"))
+    if len(zeroed):
+        found = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
+        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=found)
+    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+
+
+def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
+    return array.astype(str).astype(object)
+
+
+def _decoded(array: NDArray[Any], source: str) -> list[str]:
+    return [name.decode("utf-8") for name in array.tolist()]
+
+
+def _listed(array: NDArray[Any], source: str) -> list[str]:
+    foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
     if foreign:
         raise SubmissionError(
             f"{len(foreign):,} ids in {source} are neither strings nor integers", found=examples(map(repr, foreign))
         )
-    ids = np.fromiter((str(name) for name in names), dtype=object, count=len(names))
-    try:
-        zeroed = ids[pc.match_substring(pa.array(ids, pa.string()), "\0").to_numpy(zero_copy_only=False).astype(bool)]
-    except UnicodeEncodeError as error:
-        raise SubmissionError(f"an id in {source} is no valid Unicode", found=ascii(shorten(error.object))) from None
-    if len(zeroed):
-        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=examples(map(repr, zeroed)))
-    return ids
+    return [str(name) for name in array]
+
+
+NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
+    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _listed,
+}  # fmt: skip
 
 
 def _text(path: Path) -> str:

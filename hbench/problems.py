@@ -24,7 +24,10 @@ Spelling = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Problem:
-    """`count` faults of one kind, the first five by name; a remark (not fatal) changes no score and refuses nothing."""
+    """`count` faults of one kind, the first five by name, and `fix`, the next step.
+
+    A remark (not fatal) refuses nothing; its `fix` says what is made of it.
+    """
 
     kind: str
     count: int
@@ -35,7 +38,10 @@ class Problem:
     def __str__(self) -> str:
         more = ", …" if self.count > len(self.examples) else ""
         named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
-        return f"{self.count:,} {self.kind}{named}" + (f"\n    next: {self.fix}" if self.fix else "")
+        told = f"{self.count:,} {self.kind}{named}"
+        if not self.fix:
+            return told
+        return f"{told}\n    next: {self.fix}" if self.fatal else f"{told}: {self.fix}"
 
 
 def found(

@@ -43,9 +43,8 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     levels = _levels(manifest, queries, items, _again(ranking))
     kept = (queries >= 0) & ~_left_out(manifest, queries, items)
     scores = -np.arange(len(items), dtype=np.float64) if ranking.scores is None else ranking.scores
-    list_of = dict(
-        zip(ranking.queries.tolist(), np.column_stack([ranking.offsets[:-1], ranking.offsets[1:]]), strict=True)
-    )
+    bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
+    list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
     asked = manifest.items[manifest.query].tolist()
     sequences = []
     for query, counts in zip(asked, _gallery_counts(manifest), strict=True):
@@ -55,9 +54,11 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     return sequences
 
 
-def hold_all_positives(sequences: Sequence[LevelSequence]) -> bool:
-    """Whether every list holds all its query's positives, so that metrics of the full ranking can be computed."""
-    return all(len(sequence.ranks) == sequence.counts[1:].sum() for sequence in sequences)
+def is_full(ranking: Ranking, manifest: Manifest) -> bool:
+    """Whether every query's list holds all its positives, so that metrics of the full ranking can be computed."""
+    if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
+        return False
+    return all(len(sequence.ranks) == sequence.counts[1:].sum() for sequence in levels_of(ranking, manifest))
 
 
 def problems(ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()) -> list[Problem]:
@@ -154,7 +155,7 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     counts = at_least[:, :-1] - at_least[:, 1:]
     for query, own in zip(asked, counts, strict=True):
         near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
-        out = near[_left_out(manifest, query, near) & manifest.gallery[near]]
+        out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
         own -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(own))
     return counts
 

@@ -13,8 +13,8 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hbench import embeddings, metrics, run_files, run_levels, submission
 from hbench import manifest as manifests
-from hbench import metrics, run_files, run_levels
 from hbench.errors import SubmissionError
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.similarity import dot
@@ -46,9 +46,8 @@ def rows_file(path: Path, rows, value="score") -> Path:
 
 def as_lists(ranking: run_files.Ranking) -> dict[str, list[str]]:
     bounds = zip(ranking.offsets[:-1], ranking.offsets[1:], strict=True)
-    return {
-        query: ranking.names[ranking.items[a:b]].tolist() for query, (a, b) in zip(ranking.queries, bounds, strict=True)
-    }
+    lists = [ranking.names[ranking.items[start:end]].tolist() for start, end in bounds]
+    return dict(zip(ranking.queries, lists, strict=True))
 
 
 def test_a_landmark_submission_is_read_as_it_is_ranked(tmp_path):
@@ -238,7 +237,8 @@ def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, all
     vectors = rng.integers(-1, 2, (40, 3)).astype(np.float32)  # whole numbers: exact scores, many of them equal
     asked, ranked = np.flatnonzero(test.query), np.flatnonzero(test.gallery)
     rows = [(test.items[q], test.items[g], 0, float(vectors[q] @ vectors[g])) for q in asked for g in ranked]
-    found = run_levels.levels_of(run_files.read(trec(tmp_path / "run", rows)), test, ties=ties)
+    run = run_files.read(trec(tmp_path / "run", rows))
+    found = run_levels.levels_of(run, test, ties=ties)
     own = None if all_pairs else Side(vectors[ranked], test.labels[ranked])
     ranker = Ranker(Side(vectors[asked], test.labels[asked]), own, similarity=dot, tie_key=ties)
     for query, expected in zip(ranker.rows(0), ranker.block(0), strict=True):
@@ -247,7 +247,25 @@ def test_a_full_run_gives_the_level_sequences_of_the_vectors(tmp_path, ties, all
         assert sequence.levels.tolist() == expected.levels.tolist()
         assert sequence.counts.tolist() == expected.counts.tolist()
         assert sequence.tied == expected.tied
-    assert run_levels.hold_all_positives(found)
+    assert run_levels.is_full(run, test)
+
+
+def test_a_full_run_is_scored_like_the_embeddings_it_came_from(tmp_path):
+    rng = np.random.default_rng(6)
+    fine = rng.integers(0, 12, 80)
+    test = manifests.from_names(
+        [f"i{row}" for row in range(80)], [[str(label // 4), str(label)] for label in fine], levels=["coarse", "fine"]
+    )
+    test.write(tmp_path / "test.parquet")
+    vectors = rng.standard_normal((80, 6))
+    embeddings.write(tmp_path / "emb.npz", list(test.items), vectors)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    pairs = np.argwhere(~np.eye(80, dtype=bool))
+    rows = [(test.items[q], test.items[g], 0, float(unit[q] @ unit[g])) for q, g in pairs]
+    by_vectors = submission.evaluate(tmp_path / "emb.npz", tmp_path / "test.parquet")
+    by_ranking = submission.evaluate(rows_file(tmp_path / "run.parquet", rows), tmp_path / "test.parquet")
+    assert by_ranking.scores == pytest.approx(by_vectors.scores, abs=1e-12)
+    assert {"H-AP", "ASI", "NDCG", "AP", "mAP@R/coarse"} <= set(by_ranking.scores)
 
 
 def photos(**options):
@@ -275,11 +293,13 @@ def test_repeats_and_strangers_hold_their_rank_and_count_for_nothing():
 
 
 def test_a_query_without_a_list_scores_0_and_one_cut_short_counts_what_it_lacks():
-    sequences = run_levels.levels_of(ranking_of({"a": ["c"], "b": []}), photos())
+    short = ranking_of({"a": ["c"], "b": []})
+    sequences = run_levels.levels_of(short, photos())
     assert [len(sequence.ranks) for sequence in sequences] == [1, 0, 0, 0, 0]
     assert [metrics.map_at_k(sequence, level=1, cut=100) for sequence in sequences] == [1 / 2, 0, 0, 0, 0]
     assert [metrics.r_at_k(sequence, level=1, cut=1) for sequence in sequences] == [1, 0, 0, 0, 0]
-    assert not run_levels.hold_all_positives(sequences)
+    assert not run_levels.is_full(short, photos())
+    assert not run_levels.is_full(ranking_of({"a": ["c", "b", "e"]}), photos())
 
 
 def test_scores_decide_and_ties_go_against_the_positives():
