@@ -18,7 +18,7 @@ LAYERS = [
     "tree tree_graph tree_names tree_policies tree_statistics newick canonical similarity vectors ranking relevance metrics metric_name significance protocol "
     "conditions kernel kernel_metrics measure",
     "manifest embeddings embedding_files numpy_files arrow_files id_files conversions problems run_files run_levels "
-    "fetch fetch_all fetch_records disk archives report row leaderboard leaderboard_runs leaderboard_export comparison report_table tree_files sheet fetch_answers",
+    "fetch fetch_all fetch_records disk archives report row leaderboard leaderboard_runs leaderboard_export comparison report_table tree_files tree_record sheet fetch_answers",
     "evaluation scoring submission datasets diagnose shards",
     "train losses cluster site",
     "cli",
