@@ -27,7 +27,7 @@ Key = tuple[int, Row]
 PLACEHOLDERS = frozenset(
     ["", "-", "?", "n/a", "na", "nan", "none", "not assigned", "null", "unassigned", "undefined", "unknown"]
 )
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 EVERYWHERE = -1
 ROOT_KEY: Key = (EVERYWHERE, ())
 
@@ -178,19 +178,18 @@ def _ragged(table: NameTable) -> Iterator[Problem]:
 def _several_parents(table: NameTable) -> Iterator[Problem]:
     parents = table.parents()
     below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)
-    depth: dict[Key, int] = {}
+    levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
-        for level, (parent, key, child) in enumerate(zip(keys, keys[1:], keys[2:], strict=False)):
-            below[parent, key].add(child)
-            depth.setdefault(key, level)
+        for level, parent, key, child in zip(table.levels, keys, keys[1:], [*keys[2:], None], strict=False):
+            below[parent, key] |= {child} if child else set()
+            levels.setdefault(key, level)
     for key, of_node in parents.items():
         if len(of_node) > 1:
             branches = [below[parent, key] for parent in of_node]
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
-            name = table.levels[depth.get(key, len(table.levels) - 1)]
-            yield Problem(kind, name, key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
+            yield Problem(kind, levels[key], key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
 
 
 def _name_of(key: Key) -> str:

@@ -1,11 +1,11 @@
-"""Colours that stay apart for colour-blind readers: Paul Tol's bright scheme with two of his others, and grey."""
+"""Colours that stay apart for colour-blind readers: Paul Tol's bright scheme, an orange, a brown, and grey."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-PALETTE = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#44bb99")
+PALETTE = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#994f00")
 SMALL_BRANCH = 0.015  # of the whole; smaller branches share the grey
 GREY = "#bbbbbb"
 INK = "#222222"

@@ -49,17 +49,19 @@ def _em(character: str) -> float:
     if unicodedata.east_asian_width(character) in "WF":
         return 1.0
     if character in WIDE:
-        return 0.88
+        return 0.97
     if character in NARROW:
-        return 0.34
-    return 0.7 if character.isupper() else 0.57
+        return 0.38
+    return 0.7 if character.isupper() else 0.61
 
 
 def label(name: str, sector: Sector, *, ink: str, outermost: bool, largest: int = SIZES[0]) -> str | None:
     """The SVG text of a name in its sector, or None where it does not fit."""
     ems = text_width(name)
+    broad = sector.chord((sector.inner + sector.outer) / 2) > sector.outer - sector.inner
+    places = (_along_arc, _along_radius) if broad else (_along_radius, _along_arc)
     for size in (size for size in SIZES if size <= largest):
-        for place in (_along_arc, _along_radius):
+        for place in places:
             placed = place(ems * size, size, sector, outermost)
             if placed is not None:
                 radius, turn, anchor = placed

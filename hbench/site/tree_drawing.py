@@ -47,7 +47,7 @@ def draw(
     """The SVG of a tree; `sizes` (C,), in `unit`, are the shares of the circle of the fine classes.
 
     Colours tell the nodes of one level apart: `colour_level` (1 … L), by default the coarsest of three or more
-    effective branches. The palette is Paul Tol's bright scheme with two of his others, made for colour-blind readers.
+    effective branches. The palette is safe for colour-blind readers.
     """
     at_level = [items_of_level(tree, sizes, depth + 1) for depth in range(tree.depth)]
     edges = [np.concatenate([[0.0], np.cumsum(own)]) / own.sum() * 2 * math.pi for own in at_level]
