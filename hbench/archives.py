@@ -1,7 +1,7 @@
 """Unpacking archives from strangers: nothing leaves the folder, nothing explodes, and an interrupted unpacking goes on.
 
-Each file is written under another name and then takes its own, so that a file that is there is whole; one that is
-there with the size the archive says is not written again.
+Each file is written under another name, one per archive, and then takes its own, so that a file that is there is
+whole; one that is there with the size the archive says is not written again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from hbench.disk import disk_errors
@@ -28,6 +28,7 @@ BLOCK = 1 << 20
 MOST_EXPANSION = 200  # times the size of the archive; more is a bomb
 ALWAYS_ALLOWED = 1 << 26  # bytes, however small the archive
 LONGEST_NAME = 240  # bytes, so that the temporary name fits too
+UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f]")
 ZIP_LINK = 0o120000
 DAMAGED = (
     tarfile.TarError,
@@ -45,7 +46,7 @@ Open = Callable[[], IO[bytes]]
 class Member:
     """A regular file in an archive: its safe relative path, its size, and how to read it."""
 
-    path: PurePosixPath
+    path: str
     size: int
     open: Open
 
@@ -62,13 +63,13 @@ def unpack(
     number = 0
     with disk_errors(folder), _readable(archive):
         folder.mkdir(parents=True, exist_ok=True)
-        inside = folder.resolve()
+        into = Folder(folder.resolve(), folder.resolve() / f".{archive.name}.unpacking")
         if is_zip(archive):  # its list is at hand: nothing is written when any of it is bad
             deque(_sane(members(archive), archive), maxlen=0)
         for member in _sane(members(archive), archive):
             if stop is not None and stop.is_set():
                 raise Interrupted
-            _write(member, inside)
+            into.write(member)
             number += 1
             advance(1)
     return number
@@ -77,7 +78,7 @@ def unpack(
 def not_unpacked(archive: Path, folder: Path) -> list[str]:
     """The files of an archive that are missing below `folder` or have other content."""
     with _readable(archive):
-        return [str(member.path) for member in members(archive) if not _is_unpacked(member, folder / member.path)]
+        return [member.path for member in members(archive) if not _is_unpacked(member, folder / member.path)]
 
 
 def _is_unpacked(member: Member, file: Path) -> bool:
@@ -101,20 +102,16 @@ def is_zip(archive: Path) -> bool:
         return file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
 
 
-def safe_path(name: str, archive: Path) -> PurePosixPath:
-    """A member's name as a relative path; raises IntegrityError for one that is hostile."""
-    path = PurePosixPath(name)
-    bad = (
-        path.is_absolute()
-        or ".." in path.parts
-        or not path.parts
-        or re.match(r"[A-Za-z]:", name)
-        or re.search(r"[\\\x00-\x1f\x7f]", name)
-        or any(len(part.encode()) > LONGEST_NAME for part in path.parts)
-    )
-    if bad:
+def safe_path(name: str, archive: Path) -> str:
+    """A member's name as a relative POSIX path; raises IntegrityError for one that is hostile.
+
+    It refuses all that tarfile's filter "data" refuses, and backslashes, drives, control characters and endless names.
+    """
+    parts = [part for part in name.split("/") if part not in {"", "."}]
+    too_long = any(len(part) > LONGEST_NAME or len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
+    if name.startswith("/") or ".." in parts or not parts or too_long or UNSAFE.search(name):
         raise _unsafe(archive, f"the name {name[:100]!r}")
-    return path
+    return "/".join(parts)
 
 
 def _zip_members(archive: Path) -> Iterator[Member]:
@@ -137,10 +134,9 @@ def _tar_members(archive: Path) -> Iterator[Member]:
     with tarfile.open(archive) as opened:
         for info in opened:
             opened.members.clear()  # type: ignore[attr-defined]  # or the list of a million members would stay in memory
-            if info.isdir() and PurePosixPath(info.name) == PurePosixPath("."):
+            if info.isdir() and info.name == ".":
                 continue
             path = safe_path(info.name, archive)
-            tarfile.data_filter(info, str(archive.parent))
             if info.isdir():
                 continue
             if not info.isreg() or info.issparse():
@@ -168,20 +164,37 @@ def _sane(files: Iterator[Member], archive: Path) -> Iterator[Member]:
         yield member
 
 
-def _write(member: Member, folder: Path) -> None:
-    target = folder / member.path
-    if target.is_file() and target.stat().st_size == member.size:
-        return
-    if not target.parent.resolve().is_relative_to(folder):
-        raise IntegrityError(f"{target.parent} leads out of {folder}", found="a link in the way", fix="remove the link")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.part")
-    with member.open() as body, temporary.open("wb") as file:
-        while block := body.read(BLOCK):
-            file.write(block)
-        if file.tell() != member.size:
-            raise EOFError(f"{member.path} is cut short")
-    temporary.replace(target)
+@dataclass
+class Folder:
+    """A folder that members are written into, under `temporary` until they are whole."""
+
+    root: Path
+    temporary: Path
+    inside: set[str] = field(default_factory=set)
+
+    def write(self, member: Member) -> None:
+        """Write a member; one that is there with its size stays."""
+        target = self.root / member.path
+        self._enter(member.path.rpartition("/")[0])
+        with suppress(FileNotFoundError):
+            if target.stat().st_size == member.size:
+                return
+        with member.open() as body, self.temporary.open("wb") as file:
+            while block := body.read(BLOCK):
+                file.write(block)
+            if file.tell() != member.size:
+                raise EOFError(f"{member.path} is cut short")
+        self.temporary.replace(target)
+
+    def _enter(self, parent: str) -> None:
+        """Make the folder of a member, once; raises IntegrityError where a link leads out."""
+        if parent in self.inside:
+            return
+        folder = self.root / parent
+        if not folder.resolve().is_relative_to(self.root):
+            raise IntegrityError(f"{folder} leads out of {self.root}", found="a link in the way", fix="remove the link")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.inside.add(parent)
 
 
 @contextmanager
@@ -189,8 +202,6 @@ def _readable(archive: Path) -> Iterator[None]:
     """Turn what the archive modules raise for a damaged archive into an IntegrityError."""
     try:
         yield
-    except tarfile.FilterError as error:
-        raise _unsafe(archive, str(error)) from None
     except DAMAGED as error:
         raise IntegrityError(
             f"{archive.name} is damaged or no archive",

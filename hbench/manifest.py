@@ -197,4 +197,5 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
 def are_relative(items: NDArray[np.object_]) -> NDArray[np.bool_]:
     """Which items are plain ids or POSIX paths that stay in their folder; (N,) -> bool (N,)."""
     leaving = pc.match_substring_regex(pa.array(items, pa.string()), r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
-    return ~leaving.to_numpy(zero_copy_only=False)
+    staying: NDArray[np.bool_] = ~leaving.to_numpy(zero_copy_only=False)
+    return staying

@@ -83,7 +83,7 @@ def test_unpacking_goes_on_where_it_was_stopped(archive, tmp_path):
     first = tmp_path / "out" / "set" / "a" / "1.jpg"
     assert found(tmp_path / "out") == {"set/a/1.jpg": FILES["set/a/1.jpg"]}
     written = first.stat().st_mtime_ns
-    (tmp_path / "out" / "set" / "a" / ".2.jpg.part").write_bytes(b"left by a killed process")
+    (tmp_path / "out" / f".{archive.name}.unpacking").write_bytes(b"left by a killed process")
     unpack(archive, tmp_path / "out")
     assert found(tmp_path / "out") == FILES
     assert first.stat().st_mtime_ns == written
@@ -212,7 +212,7 @@ def test_a_truncated_archive_is_refused(archive, tmp_path, share):
     with pytest.raises(IntegrityError, match="damaged or no archive"):
         unpack(archive, tmp_path / "out")
     for name, body in found(tmp_path / "out").items():
-        assert name.endswith(".part") or FILES[name] == body
+        assert name.endswith(".unpacking") or FILES[name] == body
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path):

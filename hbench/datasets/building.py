@@ -27,7 +27,7 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
     adopted = start / ADOPTED
     if root is None and adopted.exists():
         start = Path(adopted.read_text(encoding="utf-8").strip())
-    for candidates in (start.glob("."), start.glob("*/"), start.glob("*/*/")):
+    for candidates in ([start], start.glob("*/"), start.glob("*/*/")):
         for folder in sorted(candidates):
             if any((folder / marker).exists() for marker in spec.markers):
                 return folder

@@ -2,8 +2,8 @@
 
 One table per file, `[[DATASET]]`, with `file`, `urls` and, as far as they are known, `size`, `md5`, `sha256`; `part`
 is "metadata" or "images" (default), `unpack` the folder to unpack an archive into ("." for most). `count = n` makes n
-files of one table, in which `{i}` becomes 000, 001 …. A table of the user's replaces the one of the same `file`, or
-adds one.
+files of one table, in which `{i}` becomes 000, 001 …. What a table of the user's says replaces what is said here of
+the same `file`; a new `file` is added.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def own_file() -> Path:
 def sources_of(dataset: str, *, part: str | None = None, mirror: str | None = None) -> list[Source]:
     """The files of a dataset, of one `part` or all; `mirror` is a base address that is tried before every other."""
     tables = {table["file"]: table for table in _shipped().get(dataset, [])}
-    tables |= {table["file"]: table for table in _own().get(dataset, [])}
+    for table in _own().get(dataset, []):
+        tables[table["file"]] = tables.get(table["file"], {}) | table
     sources = [source for table in tables.values() for source in _expanded(table)]
     if mirror:
         sources = [

@@ -1,0 +1,191 @@
+"""`hbench datasets`: the list of benchmarks, and the card of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli import terminal
+
+if TYPE_CHECKING:
+    from hbench.datasets import Dataset, Spec
+    from hbench.manifest import Manifest
+
+
+@click.command(short_help="list the benchmarks, or show one's card")
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(name: str | None, *, as_json: bool) -> None:
+    """List the benchmarks with what is on this disk, or show the card of NAME: a benchmark, or your own dataset.
+
+    \b
+    hbench datasets
+    hbench datasets cub200
+    """
+    if name is None:
+        _list(as_json=as_json)
+    else:
+        _card(name, as_json=as_json)
+
+
+def _list(*, as_json: bool) -> None:
+    from hbench.datasets import specs
+
+    rows = [*(_row(specs[name]) for name in specs), *map(_own_row, own_names())]
+    if as_json:
+        terminal.show_json(rows)
+        return
+    header = ["name", "title", "levels, coarse to fine", "test images", "size", "licence", "here"]
+    texts = [
+        [
+            row["name"],
+            row["title"],
+            " / ".join(row["levels"]),
+            row["test_images"],
+            row["size"],
+            row["licence"],
+            row["here"],
+        ]
+        for row in rows
+    ]
+    terminal.show_table(None, header, [[str(cell) for cell in row] for row in texts], left=[*header[:3], *header[4:]])
+
+
+def _row(spec: Spec) -> dict[str, Any]:
+    numbers = [counts.get("images", counts.get("gallery")) for split, counts in spec.counts.items() if split != "train"]
+    number = next((count for count in numbers if count), None)
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "levels": list(spec.levels),
+        "test_images": f"{number:,}" if number else "",
+        "size": spec.size or "by hand",
+        "licence": spec.licence.split(";")[0],
+        "here": here(spec),
+    }
+
+
+def own_names() -> list[str]:
+    """The datasets that somebody built under names of their own."""
+    from hbench.datasets import folders, specs
+
+    found = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
+    return sorted(found - set(specs))
+
+
+def _own_row(name: str) -> dict[str, Any]:
+    from hbench.datasets import load
+
+    dataset = load(name)
+    number = sum(len(test) for test in dataset.tests.values())
+    return {
+        "name": name,
+        "title": dataset.card.get("title", name),
+        "levels": list(dataset.levels),
+        "test_images": f"{number:,}",
+        "size": "",
+        "licence": "your own",
+        "here": "ready",
+    }
+
+
+def here(spec: Spec) -> str:
+    """What of a dataset is on this disk: "ready", "raw files", or nothing."""
+    from hbench.datasets import folders
+    from hbench.datasets.building import raw_folder
+
+    if not spec.markers or any((folder / "dataset.json").exists() for folder in folders(spec.name)):
+        return "ready"
+    return "raw files" if raw_folder(spec).exists() else ""
+
+
+def _card(name: str, *, as_json: bool) -> None:
+    from hbench.datasets import card, load, specs
+    from hbench.errors import DataError
+
+    published = name in specs
+    spec = specs[name] if published else None
+    facts: dict[str, Any] = {"name": name}
+    if spec is not None:
+        facts |= card(spec) | {"version": spec.version, "levels": list(spec.levels), "protocol": _protocol(spec)}
+        facts |= {
+            "published counts": {split: dict(counts) for split, counts in spec.counts.items()},
+            "files": _files(spec),
+        }
+    try:
+        facts |= _found(load(name))
+    except DataError as error:
+        if spec is None:
+            raise
+        facts["on this disk"] = error.problem
+        facts["next"] = error.fix
+    if as_json:
+        terminal.show_json(facts)
+    else:
+        _show(facts)
+
+
+def _protocol(spec: Spec) -> str:
+    protocol = spec.protocol
+    averaged = ", averaged over the tests" if protocol.averaged else ""
+    return f"{', '.join(protocol.all_metrics)} ({protocol.similarity}){averaged}"
+
+
+def _files(spec: Spec) -> list[str]:
+    from hbench.datasets.sources import own_file, sources_of
+
+    sources = sources_of(spec.source)
+    shown = [
+        f"{source.file} ({f'{source.size:,} bytes' if source.size else 'size not published'})" for source in sources[:8]
+    ]
+    more = [f"… {len(sources) - 8} more: hbench download {spec.name} --dry-run"] if len(sources) > 8 else []
+    return [*shown, *more, f"addresses can be changed in {own_file()}"] if sources else []
+
+
+def _found(dataset: Dataset) -> dict[str, Any]:
+    from hbench.datasets.check import counted
+
+    trees = {f"tree of {split}": _tree(manifest) for split, manifest in dataset.manifests.items()}
+    return {
+        "version": dataset.version,
+        "levels": list(dataset.levels),
+        "counts": {split: counted(manifest, dataset.official_names) for split, manifest in dataset.manifests.items()},
+        **trees,
+        "digests": {split: manifest.digest for split, manifest in dataset.manifests.items()},
+        "images": str(dataset.root) if dataset.root and dataset.root != Path() else "",
+    }
+
+
+def _tree(manifest: Manifest) -> list[str]:
+    """Each level: its nodes, how they branch, and its largest and smallest node."""
+    import numpy as np
+
+    from hbench.tree_statistics import statistics
+
+    items = np.bincount(manifest.labels[:, -1], minlength=len(manifest.tree.paths))
+    return [
+        f"{level.level}: {level.nodes:,} nodes, {level.branching[0]} to {level.branching[2]} in a node above "
+        f"(median {level.branching[1]:g}); {level.largest[0]} {level.largest[1]:,} images … "
+        f"{level.smallest[0]} {level.smallest[1]:,}"
+        for level in statistics(manifest.tree, items)
+    ]
+
+
+def _show(facts: dict[str, Any]) -> None:
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            lines = [f"{key}: {_text(one)}" for key, one in value.items()]
+        elif isinstance(value, list | tuple) and name != "levels":
+            lines = [str(one) for one in value]
+        else:
+            lines = [" / ".join(value) if name == "levels" else str(value)]
+        for place, line in enumerate(lines if any(lines) else []):
+            terminal.show(f"{name.replace('_', ' ') if place == 0 else '':<18}{line}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{number:,} {what}" for what, number in value.items())
+    return str(value)
