@@ -5,15 +5,15 @@ function focusCard(card, scroll = false) {
   if (!model.cards.get(card)?.size) return;
   const before = view.card;
   if (before !== card) [view.card, view.row] = [card, 0];
-  for (const one of new Set([before, card])) if (elements.has(one) && model.cards.get(one)?.size) render(one);
-  if (scroll) elements.get(card)?.scrollIntoView({ block: "nearest" });
+  for (const one of new Set([before, card])) if (elementOf(one) && model.cards.get(one)?.size) render(one);
+  if (scroll) elementOf(card)?.scrollIntoView({ block: "nearest" });
 }
 
 function step(by) {
   const count = view.card ? shown(view.card).length : 0;
   const next = view.row + by;
   if (next < 0 || next >= count) return;
-  const rows = elements.get(view.card).querySelectorAll(".row");
+  const rows = elementOf(view.card).querySelectorAll(".row");
   rows[view.row]?.classList.remove("at");
   view.row = next;
   rows[next].classList.add("at");
@@ -28,7 +28,7 @@ function turn(by) {
 
 function select(ids, on) {
   for (const id of ids) on ? view.selected.add(id) : view.selected.delete(id);
-  for (const row of elements.get(view.card).querySelectorAll(".row")) {
+  for (const row of elementOf(view.card).querySelectorAll(".row")) {
     const chosenNow = view.selected.has(row.dataset.id);
     row.setAttribute("aria-selected", chosenNow);
     row.querySelector("input").checked = chosenNow;
@@ -130,9 +130,7 @@ function download() {
 function open(text, from) {
   try {
     importText(model, text, data.decisions);
-    elements.clear();
-    $("cards").replaceChildren();
-    settle(null, "opened " + model.decisions.length + " decisions from " + from);
+    settle(model.order, "opened " + model.decisions.length + " decisions from " + from);
   } catch (error) {
     say("cannot open " + from + ": " + error.message);
   }
@@ -171,6 +169,7 @@ $("file").onchange = async () => {
 $("search").oninput = () => {
   view.query = $("search").value.trim().toLowerCase();
   view.row = 0;
+  found.clear();
   layout();
   say(view.query ? visibleCards().length + " cards match" : "");
 };

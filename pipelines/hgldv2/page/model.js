@@ -18,6 +18,7 @@ function makeModel(data) {
     approvals: [...data.approvals],
     order: [],
     cards: new Map(),
+    sorted: new Map(),
     done: [],
     undone: [],
   };
@@ -42,10 +43,13 @@ function landmarksOf(model, card) {
   return sum;
 }
 
-// Labels of a card, the most doubtful first: the order of the data.
+// Labels of a card, the most doubtful first: the order of the data. Kept until the card changes.
 function membersOf(model, card) {
-  const rank = (id) => model.labels.get(id).rank;
-  return [...(model.cards.get(card) || [])].sort((a, b) => rank(a) - rank(b));
+  if (!model.sorted.has(card)) {
+    const rank = (id) => model.labels.get(id).rank;
+    model.sorted.set(card, [...(model.cards.get(card) || [])].sort((a, b) => rank(a) - rank(b)));
+  }
+  return model.sorted.get(card);
 }
 
 // What a decision changes: [label, new place] pairs; the same rules as the replay, for decisions made on this page.
@@ -103,6 +107,7 @@ function shift(model, moves) {
     model.places.set(id, place);
     touched.add(from).add(to);
   }
+  for (const card of touched) model.sorted.delete(card);
   return touched;
 }
 

@@ -7,7 +7,12 @@ const model = makeModel(data);
 const FIRST = 12;
 const STORE = "hbench-review-" + data.inputs.labels_sha256 + data.inputs.clusters_sha256;
 const view = { card: null, row: 0, selected: new Set(), open: new Set(), query: "", dragging: null, picked: null };
-const elements = new Map();
+const whole = new Map(); // card -> its element, and the same for the cards that a search shows
+const found = new Map();
+const versions = new Map(); // how often a card has changed
+
+const elementsNow = () => (view.query ? found : whole);
+const elementOf = (card) => elementsNow().get(card);
 
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -20,16 +25,13 @@ const kindOf = (group) => model.kinds.get(group) ?? "human-made";
 const titleOf = (card) =>
   groupOf(card) ?? (card === "dropped" ? "Dropped" : data.cluster_names[Number(card.slice(2))] + " …");
 
-function shown(card) {
-  const members = membersOf(model, card);
-  if (!view.query) return members;
-  if (titleOf(card).toLowerCase().includes(view.query)) return members;
-  return members.filter((id) => model.labels.get(id).text.includes(view.query));
-}
+const matches = (id) => model.labels.get(id).text.includes(view.query);
+const isWhole = (card) => !view.query || groupOf(card)?.toLowerCase().includes(view.query);
+const shown = (card) => (isWhole(card) ? membersOf(model, card) : membersOf(model, card).filter(matches));
 
 function visibleCards() {
   const undecidedOnly = $("open-only").checked;
-  return model.order.filter((card) => model.cards.get(card).size && (!undecidedOnly || card.startsWith("c:")) && shown(card).length);
+  return model.order.filter((card) => model.cards.get(card).size && (!undecidedOnly || card.startsWith("c:")) && (isWhole(card) || membersOf(model, card).some(matches)));
 }
 
 // The group a card's labels suggest most, each label counting its landmarks and its first suggestion twice.
@@ -80,8 +82,9 @@ function actionsOf(card) {
 
 function render(card) {
   const group = groupOf(card), ids = shown(card), limit = view.open.has(card) || card === view.card ? Infinity : FIRST;
-  const element = elements.get(card) ?? make("section", { className: "card", tabIndex: -1 });
-  elements.set(card, element);
+  const element = elementOf(card) ?? make("section", { className: "card", tabIndex: -1 });
+  elementsNow().set(card, element);
+  element.state = stateOf(card);
   element.dataset.card = card;
   element.setAttribute("aria-label", titleOf(card));
   element.classList.toggle("group", group !== null);
@@ -96,14 +99,17 @@ function render(card) {
   return element;
 }
 
+// What a card looks like depends on this alone.
+const stateOf = (card) => [versions.get(card) ?? 0, card === view.card, view.open.has(card), view.query].join("|");
+
 // Bring the grid to the visible cards, touching only what differs.
-function layout(changed = null) {
+function layout() {
   const wanted = visibleCards(), grid = $("cards");
   if (!wanted.includes(view.card)) [view.card, view.row] = [wanted[0] ?? null, 0];
   const present = new Set(wanted);
-  for (const element of [...grid.children]) if (!present.has(element.dataset.card)) element.remove();
+  for (const element of [...grid.children]) if (!present.has(element.dataset.card) || element !== elementOf(element.dataset.card)) element.remove();
   wanted.forEach((card, at) => {
-    const element = !elements.has(card) || changed === null || changed.has(card) || card === view.card ? render(card) : elements.get(card);
+    const element = elementOf(card)?.state === stateOf(card) ? elementOf(card) : render(card);
     if (grid.children[at] !== element) grid.insertBefore(element, grid.children[at] ?? null);
   });
   if (!wanted.length) grid.append(make("p", { id: "empty", textContent: view.query ? "Nothing matches." : "Everything is decided." }));
@@ -156,7 +162,8 @@ function settle(touched, text) {
   const before = visibleIndex();
   if (view.card && !model.cards.get(view.card)?.size) [view.card, view.row] = [visibleCards()[before] ?? null, 0];
   view.row = Math.max(0, Math.min(view.row, view.card ? shown(view.card).length - 1 : 0));
-  layout(touched);
+  for (const card of [...touched, view.card]) versions.set(card, (versions.get(card) ?? 0) + 1);
+  layout();
   say(text);
   save();
 }
