@@ -58,6 +58,7 @@ def cross_batch_memory(
     loss: str,
     size: int,
     params: Mapping[str, Any] | None = None,
+    *,
     warm_up: int = 0,
     batch_weight: float = 1.0,
     memory_weight: float = 1.0,

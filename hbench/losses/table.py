@@ -52,6 +52,7 @@ def suprank_with_h_rank(
     delta: float = 0.05,
     offset: float | None = None,
     start: float = 0.5,
+    *,
     h_rank: str = "exact",
     beta: float = 25.0,
     gamma: float = 0.5,

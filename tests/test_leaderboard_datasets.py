@@ -1,0 +1,20 @@
+"""Leaderboards and datasets speak of the same things."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbench import leaderboard
+from hbench.datasets import specs
+
+SHARED = sorted(set(leaderboard.names()) & set(specs))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_leaderboard_has_the_levels_of_its_dataset(name):
+    assert tuple(leaderboard.read(name).levels) == tuple(specs[name].levels)
+
+
+def test_the_papers_benchmarks_have_both():
+    assert {"sop", "inat18-base", "inat18-full", "cub200", "inshop", "hgldv2"} <= set(SHARED)
+    assert {"dyml-vehicle", "dyml-animal", "dyml-product"} <= set(SHARED)
