@@ -1,3 +1,3 @@
 """stub"""
 def usable(scores): return False
-before=step_sums=None
+sort=exact_sums=step_sums=None

@@ -17,7 +17,7 @@ from hbench.losses import kernel, ranks
 from hbench.losses.blocks import sum_over_blocks
 from hbench.losses.lists import Lists, find_positives, make_lists, shared_levels
 from hbench.losses.references import resolve_references
-from hbench.losses.ranks import Primitives, Split, Steps, split_by_level, split_by_relevance
+from hbench.losses.ranks import Split, Steps, Sums, split_by_level, split_by_relevance
 from hbench.losses.scores import Ranked, Score, h_ap
 from hbench.relevance import Relevance
 
@@ -77,18 +77,19 @@ class RankLoss(nn.Module):
             scores, levels = self.extra(scores, levels, depth)
         lists = make_lists(scores, levels, depth)
         positives = find_positives(lists, self.relevance)
-        heavy, split = primitives(lists), self.split(positives)
+        sums, split = heavy_sums(lists), self.split(positives)
+        order = sums.sort(lists)
         ranked = Ranked(
             lists,
             positives,
-            ranks.ranks(lists, positives, self.steps, split, heavy),
-            ranks.h_ranks(lists, positives, self.steps, split, heavy) if self.score is h_ap else None,
+            ranks.ranks(lists, order, positives, self.steps, split, sums),
+            ranks.h_ranks(lists, order, positives, self.steps, split, sums) if self.score is h_ap else None,
         )
         return self.score(ranked), (lists.counts * positives.table).sum(1) > 0
 
 
-def primitives(lists: Lists) -> Primitives:
+def heavy_sums(lists: Lists) -> Sums:
     """The CPU kernel for float32 scores on a CPU, the general path for everything else."""
     if kernel.usable(lists.scores):
-        return Primitives(kernel.before, kernel.step_sums)
-    return Primitives(ranks.before, ranks.step_sums)
+        return Sums(kernel.sort, kernel.exact_sums, kernel.step_sums)
+    return Sums(ranks.sort, ranks.exact_sums, ranks.step_sums)

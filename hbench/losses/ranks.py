@@ -3,9 +3,9 @@
     rank(k)   = 1      + Σ_{j less relevant} step_less(s_j − s_k)             + Σ_{other j} step_others(s_j − s_k)
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
-([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of `table[level of k, level of j] · step(s_j − s_k)`: tables with the same step are
-added, the exact step is counted from the sorted list, a surrogate is summed over chunks of pairs, forward and again backward,
-so that memory is a chunk, never pairs × items. This is the path of every device and dtype; kernel.py computes the same on a CPU.
+([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k), so tables with the same step are
+added, and each step needs one such sum: exact_sums and step_sums. Those of this module serve every device and dtype, in tiles
+of pairs, forward and again backward, so that memory is a tile, never pairs × items; kernel.py has the same for float32 on a CPU.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor
 from hbench.losses.lists import Lists, Positives
 from hbench.losses.surrogates import Step
 
-CPU_CHUNK = 1 << 17  # pairs (k, j) at a time: a handful of float32 temporaries stay in a core's second-level cache
-GPU_CHUNK = 1 << 24  # enough pairs to fill an accelerator, 64 MB a temporary
+CPU_TILE = 1 << 19  # pairs (k, j) at a time: a few float32 temporaries stay in a core's caches
+GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB a temporary
 
 
 class Steps(NamedTuple):
@@ -39,11 +39,19 @@ class Split(NamedTuple):
     above: Tensor
 
 
-class Primitives(NamedTuple):
-    """The two heavy sums: how many items of each level come before each positive, and Σ_j table · step(s_j − s_k)."""
+class Order(NamedTuple):
+    """Columns of every list int64 (Q, N): by level, and by rank (score down, level up, column up: pessimistic at ties)."""
 
-    before: Callable[[Lists, Positives], Tensor]
-    step_sums: Callable[[Lists, Positives, Tensor, Step], Tensor]
+    by_level: Tensor
+    by_rank: Tensor
+
+
+class Sums(NamedTuple):
+    """The heavy parts: sort(lists), then exact_sums(lists, order, positives, table) and step_sums(…, step), both (P,)."""
+
+    sort: Callable[[Lists], Order]
+    exact_sums: Callable[[Lists, Order, Positives, Tensor], Tensor]
+    step_sums: Callable[[Lists, Order, Positives, Tensor, Step], Tensor]
 
 
 def split_by_relevance(positives: Positives) -> Split:
@@ -59,100 +67,156 @@ def split_by_level(positives: Positives) -> Split:
     return Split((level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape))
 
 
-def ranks(lists: Lists, positives: Positives, steps: Steps, split: Split, heavy: Primitives) -> Tensor:
+def ranks(lists: Lists, order: Order, positives: Positives, steps: Steps, split: Split, sums: Sums) -> Tensor:
     """rank(k) of every positive: float (P,), differentiable in the scores."""
-    one = torch.ones_like(positives.relevance)
-    less = split.less.to(one)
-    return _sum_terms(one, lists, positives, [(steps.less, less), (steps.others, 1 - less)], heavy)
+    less = split.less.to(positives.table)
+    terms = [(steps.less, less), (steps.others, 1 - less)]
+    return _sum_terms(torch.ones_like(positives.relevance), lists, order, positives, terms, sums)
 
 
-def h_ranks(lists: Lists, positives: Positives, steps: Steps, split: Split, heavy: Primitives) -> Tensor:
+def h_ranks(lists: Lists, order: Order, positives: Positives, steps: Steps, split: Split, sums: Sums) -> Tensor:
     """H-rank(k) of every positive: float (P,), differentiable in the scores."""
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
-    return _sum_terms(
-        positives.relevance, lists, positives, [(steps.above, above), (steps.within, shared - above)], heavy
-    )
+    terms = [(steps.above, above), (steps.within, shared - above)]
+    return _sum_terms(positives.relevance, lists, order, positives, terms, sums)
 
 
 def _sum_terms(
-    start: Tensor, lists: Lists, positives: Positives, terms: list[tuple[Step | None, Tensor]], heavy: Primitives
+    start: Tensor, lists: Lists, order: Order, positives: Positives, terms: list[tuple[Step | None, Tensor]], sums: Sums
 ) -> Tensor:
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
     for step, table in by_step.items():
+        outside = torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
         if step is None:
-            weights = table[positives.query, positives.level]
-            start = start + (heavy.before(lists, positives) * weights).sum(1)
+            start = start + sums.exact_sums(lists, order, positives, outside)
         else:
-            start = start + heavy.step_sums(lists, positives, table, step)
+            start = start + sums.step_sums(lists, order, positives, outside, step)
     return start
 
 
-def before(lists: Lists, positives: Positives) -> Tensor:
-    """How many items of each level come before each positive: float (P, L+1).
-
-    Among equal scores the lower level comes first (the pessimistic rule of the metrics), then the lower column.
-    """
-    by_level = lists.levels.argsort(dim=1, stable=True)
+def sort(lists: Lists) -> Order:
+    """The columns by level, counted into place, and by rank, sorted from there."""
+    place = torch.zeros_like(lists.levels)
+    before = torch.zeros_like(lists.levels[:, :1])
+    for level in range(lists.depth + 2):
+        at_level = lists.levels == level
+        place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
+        before = before + at_level.sum(1, keepdim=True)
+    column = torch.arange(place.shape[1], device=place.device).expand_as(place)
+    by_level = torch.empty_like(place).scatter(1, place, column)
     by_score = lists.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
-    order = by_level.gather(1, by_score)
-    position = torch.empty_like(order).scatter(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
-    place = position[positives.query, positives.item]
-    sorted_levels = lists.levels.gather(1, order)
-    counts = []
-    for level in range(lists.depth + 1):
-        so_far = (sorted_levels == level).cumsum(1, dtype=torch.int32)
-        counts.append(so_far[positives.query, place] - (positives.level == level).int())
-    return torch.stack(counts, dim=1).to(lists.scores)
+    return Order(by_level, by_level.gather(1, by_score))
 
 
-def step_sums(lists: Lists, positives: Positives, table: Tensor, step: Step) -> Tensor:
-    """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k of query q: float (P,).
+def exact_sums(lists: Lists, order: Order, positives: Positives, table: Tensor) -> Tensor:
+    """Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), without a gradient.
 
-    `table` (Q, L+1, L+1). Differentiable in lists.scores, with the step's own slope.
+    `table` (Q, L+1, L+2), 0 for items outside.
     """
-    padded = torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
-    result: Tensor = _StepSums.apply(lists.scores, lists.levels, positives, padded, step)
+    column = torch.arange(order.by_rank.shape[1], device=table.device).expand_as(order.by_rank)
+    place = torch.empty_like(column).scatter(1, order.by_rank, column)[positives.query, positives.item]
+    sorted_levels = lists.levels.gather(1, order.by_rank)
+    result = torch.zeros_like(positives.relevance)
+    for level in range(1, table.shape[1]):
+        chosen = (positives.level == level).nonzero().squeeze(1)
+        if len(chosen):
+            query = positives.query[chosen]
+            so_far = table[:, level].gather(1, sorted_levels).cumsum(1, dtype=torch.float64)
+            own = table[query, level, level]
+            result = result.index_put((chosen,), so_far[query, place[chosen]].to(own) - own)
+    return result
+
+
+def step_sums(lists: Lists, order: Order, positives: Positives, table: Tensor, step: Step) -> Tensor:
+    """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k: float (P,).
+
+    `table` (Q, L+1, L+2), 0 for items outside. Differentiable in lists.scores, with the step's own slope.
+    """
+    result: Tensor = _StepSums.apply(lists.scores, lists.levels, order, positives, table, step)
     return result
 
 
 class _StepSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, levels: Tensor, positives: Positives, table: Tensor, step: Step) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, levels: Tensor, order: Order, positives: Positives, table: Tensor, step: Step
+    ) -> Tensor:
         ctx.save_for_backward(scores, levels)
-        ctx.positives, ctx.table, ctx.step = positives, table, step
-        sums = scores.new_zeros(positives.query.shape)
-        for chosen, weight in _chunks(levels, positives, table):
-            query, item = positives.query[chosen], positives.item[chosen]
-            value, _ = step(scores[query] - scores[query, item][:, None])
-            sums[chosen] = torch.linalg.vecdot(value, weight[query])
+        ctx.order, ctx.positives, ctx.table, ctx.step = order, positives, table, step
+        sums = scores.new_zeros(len(positives.query) + 1)  # the last place takes what padding asks for
+        for tile in _tiles(scores, levels, order, positives, table):
+            value = step.value(tile.scores[:, None, :] - tile.own[:, :, None])
+            sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
         own = table[positives.query, positives.level, positives.level]
-        return sums - own * step(scores.new_zeros(()))[0]
+        return sums[:-1] - own * step.value(scores.new_zeros(1))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scores, levels = ctx.saved_tensors
-        positives, upstream = ctx.positives, grads[0]
+        upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
-        for chosen, weight in _chunks(levels, positives, ctx.table):
-            query, item = positives.query[chosen], positives.item[chosen]
-            _, slope = ctx.step(scores[query] - scores[query, item][:, None])
-            rows = slope * weight[query] * upstream[chosen, None]
-            first, last = int(query[0]), int(query[-1]) + 1
-            own = torch.arange(first, last, device=query.device)[:, None] == query
-            result[first:last] += own.to(rows) @ rows
-            result[query, item] -= rows.sum(1)
-        return result, None, None, None, None
+        for tile in _tiles(scores, levels, ctx.order, ctx.positives, ctx.table):
+            slope = ctx.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
+            wanted = upstream[tile.place]
+            to_items = torch.einsum("qkj,qk->qj", slope, wanted) * tile.weight
+            to_own = torch.einsum("qkj,qj->qk", slope, tile.weight) * -wanted
+            rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(1, tile.column, to_items)
+            result[tile.query] += rows.scatter_add(1, tile.item, to_own)
+        return result, None, None, None, None, None
 
 
-def _chunks(levels: Tensor, positives: Positives, table: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Positives of one level, a chunk of pairs at a time, with weight[q, j] = table[q, that level, level of j]."""
-    size = max(1, (CPU_CHUNK if levels.device.type == "cpu" else GPU_CHUNK) // levels.shape[1])
+class Tile(NamedTuple):
+    """Some queries, their positives of one level, padded to equal number, and the items that can count for these.
+
+    query (q,); item, place among the positives, own score (q, k); column, score, weight of the items (q, n).
+    """
+
+    query: Tensor
+    item: Tensor
+    place: Tensor
+    own: Tensor
+    column: Tensor
+    scores: Tensor
+    weight: Tensor
+
+
+def _tiles(scores: Tensor, levels: Tensor, order: Order, positives: Positives, table: Tensor) -> Iterator[Tile]:
+    """Tiles that together hold every pair of non-zero weight; items by level, so that the less relevant ones come first."""
+    by_level = order.by_level
+    sorted_levels, sorted_scores = levels.gather(1, by_level), scores.gather(1, by_level)
+    most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
     for level in range(1, table.shape[1]):
-        at_level = (positives.level == level).nonzero().squeeze(1)
-        if len(at_level):
-            weight = table[:, level].gather(1, levels)
-            for chosen in at_level.split(size):
-                yield chosen, weight
+        places = (positives.level == level).nonzero().squeeze(1)
+        weight = table[:, level].gather(1, sorted_levels)
+        used = (weight != 0).any(dim=0).nonzero()
+        if len(used) == 0:
+            continue
+        reach = int(used[-1]) + 1
+        for query, place in _padded(positives.query, places, len(scores), max(1, most // reach)):
+            item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
+            own = scores[query].gather(1, item)
+            items = by_level[query, :reach], sorted_scores[query, :reach], weight[query, :reach]
+            yield Tile(query, item, place, own, *items)
+
+
+def _padded(query_of: Tensor, places: Tensor, queries: int, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Queries (q,) with their places (q, k), q·k ≤ most unless q = k = 1; place P, after the last one, where they have fewer.
+
+    Queries with equally many positives go together, so that little is padding.
+    """
+    number = torch.bincount(query_of[places], minlength=queries)
+    first = number.cumsum(0) - number
+    larger = number.argsort(descending=True, stable=True)
+    padded, sizes = torch.cat([places, places.new_tensor([len(query_of)])]), number[larger].tolist()
+    start = 0
+    while start < queries and sizes[start]:
+        end = start + max(1, most // sizes[start])
+        query = larger[start:end]
+        query = query[number[query] > 0]
+        for begin in range(0, sizes[start], most):
+            k = torch.arange(begin, min(begin + most, sizes[start]), device=places.device)
+            yield query, padded[torch.where(k < number[query, None], first[query, None] + k, len(places))]
+        start = end

@@ -1,10 +1,10 @@
 """A step answers, for t = s_j − s_k, how much item j counts as ranked before item k; a surrogate is a step with a slope.
 
-Every step is a function `t -> (value, slope)` of a tensor of differences, and slope is its derivative. `None` stands for the
-exact step of the metrics, which has no slope and is counted from the sorted list, ties included, instead of pair by pair.
+`None` stands for the exact step of the metrics, which has no slope and is counted from the sorted list, ties included,
+instead of pair by pair.
 
 >>> import torch
->>> value, _ = SupRank()(torch.tensor([-1.0, 0.0, 0.02, 0.06]))
+>>> value = SupRank().value(torch.tensor([-1.0, 0.0, 0.02, 0.06]))
 >>> [round(v, 3) for v in value.tolist()]  # 0; σ(0)+½; σ(2)+½; ρ·(.06−δ)+σ(5)+½
 [0.0, 1.0, 1.381, 2.493]
 """
@@ -12,15 +12,21 @@ exact step of the metrics, which has no slope and is counted from the sorted lis
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from hbench.errors import ConfigError
 
-Step = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+class Step(Protocol):
+    """A step with a slope: both elementwise functions of differences t, and slope the derivative of value."""
+
+    def value(self, t: Tensor) -> Tensor: ...
+
+    def slope(self, t: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,11 @@ class Sigmoid:
     def __post_init__(self) -> None:
         _require_positive("tau", self.tau)
 
-    def __call__(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        value = torch.sigmoid(t / self.tau)
-        return value, value * (1 - value) / self.tau
+    def value(self, t: Tensor) -> Tensor:
+        return (t / self.tau).sigmoid_()
+
+    def slope(self, t: Tensor) -> Tensor:
+        return _sigmoid_slope(t, self.tau)
 
 
 @dataclass(frozen=True)
@@ -64,11 +72,14 @@ class SupRank:
         continuous = 1 / (1 + math.exp(-self.delta / self.tau)) + 0.5
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
-    def __call__(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        beyond = t > self.delta
-        sigmoid = torch.sigmoid(t.clamp(max=self.delta) / self.tau)
-        value = sigmoid + self.rho * (t - self.delta).clamp(min=0) + self.start * (t >= 0) + self.jump * beyond
-        return value, torch.where(beyond, self.rho, sigmoid * (1 - sigmoid) / self.tau)
+    def value(self, t: Tensor) -> Tensor:
+        value = t.clamp(max=self.delta).div_(self.tau).sigmoid_()
+        value.add_(torch.heaviside(t, t.new_ones(())), alpha=self.start)
+        value.add_((t - self.delta).relu_(), alpha=self.rho)
+        return value.add_(t > self.delta, alpha=self.jump) if self.jump else value
+
+    def slope(self, t: Tensor) -> Tensor:
+        return torch.where(t > self.delta, self.rho, _sigmoid_slope(t, self.tau))
 
 
 @dataclass(frozen=True)
@@ -90,11 +101,17 @@ class LowerBound:
                 found=f"beta {self.beta:g}, leak {self.leak:g}, gamma {self.gamma:g}",
             )
 
-    def __call__(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        rising = self.beta * t + self.gamma
-        value = torch.where(t > 0, rising.clamp(max=1), self.leak * t)
-        slope = torch.where(t > 0, self.beta * (rising < 1), self.leak)
-        return value, slope
+    def value(self, t: Tensor) -> Tensor:
+        return torch.where(t > 0, (self.beta * t + self.gamma).clamp(max=1), self.leak * t)
+
+    def slope(self, t: Tensor) -> Tensor:
+        rising = torch.where(self.beta * t + self.gamma < 1, float(self.beta), 0.0)
+        return torch.where(t > 0, rising, float(self.leak)).to(t)
+
+
+def _sigmoid_slope(t: Tensor, tau: float) -> Tensor:
+    value = (t / tau).sigmoid_()
+    return torch.addcmul(value, value, value, value=-1).div_(tau)  # σ − σ²
 
 
 def _require_positive(name: str, value: float) -> None:

@@ -1,0 +1,68 @@
+"""The losses in their plain form, to compare with: every pair of every query at once, as B × B × B tensors and boolean masks.
+
+This is how the released research code is laid out; it is ours, and serves no other purpose than benchmarks/losses.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TAU, RHO, DELTA = 0.01, 100.0, 0.05
+
+
+def levels_of(labels: Tensor) -> Tensor:
+    """Shared leading columns: (B, B)."""
+    return (labels[:, None] == labels[None, :]).cumprod(dim=2).sum(dim=2)
+
+
+def dense_steps(scores: Tensor, levels: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+    """step(s_j − s_k) of rank and of H-rank, each (B, B, B): [query, k, j], 0 for j = k and for the query."""
+    size = len(scores)
+    difference = scores[:, None, :] - scores[:, :, None]
+    less = levels[:, None, :] < levels[:, :, None]
+    kept = ~(torch.eye(size, dtype=torch.bool)[None] | torch.eye(size, dtype=torch.bool)[:, None])
+    with torch.no_grad():
+        exact = torch.heaviside(difference, torch.ones(()))
+    if smooth:
+        step = torch.sigmoid(difference / TAU) * kept
+        return step, step
+    step = exact.clone()
+    low, middle, high = (
+        less & (difference < 0),
+        less & (difference >= 0) & (difference <= DELTA),
+        less & (difference > DELTA),
+    )
+    step[low] = torch.sigmoid(difference[low] / TAU)
+    step[middle] = torch.sigmoid(difference[middle] / TAU) + 0.5
+    offset = torch.sigmoid(torch.tensor(DELTA / TAU)) + 0.5
+    step[high] = RHO * (difference[high] - DELTA) + offset
+    return step * kept, exact * kept
+
+
+def dense_loss(name: str, embeddings: Tensor, labels: Tensor) -> Tensor:
+    """smooth_ or sup_ ap, hap (α = 1), ndcg or recall of a square batch, the query left out of its list."""
+    family, score = name.split("_")
+    scores, levels, depth = embeddings @ embeddings.T, levels_of(labels), labels.shape[1]
+    own = torch.eye(len(scores), dtype=torch.bool)
+    step, h_step = dense_steps(scores, levels, family == "smooth")
+    rank = 1 + step.sum(dim=2)
+    counts = torch.stack([((levels == level) & ~own).sum(dim=1) for level in range(depth + 1)], dim=1)
+    weight = torch.arange(depth + 1) / depth / counts.clamp(min=1)
+    relevance = {
+        "ap": (levels == depth).float(),
+        "hap": weight.gather(1, levels),
+        "ndcg": 2.0**levels - 1,
+        "recall": (levels == depth).float(),
+    }[score] * ~own
+    total = relevance.sum(dim=1).clamp(min=1e-12)
+    if score in {"ap", "hap"}:
+        shared = torch.minimum(relevance[:, :, None], relevance[:, None, :])
+        h_rank = relevance + (shared * h_step).sum(dim=2)
+        return 1 - ((h_rank / rank * (relevance > 0)).sum(dim=1) / total).mean()
+    if score == "ndcg":
+        place = torch.log2(torch.arange(len(scores)) + 2.0)
+        ideal = (relevance.sort(dim=1, descending=True)[0] / place).sum(dim=1)
+        return 1 - ((relevance / torch.log2(1 + rank)).sum(dim=1) / ideal).mean()
+    found = [(torch.sigmoid(k - rank) * relevance).sum(dim=1) / total.clamp(max=k) for k in (1, 2, 4, 8, 16)]
+    return 1 - torch.stack(found).mean()
