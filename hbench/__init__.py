@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hbench.report import Report
     from hbench.scoring import score
     from hbench.submission import evaluate
+    from hbench.train.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree
 
 HOME = {
@@ -35,6 +36,8 @@ HOME = {
     "evaluate": "hbench.submission",
     "load": "hbench.datasets",
     "score": "hbench.scoring",
+    "torch_dataset": "hbench.train.torch_dataset",
+    "vision_dataset": "hbench.train.torch_dataset",
 }
 
 __all__ = [
@@ -49,6 +52,8 @@ __all__ = [
     "evaluate",
     "load",
     "score",
+    "torch_dataset",
+    "vision_dataset",
 ]
 
 

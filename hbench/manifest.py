@@ -102,9 +102,9 @@ class Manifest:
 def open_picture(root: Path, item: str) -> Image.Image:
     """The decoded image file of an item; raises DataError where it is missing, damaged, no image, or a bomb."""
     try:
-        image = Image.open(root / item)
-        image.load()
-        return image
+        with Image.open(root / item) as image:
+            image.load()
+            return image
     except (OSError, Image.DecompressionBombError) as error:
         raise DataError(
             f"the image of {item} cannot be read", found=str(error), fix="hbench download NAME --verify-only"
@@ -139,7 +139,7 @@ def from_columns(
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
 ) -> Manifest:
-    """A manifest from a column of label names per level, coarse to fine; every item asks and is ranked unless said otherwise."""
+    """A manifest from a column of label names per level, coarse to fine; every item asks and is ranked by default."""
     return from_names(items, list(zip(*columns, strict=True)), levels=levels, query=query, gallery=gallery)
 
 
