@@ -36,7 +36,7 @@ def nearest_name(similar: NDArray[np.float32], groups: NDArray[np.int64], n_grou
     """The group of each image's most similar class name: (n, C), (C,) -> (n,); the official "clip" mode
     (softmax keeps the order).
     """
-    return groups[similar.argmax(axis=1)]
+    return np.asarray(groups[similar.argmax(axis=1)])
 
 
 def nearest_names(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:

@@ -27,9 +27,8 @@ from pipelines.hgldv2.scrape import Source
 CATEGORY = "14"  # the namespace of categories
 _TUPLE = re.compile(r"\(((?:'(?:[^'\\]|\\.)*'|[^'()])*)\)")
 _CELL = re.compile(r"'((?:[^'\\]|\\.)*)'|([^,]*)")
-_TRIPLE = re.compile(
-    r"<http://www\.wikidata\.org/entity/(Q\d+)> <([^>]+)> (?:<http://www\.wikidata\.org/entity/(Q\d+)>|(\"(?:[^\"\\]|\\.)*\")(@\w[\w-]*)?) \."
-)
+_ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
+_TRIPLE = re.compile(_ITEM + r" <([^>]+)> (?:" + _ITEM + r'|("(?:[^"\\]|\\.)*")(@\w[\w-]*)?) \.')
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 

@@ -25,7 +25,10 @@ BATCH = 200
 
 PAGES = "SELECT ?page ?item WHERE { VALUES ?page { %s } ?page schema:about ?item }"
 BY_CATEGORY = "SELECT ?name ?item WHERE { VALUES ?name { %s } ?item wdt:P373 ?name }"
-ENTITIES = "SELECT ?item ?property ?value WHERE { VALUES ?item { %s } VALUES ?property { wdt:P31 wdt:P279 wdt:P301 wdt:P971 } ?item ?property ?value }"
+ENTITIES = (
+    "SELECT ?item ?property ?value WHERE { VALUES ?item { %s } "
+    "VALUES ?property { wdt:P31 wdt:P279 wdt:P301 wdt:P971 } ?item ?property ?value }"
+)
 NAMES = 'SELECT ?item ?label WHERE { VALUES ?item { %s } ?item rdfs:label ?label FILTER(LANG(?label) = "en") }'
 REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?target }"
 

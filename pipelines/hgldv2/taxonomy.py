@@ -19,23 +19,21 @@ ROOT = "Q35120"  # entity
 MOST_LEVELS = 12
 STOP = frozenset(
     {
-        "Q35120",
-        "Q488383",
-        "Q223557",
-        "Q27096213",
-        "Q811979",
-        "Q11908691",
-        "Q8205328",
-        "Q271669",
-        "Q82794",
-        "Q570116",
-        "Q618123",
+        "Q35120",  # entity
+        "Q488383",  # object
+        "Q223557",  # physical object
+        "Q27096213",  # geographic entity
+        "Q618123",  # geographical feature
+        "Q811979",  # architectural structure
+        "Q11908691",  # fixed construction
+        "Q8205328",  # artificial physical object
+        "Q271669",  # landform
+        "Q82794",  # geographic region
+        "Q570116",  # tourist attraction
     }
-)  # entity, object, physical object, geographic entity, architectural structure, fixed construction, artificial physical object, landform, geographic region, tourist attraction, geographical feature
+)
 NATURAL = frozenset({"Q271669", "Q15324", "Q29651224"})  # landform, body of water, natural object
 HUMAN_MADE = frozenset({"Q811979", "Q8205328", "Q11908691"})
-
-Graph = nx.DiGraph
 
 
 class Removed(NamedTuple):
@@ -54,7 +52,7 @@ class Taxonomy(NamedTuple):
     the classes of a condensed cycle.
     """
 
-    tree: Graph
+    tree: nx.DiGraph[str]
     removed: tuple[Removed, ...]
     alternatives: Mapping[str, tuple[str, ...]]
 
@@ -89,7 +87,8 @@ def taxonomy(
     graph, members = _condensed(_graph(parents, landmarks, stop, removed), landmarks, removed)
     weights = _below(graph, members, landmarks)
     kept = _kept(graph, members, landmarks, weights, least)
-    tree, alternatives = Graph(), {}
+    tree: nx.DiGraph[str] = nx.DiGraph()
+    alternatives: dict[str, tuple[str, ...]] = {}
     tree.add_node(ROOT)
     for node in sorted(kept):
         candidates = sorted(_nearest_kept(graph, node, kept), key=lambda parent: (weights[parent], parent))
@@ -110,7 +109,7 @@ def taxonomy(
 
 def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str:
     """Natural or human-made by what a class leads up to; "review" when both or neither."""
-    graph = Graph([(child, parent) for child, above in parents.items() for parent in above])
+    graph: nx.DiGraph[str] = nx.DiGraph([(child, parent) for child, above in parents.items() for parent in above])
     up = {above for member in members if member in graph for above in nx.descendants(graph, member)} | set(members)
     natural, made = bool(up & NATURAL), bool(up & HUMAN_MADE)
     return "review" if natural == made else "natural" if natural else "human-made"
@@ -139,9 +138,9 @@ def rows(result: Taxonomy, names: Mapping[str, str]) -> list[tuple[str, str, str
 
 def _graph(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], stop: frozenset[str], removed: list[Removed]
-) -> Graph:
+) -> nx.DiGraph[str]:
     """Child → parent edges without the stop-list; a stopped class that has landmarks of its own stays, alone."""
-    graph = Graph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
     for child, above in sorted(parents.items()):
         for parent in above:
@@ -155,17 +154,18 @@ def _graph(
 
 
 def _condensed(
-    graph: Graph, landmarks: Mapping[str, int], removed: list[Removed]
-) -> tuple[Graph, dict[str, tuple[str, ...]]]:
+    graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
+) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
     """The graph with every cycle as one node, named by its member with most landmarks, ties by id; and the
     members of each node.
     """
-    name, members = {}, {}
+    name: dict[str, str] = {}
+    members: dict[str, tuple[str, ...]] = {}
     for part in nx.strongly_connected_components(graph):
         leader = min(part, key=lambda node: (-landmarks.get(node, 0), node))
         members[leader] = tuple(sorted(part))
         name |= dict.fromkeys(part, leader)
-    result = Graph()
+    result: nx.DiGraph[str] = nx.DiGraph()
     result.add_nodes_from(sorted(members))
     for child, parent in sorted(graph.edges):
         if name[child] != name[parent]:
@@ -175,14 +175,16 @@ def _condensed(
     return result, members
 
 
-def _below(graph: Graph, members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]) -> dict[str, int]:
+def _below(
+    graph: nx.DiGraph[str], members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
+) -> dict[str, int]:
     """Landmarks of each node and of everything below it, each landmark's class counted once."""
     own = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
     return {node: own[node] + sum(own[below] for below in nx.ancestors(graph, node)) for node in graph}
 
 
 def _kept(
-    graph: Graph,
+    graph: nx.DiGraph[str],
     members: Mapping[str, Sequence[str]],
     landmarks: Mapping[str, int],
     weights: Mapping[str, int],
@@ -197,17 +199,18 @@ def _kept(
     return kept
 
 
-def _nearest_kept_below(graph: Graph, node: str, kept: set[str]) -> set[str]:
+def _nearest_kept_below(graph: nx.DiGraph[str], node: str, kept: set[str]) -> set[str]:
     return _nearest(node, graph.predecessors, kept)
 
 
-def _nearest_kept(graph: Graph, node: str, kept: set[str]) -> set[str]:
+def _nearest_kept(graph: nx.DiGraph[str], node: str, kept: set[str]) -> set[str]:
     return _nearest(node, graph.successors, kept)
 
 
 def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
     """The first kept nodes on every way from `node`."""
-    found, seen, waiting = set(), {node}, [node]
+    found: set[str] = set()
+    seen, waiting = {node}, [node]
     while waiting:
         for other in steps(waiting.pop()):
             if other in seen:
