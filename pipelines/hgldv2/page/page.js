@@ -285,10 +285,16 @@ function offer() {
   $("choices").children[view.picked.at]?.scrollIntoView({ block: "nearest" });
 }
 
+// A hidden field keeps the keyboard until the next frame, so a quick next key would be lost in it.
+function shut() {
+  $("picker-text").blur();
+  $("picker").close();
+}
+
 function finish() {
   const group = view.picked.choices[view.picked.at];
   const kind = document.querySelector("input[name=kind]:checked").value;
-  $("picker").close();
+  shut();
   if (group) view.picked.run(group, kind);
 }
 
@@ -306,4 +312,4 @@ $("picker").addEventListener("keydown", (event) => {
   event.stopPropagation();
 });
 $("picker-ok").onclick = finish;
-$("picker-cancel").onclick = () => $("picker").close();
+$("picker-cancel").onclick = shut;
