@@ -1,0 +1,3 @@
+"""stub"""
+def usable(scores): return False
+before=step_sums=None

@@ -1,0 +1,94 @@
+"""A rank loss is 1 − score(ranks), averaged over the queries that have positives; the table RANK_LOSSES is all of them.
+
+    loss = score × step for less relevant items × step for the others × relevance        ([T] §III, [E] §3.2)
+
+A query is never an item of its own list (`released=True` keeps it there, as the papers' code does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hbench.losses import kernel, ranks
+from hbench.losses.blocks import sum_over_blocks
+from hbench.losses.lists import Lists, find_positives, make_lists, shared_levels
+from hbench.losses.references import resolve_references
+from hbench.losses.ranks import Primitives, Split, Steps, split_by_level, split_by_relevance
+from hbench.losses.scores import Ranked, Score, h_ap
+from hbench.relevance import Relevance
+
+Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # scores, levels, depth -> the same with columns added
+
+
+class RankLoss(nn.Module):
+    """Mean over queries of 1 − score; queries without positives are left out, and a batch of such is 0 with gradient 0.
+
+    forward: embeddings (B, D), taken as they are (normalise them first), labels int64 (B, L) coarse to fine, and optionally
+    references (N, D) and their labels, of which `self_index` int64 (B,) is the query itself, −1 where it is not among them.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        steps: Steps,
+        relevance: Relevance,
+        *,
+        split: Callable[[Any], Split] = split_by_relevance,
+        own_level: Callable[[int], int] = lambda depth: depth + 1,
+        extra: Extra | None = None,
+    ) -> None:
+        super().__init__()
+        self.score, self.steps, self.relevance = score, steps, relevance
+        self.split, self.own_level, self.extra = split, own_level, extra
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
+        defined = 0
+
+        def missing(scores: Tensor, block: slice) -> Tensor:
+            nonlocal defined
+            values, counted = self.per_query(scores, labels[block], refs.labels, refs.self_index[block])
+            defined += counted.sum()
+            return ((1 - values) * counted).sum()
+
+        total = sum_over_blocks(missing, embeddings, refs.embeddings)
+        return total / max(1, int(defined))
+
+    def per_query(
+        self, scores: Tensor, labels: Tensor, ref_labels: Tensor, self_index: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N)."""
+        depth = labels.shape[1]
+        levels = shared_levels(labels, ref_labels)
+        is_self = torch.arange(levels.shape[1], device=levels.device) == self_index[:, None]
+        levels = torch.where(is_self, self.own_level(depth), levels)
+        if self.extra is not None:
+            scores, levels = self.extra(scores, levels, depth)
+        lists = make_lists(scores, levels, depth)
+        positives = find_positives(lists, self.relevance)
+        heavy, split = primitives(lists), self.split(positives)
+        ranked = Ranked(
+            lists,
+            positives,
+            ranks.ranks(lists, positives, self.steps, split, heavy),
+            ranks.h_ranks(lists, positives, self.steps, split, heavy) if self.score is h_ap else None,
+        )
+        return self.score(ranked), (lists.counts * positives.table).sum(1) > 0
+
+
+def primitives(lists: Lists) -> Primitives:
+    """The CPU kernel for float32 scores on a CPU, the general path for everything else."""
+    if kernel.usable(lists.scores):
+        return Primitives(kernel.before, kernel.step_sums)
+    return Primitives(ranks.before, ranks.step_sums)
