@@ -119,12 +119,19 @@ class RamboClasses(nn.Module):
     """
 
     def __init__(
-        self, lam: float = 0.5, margin: float = 0.15, memory: int = 7, joint: float = 1 / 3, *, shift: Shift | None = None
+        self,
+        lam: float = 0.5,
+        margin: float = 0.15,
+        memory: int = 7,
+        joint: float = 1 / 3,
+        *,
+        shift: Shift | None = None,
+        smoothing: float = 0.0,
     ) -> None:
         super().__init__()
         if not 0 <= joint <= 1:
             raise ConfigError("the weight of the joint AP is no share", expected="joint in 0 … 1", found=f"{joint:g}")
-        self.lam, self.joint = lam, joint
+        self.lam, self.joint, self.smoothing = lam, joint, smoothing
         self.shift = score_margin(margin) if shift is None else shift
         self.memory = ScoreMemory(memory, dim=1)
 
@@ -132,11 +139,12 @@ class RamboClasses(nn.Module):
         (scores,) = full_precision(scores)
         rows, positive = self.memory(scores.T, targets.T.bool())
         with torch.autocast(scores.device.type, enabled=False):
-            each = ap_loss(self.shift(rows, positive), positive, self.lam)
+            each = ap_loss(self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing)
             if self.joint == 0:
                 return each
-            flat, flags = rows.reshape(1, -1), positive.reshape(1, -1)
-            return (1 - self.joint) * each + self.joint * ap_loss(self.shift(flat, flags), flags, self.lam)
+            flat, flags = rows.T.reshape(1, -1), positive.T.reshape(1, -1)
+            joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
+            return (1 - self.joint) * each + self.joint * joint
 
 
 def rambo_ap(lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False) -> nn.Module:

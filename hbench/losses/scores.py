@@ -35,17 +35,6 @@ def h_ap(ranked: Ranked) -> Tensor:
     return gathered / torch.where(total > 0, total, 1)
 
 
-def ndcg(ideal: Callable[[Lists, Tensor], Tensor]) -> Score:
-    """NDCG = Σ_k rel(k)/log2(1 + rank(k)) over its value for the list in order of relevance ([T] Eq. 23), which is `ideal`."""
-
-    def score(ranked: Ranked) -> Tensor:
-        gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
-        best = ideal(ranked.lists, ranked.positives.table)
-        return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
-
-    return score
-
-
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     """Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,)."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
@@ -56,11 +45,15 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     return (gains * (reached - torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1))).sum(1)
 
 
-def ideal_gain_float32(lists: Lists, table: Tensor) -> Tensor:
-    """ideal_gain summed item by item in float32, as the released code does: up to 10⁻⁷ beside it."""
-    gains = torch.cat([table, torch.zeros_like(table[:, :1])], dim=1).gather(1, lists.levels).float()
-    place = torch.arange(1, gains.shape[1] + 1, device=gains.device)
-    return (gains.sort(dim=1, descending=True)[0] / torch.log2(1 + place)).cumsum(1)[:, -1].to(table)
+def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
+    """NDCG = Σ_k rel(k)/log2(1 + rank(k)) over its value for the list in order of relevance ([T] Eq. 23), which is `ideal`."""
+
+    def score(ranked: Ranked) -> Tensor:
+        gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
+        best = ideal(ranked.lists, ranked.positives.table)
+        return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
+
+    return score
 
 
 def recall(at: Sequence[int], temperature: float | None, clip: bool) -> Score:

@@ -94,9 +94,9 @@ def h_ap() -> Score:
     return scores.h_ap
 
 
-def ndcg(released: bool = False) -> Score:
-    """NDCG; the released code sums the ideal gain in float32."""
-    return scores.ndcg(scores.ideal_gain_float32 if released else scores.ideal_gain)
+def ndcg() -> Score:
+    """NDCG."""
+    return scores.ndcg()
 
 
 def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
@@ -152,11 +152,11 @@ RANK_LOSSES: dict[str, RankRow] = {
 def rank_entry(row: RankRow) -> LossEntry:
     """The entry of a row: its parameters are those of its parts and of its module."""
     parts = (row.score, row.steps, row.relevance)
-    options = parameters_of(row.module)
-    parameters = parameters_of(*parts) | {name: options[name] for name in list(options)[3:]}
+    options = dict(list(parameters_of(row.module).items())[len(parts) :])
+    parameters = parameters_of(*parts) | options
 
     def build(given: Mapping[str, Any]) -> nn.Module:
         score, steps, relevance = (part(**chosen(part, given)) for part in parts)
-        return row.module(score, steps, relevance, **chosen(row.module, {n: v for n, v in given.items() if n in options}))
+        return row.module(score, steps, relevance, **{name: given[name] for name in options})
 
     return LossEntry(build, row.formula, row.paper, parameters)
