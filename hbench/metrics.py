@@ -92,7 +92,7 @@ def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | No
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
     """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at a
     distractor (rank losses, Eq. 31)."""
-    if not len(sequence.ranks):
+    if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
     rel = relevance(sequence.counts)[sequence.levels[first]]

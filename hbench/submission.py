@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,12 @@ def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Pr
     if queries is gallery:
         wanted = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
         return embedding_files.problems(queries, wanted=wanted, known=known, cosine=cosine)
-    return [
-        *embedding_files.problems(queries, wanted=asked, known=known, cosine=cosine),
-        *embedding_files.problems(gallery, wanted=ranked, known=known, cosine=cosine),
-        *embedding_files.problems_between(queries, gallery),
+    own = [
+        replace(problem, kind=f"{problem.kind} in {part.source}")
+        for part, wanted in ((queries, asked), (gallery, ranked))
+        for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
     ]
+    return [*own, *embedding_files.problems_between(queries, gallery)]
 
 
 def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str], list[str]]:

@@ -99,6 +99,12 @@ def test_a_query_without_positives_is_undefined_except_for_recall():
     assert value("R@2", [0, 0, 0], 2) == 0
 
 
+def test_a_cut_list_that_holds_none_of_its_positives_scores_zero_not_undefined():
+    cut = LevelSequence(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.array([50, 3, 2]))
+    for spelling in ("H-P@5", "H-R@5", "P@5", "TR@5", "mAP@5", "NDCG@5", "R@5"):
+        assert MetricName.parse(spelling).bind(["level1", "level2"])(cut) == 0, spelling
+
+
 def test_wap_renormalises_over_the_levels_that_have_positives():
     # no fine positive: level 2 has no AP and all the weight falls to level 1
     assert value("wAP(weights=0.2:0.8)", [0, 1], 2) == value("AP/level1", [0, 1], 2) == 1 / 2
