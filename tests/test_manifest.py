@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -68,9 +69,8 @@ def test_parquet_brings_a_manifest_back(tmp_path_factory, content):
     manifest.write(path)
     back = manifests.read(path, digest=manifest.digest)
     assert back.items.tolist() == content[0]
-    assert [[names[i] for names, i in zip(back.tree.names, row, strict=True)] for row in back.labels] == [
-        list(row) for row in content[1]
-    ]
+    named = [tuple(names[i] for names, i in zip(back.tree.names, row, strict=True)) for row in back.labels]
+    assert named == content[1]
     assert back.query.tolist() == content[2].tolist()
 
 
@@ -146,6 +146,6 @@ def test_a_truncated_manifest_is_refused(tmp_path):
 
 
 def test_a_foreign_parquet_file_is_refused(tmp_path):
-    pq.write_table(pq.pa.table({"item": ["a"]}), tmp_path / "m.parquet")
+    pq.write_table(pa.table({"item": ["a"]}), tmp_path / "m.parquet")
     with pytest.raises(DataError, match="is no manifest"):
         manifests.read(tmp_path / "m.parquet")
