@@ -65,6 +65,7 @@ class Client:
     manners: Manners = Manners()
     clock: Clock = Clock()
     tell: Callable[[str], None] = lambda text: None
+    watch: Callable[[int, int | None], None] = lambda done, total: None
     counts: dict[str, int] = field(default_factory=lambda: {"cached": 0, "requests": 0, "retries": 0})
 
     def __post_init__(self) -> None:
@@ -110,6 +111,7 @@ class Client:
         yielded so.
         """
         batches = [list(values[start : start + size]) for start in range(0, len(values), size)][::-1]
+        answered = 0
         while batches:
             batch = batches.pop()
             answers = list(self.ask_all(endpoint, {**params, name: "|".join(batch)}))
@@ -117,6 +119,8 @@ class Client:
             if refusals and len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
             else:
+                answered += len(batch)
+                self.watch(answered, len(values))
                 yield batch, refusals[0] if refusals else [answer for answer in answers if isinstance(answer, Good)]
 
     def _fetch(self, endpoint: Endpoint, params: Mapping[str, str], request: str) -> Good | Refused:
