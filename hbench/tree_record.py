@@ -14,8 +14,8 @@ from hbench import sheet
 from hbench.atomic import write_text
 from hbench.errors import UsageError
 from hbench.tree_files import EDGE_COLUMNS, LEVELS_KEY, level_columns
-from hbench.tree_names import Row, stripped
-from hbench.tree_policies import Mended
+from hbench.tree_names import NameTable, Row, find_problems, refuse, stripped
+from hbench.tree_policies import Mended, mend
 from hbench.version import __version__
 
 
@@ -45,6 +45,18 @@ def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.
     both |= {name: names[name] for name in names.column_names}
     order = dict.fromkeys([*kept.column_names, *names.column_names])
     return pa.table({name: both[name] for name in order if name in both})
+
+
+def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) -> tuple[pa.Table, Mended]:
+    """A table after policies mended its columns `levels`, and what they did.
+
+    Raises UnknownName for a column or a policy, TreeError where problems are left.
+    """
+    columns = level_columns(table, levels)
+    rows = zip(*(sheet.texts(table, column) for column in columns), strict=True)
+    mended = mend(NameTable.of(columns, rows), policies)
+    refuse(find_problems(mended.table), "the table")
+    return mended_sheet(table, columns, mended), mended
 
 
 def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:

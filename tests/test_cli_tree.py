@@ -32,7 +32,7 @@ class Run(NamedTuple):
     stderr: str
 
 
-def hbench(folder: Path, *arguments: object, code: int = 0) -> Run:
+def hbench(folder: Path, *arguments: object, code: int = 0, verb: str = "tree") -> Run:
     """The command line in this process, as the console script calls it."""
     out, err, ended = io.StringIO(), io.StringIO(), 0
     with (
@@ -41,7 +41,7 @@ def hbench(folder: Path, *arguments: object, code: int = 0) -> Run:
         contextlib.redirect_stderr(err),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(sys, "argv", ["hbench", "tree", *map(str, arguments)])
+        patch.setattr(sys, "argv", ["hbench", verb, *map(str, arguments)])
         try:
             main()
         except SystemExit as exit_code:
@@ -239,6 +239,33 @@ def test_a_tree_is_drawn(tmp_path: Path) -> None:
     by_items = hbench(tmp_path, "draw", "glyphs", "--by-items", "--out", "glyphs.svg")
     assert "1,635 classes, 4 levels" in by_items.stderr
     assert ">20,638</text>" in (tmp_path / "glyphs.svg").read_text(encoding="utf-8")
+
+
+def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path: Path) -> None:
+    rows = "1,Plantae,Iris\n2,Animalia,Iris\n3,Animalia,NA\n4,Animalia,Felis\n5,,Felis\n"
+    (tmp_path / "t.csv").write_text(f"item,kingdom,genus\n{rows}")
+    arguments = ["own", "--from", "t.csv", "--levels", "kingdom,genus", "--out", "built"]
+    refused = hbench(tmp_path, *arguments, "--policy", "fill-from-parent", verb="build", code=3)
+    assert "2 homonym" in refused.stderr or "several parents" in refused.stderr
+    assert not (tmp_path / "built").exists()
+    names = ["--policy", "by-path", "--policy", "fill-from-parent"]
+    built = hbench(tmp_path, *arguments, *names, verb="build")
+    assert "4 rows of names changed by by-path" in built.stderr
+    dataset = load(tmp_path / "built")
+    assert dataset.tests["test"].tree.names == (
+        ("Animalia", "Plantae", "unplaced kingdom"),
+        (
+            "Felis (Animalia)",
+            "Iris (Animalia)",
+            "unplaced genus of Animalia",
+            "Iris (Plantae)",
+            "Felis (unplaced kingdom)",
+        ),
+    )
+    assert dataset.card["changed by by-path"] == 4
+    dropped = hbench(tmp_path, *arguments[:-1], "few", "--policy", "drop", verb="build")
+    assert "4 rows of names changed by drop" in dropped.stderr
+    assert load(tmp_path / "few").tests["test"].items.tolist() == ["4"]
 
 
 @pytest.mark.parametrize(
