@@ -154,7 +154,7 @@ def refuse(problems: Iterable[Problem], source: str) -> None:
         raise TreeError(
             f"{source} is no tree: {kinds.total():,} problems",
             found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
-            fix="mend them in the source, or by the policies above: --policy NAME",
+            fix="mend them in the source or by policies, which hbench tree validate tells: --policy NAME",
         )
 
 

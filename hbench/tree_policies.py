@@ -170,15 +170,14 @@ def majority_parent(table: NameTable) -> NewRows:
 
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=5)
 def drop(table: NameTable) -> NewRows:
-    """Every row with a problem that is left is left out: short, with a placeholder, or through a node of several
-    parents."""
-    shared = {key for key, of_node in table.parents().items() if len(of_node) > 1}
-
-    def sound(row: Row) -> bool:
-        whole = len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
-        return whole and shared.isdisjoint(table.keys(row))
-
-    return {row: row if sound(row) else None for row in table.rows}
+    """Rows that are short or have a placeholder are left out, then those through a node of several parents."""
+    whole = {
+        row: items
+        for row, items in table.rows.items()
+        if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
+    }
+    shared = {key for key, of_node in dataclasses.replace(table, rows=whole).parents().items() if len(of_node) > 1}
+    return {row: row if row in whole and shared.isdisjoint(table.keys(row)) else None for row in table.rows}
 
 
 def policies_for(kind: str) -> list[Policy]:

@@ -14,8 +14,8 @@ from hbench import sheet
 from hbench.atomic import write_text
 from hbench.errors import UsageError
 from hbench.tree_files import EDGE_COLUMNS, LEVELS_KEY, level_columns
-from hbench.tree_names import Row, stripped
-from hbench.tree_policies import Mended
+from hbench.tree_names import NameTable, Row, find_problems, refuse, stripped
+from hbench.tree_policies import Mended, mend
 from hbench.version import __version__
 
 
@@ -30,24 +30,41 @@ def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[st
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"{out} is the source itself", expected="another file, so that nothing is lost")
     record = out.with_name(f"{out.name}.changes.json")
-    sheet.write_sheet(_mended_sheet(source, mended, levels), out)
+    sheet.write_sheet(_table_of(source, mended, levels), out)
     write_text(record, json.dumps(_record(source, mended, policies), indent=1, ensure_ascii=False) + "\n")
     return record
 
 
-def _mended_sheet(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
-    table = sheet.read_sheet(source) if source.is_file() and sheet.kind_of(source) in sheet.SUFFIXES else None
-    if table is None or LEVELS_KEY in (table.schema.metadata or {}) or _is_edges(table, levels):
-        return _of_rows(mended.table.levels, list(mended.table.rows))
-    columns = level_columns(table, levels)
+def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.Table:
+    """A table with its columns of names after the policies: rows left out are gone, columns cut off too."""
     before = map(stripped, zip(*(sheet.texts(table, column) for column in columns), strict=True))
     after = [mended.final[row] for row in before]
     names = _of_rows(mended.table.levels, [row for row in after if row is not None])
     kept = table.filter(pa.array([row is not None for row in after]))
-    others = {name: kept[name] for name in kept.column_names if name not in columns}
-    order = [*kept.column_names, *names.column_names]
-    both = {**others, **{name: names[name] for name in names.column_names}}
-    return pa.table({name: both[name] for name in dict.fromkeys(order) if name in both})
+    both = {name: kept[name] for name in kept.column_names if name not in columns}
+    both |= {name: names[name] for name in names.column_names}
+    order = dict.fromkeys([*kept.column_names, *names.column_names])
+    return pa.table({name: both[name] for name in order if name in both})
+
+
+def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) -> tuple[pa.Table, Mended]:
+    """A table after policies mended its columns `levels`, and what they did.
+
+    Raises UnknownName for a column or a policy, TreeError where problems are left.
+    """
+    columns = level_columns(table, levels)
+    rows = zip(*(sheet.texts(table, column) for column in columns), strict=True)
+    mended = mend(NameTable.of(columns, rows), policies)
+    refuse(find_problems(mended.table), "the table")
+    return mended_sheet(table, columns, mended), mended
+
+
+def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
+    if source.is_file() and sheet.kind_of(source) in sheet.SUFFIXES:
+        table = sheet.read_sheet(source)
+        if LEVELS_KEY not in (table.schema.metadata or {}) and not _is_edges(table, levels):
+            return mended_sheet(table, level_columns(table, levels), mended)
+    return _of_rows(mended.table.levels, list(mended.table.rows))
 
 
 def _is_edges(table: pa.Table, levels: Sequence[str]) -> bool:
