@@ -16,20 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench import embeddings as embedding_files
-from hbench import run_files, run_levels
 from hbench.conditions import Conditions, conditions
 from hbench.datasets import Dataset, load
 from hbench.embeddings import Embeddings
+from hbench.embeddings.problems import Problem, refuse
 from hbench.errors import SubmissionError
 from hbench.evaluation import Retrieval, Subject, measured, measured_sequences, report_of, scorers_of
 from hbench.manifest import Manifest
 from hbench.measure import Measurement, OnBlock
 from hbench.metric_name import MetricName, default_metrics
-from hbench.problems import Problem, refuse
 from hbench.protocol import Protocol, protocols
 from hbench.ranking import Side
 from hbench.report import Report, Source
-from hbench.run_files import Ranking
+from hbench.runs import files as run_files
+from hbench.runs import levels as run_levels
+from hbench.runs.files import Ranking
 from hbench.vectors import Selected
 
 OnTest = Callable[[str], OnBlock]

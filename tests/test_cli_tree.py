@@ -19,7 +19,7 @@ import pytest
 from hbench import manifest
 from hbench.cli import main
 from hbench.datasets import load, save
-from hbench.tree_files import read
+from hbench.tree.files import read
 
 TREES = Path(__file__).parent / "golden" / "trees"
 INAT, CUB = TREES / "inat2018_names.csv.gz", TREES / "cub_species_family_order.csv"

@@ -19,8 +19,8 @@ from hbench.site.palette import GREY, INK, PALETTE, branch_colours, ink_on, mixe
 from hbench.site.svg_label import Sector, label, text_width
 from hbench.site.tree_drawing import draw
 from hbench.tree import LabelTree
-from hbench.tree_files import read
-from hbench.tree_policies import mend
+from hbench.tree.files import read
+from hbench.tree.policies import mend
 from tests.tree_strategies import label_trees
 
 TREES = Path(__file__).parent / "golden" / "trees"

@@ -15,9 +15,9 @@ from hbench.errors import DataError, HBenchError, TreeError, UnknownName, UsageE
 from hbench.manifest import RESERVED
 from hbench.sheet import lines
 from hbench.tree import LabelTree
-from hbench.tree_files import WRITERS, class_rows, nested, of_manifests, read, write
-from hbench.tree_names import find_problems
-from hbench.tree_policies import mend
+from hbench.tree.files import WRITERS, class_rows, nested, of_manifests, read, write
+from hbench.tree.names import find_problems
+from hbench.tree.policies import mend
 from tests.tree_strategies import label_trees
 
 TREES = Path(__file__).parent / "golden" / "trees"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.errors import TreeError, UnknownName, UsageError
-from hbench.tree_files import read
-from hbench.tree_graph import edges, unfold
-from hbench.tree_names import KINDS, REMARKS, NameTable, find_problems
-from hbench.tree_policies import Change, mend, policies, policies_for
+from hbench.tree.files import read
+from hbench.tree.graph import edges, unfold
+from hbench.tree.names import KINDS, REMARKS, NameTable, find_problems
+from hbench.tree.policies import Change, mend, policies, policies_for
 from tests.tree_strategies import messy_rows
 
 TREES = Path(__file__).parent / "golden" / "trees"

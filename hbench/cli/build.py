@@ -105,7 +105,7 @@ def _mended(
     table: pa.Table, levels: list[str], policies: tuple[str, ...]
 ) -> tuple[pa.Table, list[str], dict[str, int]]:
     """The table and its levels after the policies, and, for the dataset's card, how many rows of names each changed."""
-    from hbench.tree_record import mend_sheet
+    from hbench.tree.record import mend_sheet
 
     table, mended = mend_sheet(table, levels, policies)
     changed = {f"changed by {policy}": sum(change.policy == policy for change in mended.changes) for policy in policies}

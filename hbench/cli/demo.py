@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -67,12 +67,13 @@ def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     from hbench.datasets import glyphs
 
     assert data.train is not None
-    both: Any = [glyphs.images(manifest) for manifest in (data.train, data.tests["test"])]
-    return tuple(images.reshape(len(images), -1).astype("float32") / 255 for images in both)  # type: ignore[return-value]
+    train, test = (glyphs.images(manifest) for manifest in (data.train, data.tests["test"]))
+    return train.reshape(len(train), -1).astype("f4") / 255, test.reshape(len(test), -1).astype("f4") / 255
 
 
 def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     """The test rows on the first `dim` principal components of the train rows; deterministic."""
     from sklearn.decomposition import PCA
 
-    return PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype("float32")
+    projected: NDArray[np.float32] = PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype("f4")
+    return projected

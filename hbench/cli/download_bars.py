@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from hbench.fetch import Source
-from hbench.fetch_all import Tell
+from hbench.fetch.all import Tell
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def _names(metrics: str | None) -> list[str] | None:
 
 def _check(given: Submission, data: Dataset, similarity: str | None) -> None:
     from hbench import submission
-    from hbench.problems import refuse
+    from hbench.embeddings.problems import refuse
 
     problems = submission.problems_of(given, data, cosine=(similarity or data.protocol.similarity) == "cosine")
     for problem in problems:
@@ -126,8 +126,8 @@ def _bars() -> Iterator[OnTest]:
 
 
 def _write_row(document: Document, board: Leaderboard | None, path: Path) -> None:
-    from hbench import leaderboard_runs
     from hbench.atomic import write_text
+    from hbench.leaderboard import runs as leaderboard_runs
 
     row = leaderboard_runs.row_of(document, board or leaderboard_runs.empty_board(document))
     write_text(path, leaderboard_runs.block(row))

@@ -14,7 +14,7 @@ from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.errors import UnknownName
 
 if TYPE_CHECKING:
-    from hbench.tree_policies import Mended
+    from hbench.tree.policies import Mended
 
 SHOWN = 20
 
@@ -78,8 +78,8 @@ def show_command(
     from rich.console import Console
 
     from hbench.cli.tree_text import outline
-    from hbench.tree_files import nested
-    from hbench.tree_statistics import statistics
+    from hbench.tree.files import nested
+    from hbench.tree.statistics import statistics
 
     tree, items = _mended(source, levels, split, policies, placeholders).table.tree()
     found = statistics(tree, items)
@@ -129,8 +129,8 @@ def validate_command(
     """
     from hbench.cli.tree_text import as_json as described
     from hbench.cli.tree_text import change_lines, problem_lines
-    from hbench.tree_names import find_problems, refuse
-    from hbench.tree_record import write_mended
+    from hbench.tree.names import find_problems, refuse
+    from hbench.tree.record import write_mended
 
     table = _mended(source, levels, split, (), placeholders).table
     mended = _mended(source, levels, split, policies, placeholders)
@@ -170,8 +170,8 @@ def export_command(
 
     Example: hbench tree export glyphs --out glyphs.graphml
     """
-    from hbench import tree_files
     from hbench.atomic import write_text
+    from hbench.tree import files as tree_files
 
     suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
     if suffix not in tree_files.WRITERS:
@@ -226,9 +226,9 @@ def _columns(levels: str) -> list[str]:
 def _mended(
     source: str, levels: str, split: str | None, policies: Sequence[str], placeholders: Sequence[str]
 ) -> Mended:
-    from hbench import tree_files
     from hbench.datasets import load
-    from hbench.tree_policies import mend
+    from hbench.tree import files as tree_files
+    from hbench.tree.policies import mend
 
     if Path(source).is_file():
         table = tree_files.read(Path(source), levels=_columns(levels))

@@ -1,3 +1,8 @@
 """stub"""
-def usable(scores): return False
-sort=exact_sums=step_sums=None
+
+
+def usable(scores):
+    return False
+
+
+sort = exact_sums = step_sums = None

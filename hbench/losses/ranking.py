@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from hbench.losses import kernel, ranks
 from hbench.losses.blocks import sum_over_blocks
 from hbench.losses.lists import Lists, find_positives, make_lists, shared_levels
+from hbench.losses.ranks import Split, Steps, Sums, split_by_relevance
 from hbench.losses.references import resolve_references
-from hbench.losses.ranks import Split, Steps, Sums, split_by_level, split_by_relevance
 from hbench.losses.scores import Ranked, Score, h_ap
 from hbench.relevance import Relevance
 

@@ -85,7 +85,9 @@ def training_batches(images: Dataset[Batch], plan: Plan, *, workers: int) -> Ite
     return iter(_loader(images, [list(zip(*pair, strict=True)) for pair in _pairs(plan)], workers))
 
 
-def in_order(images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int) -> Iterable[Batch]:
+def in_order(
+    images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int
+) -> Iterable[Batch]:
     """The images of these rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]
     return _loader(images, [keys[start : start + batch] for start in range(0, len(keys), batch)], workers)

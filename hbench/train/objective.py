@@ -1,6 +1,6 @@
 """The objective: the weighted sum of a recipe's losses, each told apart so that it can be watched.
 
-    total = Σ weight · loss(embeddings (B, D), labels (B, L))
+total = Σ weight · loss(embeddings (B, D), labels (B, L))
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ def resized_crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     cut = v2.RandomResizedCrop(settings.size, scale=settings.scale, ratio=(3 / 4, 4 / 3), antialias=True)
-    return _pipeline(settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)])
+    return _pipeline(
+        settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)]
+    )
 
 
 @augmentations.register("crop")
@@ -37,7 +39,9 @@ def crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     cut = v2.RandomCrop(settings.size)
-    return _pipeline(settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)])
+    return _pipeline(
+        settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)]
+    )
 
 
 @augmentations.register("none")

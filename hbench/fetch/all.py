@@ -14,12 +14,12 @@ from pathlib import Path
 import filelock
 import requests
 
-from hbench.archives import not_unpacked, unpack
 from hbench.atomic import replacing
-from hbench.disk import disk_errors, free_bytes
 from hbench.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.fetch import TIMEOUT, Interrupted, Source, fetch, session, verify
-from hbench.fetch_records import FOLDER, Record, read_record, record_of, state_of, write_record
+from hbench.fetch.archives import not_unpacked, unpack
+from hbench.fetch.disk import disk_errors, free_bytes
+from hbench.fetch.records import FOLDER, Record, read_record, record_of, state_of, write_record
 
 Tell = Callable[[Source, str, int], None]  # source, "bytes" or "files", number
 MD5_FILES_ARE_SMALL = 4096

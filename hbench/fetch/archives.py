@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from hbench.disk import disk_errors
 from hbench.errors import IntegrityError, examples
 from hbench.fetch import Interrupted
+from hbench.fetch.disk import disk_errors
 
 BLOCK = 1 << 20
 MOST_EXPANSION = 200  # times the size of the archive; more is a bomb

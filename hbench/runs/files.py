@@ -20,11 +20,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from hbench.embedding_files import READERS as EMBEDDING_SUFFIXES
-from hbench.embedding_files import readable
 from hbench.embeddings import digest
+from hbench.embeddings.files import READERS as EMBEDDING_SUFFIXES
+from hbench.embeddings.files import readable
+from hbench.embeddings.id_files import Ids
 from hbench.errors import SubmissionError, examples
-from hbench.id_files import Ids
 
 QUERY_NAMES = ("query", "query_id", "qid")
 ITEM_NAMES = ("item", "item_id", "gallery_id", "docid")

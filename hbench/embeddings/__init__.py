@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.embedding_files import WRITERS, Stored, open_stored
+from hbench.embeddings.files import WRITERS, Stored, open_stored
+from hbench.embeddings.id_files import Ids, as_ids
+from hbench.embeddings.numpy_files import blocks
+from hbench.embeddings.problems import Problem, found, likely_cause, refuse
 from hbench.errors import SubmissionError, UsageError
-from hbench.id_files import Ids, as_ids
-from hbench.numpy_files import blocks
-from hbench.problems import Problem, found, likely_cause, refuse
 
 
 @dataclass(frozen=True)

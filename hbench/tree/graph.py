@@ -14,7 +14,7 @@ import networkx as nx
 
 from hbench.errors import DataError, TreeError
 from hbench.tree import default_levels
-from hbench.tree_names import NameTable, Problem, stripped
+from hbench.tree.names import NameTable, Problem, stripped
 
 NodeId = str | int
 ClassGraph = nx.DiGraph  # nodes: NodeId with a `name`; graph["levels"]: level names, where the file has them

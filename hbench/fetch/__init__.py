@@ -20,9 +20,9 @@ from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
 from hbench.atomic import write_text
-from hbench.disk import disk_errors
 from hbench.errors import IntegrityError, SourceError
-from hbench.fetch_answers import looks_like_page, placed, refuse_wrong_kind, title_of, validator_of
+from hbench.fetch.answers import looks_like_page, placed, refuse_wrong_kind, title_of, validator_of
+from hbench.fetch.disk import disk_errors
 from hbench.version import __version__
 
 BLOCK = 1 << 18

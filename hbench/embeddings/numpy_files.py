@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.atomic import replacing, write_text
-from hbench.conversions import pickled
+from hbench.embeddings.conversions import pickled
 
 BLOCK_BYTES = 16 << 20
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

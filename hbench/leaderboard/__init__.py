@@ -24,9 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hbench import schema
 from hbench.errors import ConfigError, HBenchError, UnknownName
+from hbench.leaderboard.row import Row
 from hbench.metric_name import MetricName
 from hbench.paths import data_home
-from hbench.row import Row
 from hbench.schema import STRICT
 
 FOLDER = "leaderboards"
@@ -188,7 +188,7 @@ def read_file(path: Path) -> Leaderboard:
 
 
 def _base_folders() -> list[Path]:
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     return [Path(FOLDER), package / FOLDER, package.parent / FOLDER]
 
 

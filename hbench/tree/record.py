@@ -13,9 +13,9 @@ import pyarrow as pa
 from hbench import sheet
 from hbench.atomic import write_text
 from hbench.errors import UsageError
-from hbench.tree_files import EDGE_COLUMNS, LEVELS_KEY, level_columns
-from hbench.tree_names import NameTable, Row, find_problems, refuse, stripped
-from hbench.tree_policies import Mended, mend
+from hbench.tree.files import EDGE_COLUMNS, LEVELS_KEY, level_columns
+from hbench.tree.names import NameTable, Row, find_problems, refuse, stripped
+from hbench.tree.policies import Mended, mend
 from hbench.version import __version__
 
 

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hbench.atomic import replacing
+from hbench.embeddings.id_files import ID_NAMES, Ids, from_texts
+from hbench.embeddings.numpy_files import blocks
 from hbench.errors import SubmissionError
-from hbench.id_files import ID_NAMES, Ids, from_texts
-from hbench.numpy_files import blocks
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time

@@ -15,9 +15,9 @@ from hbench import schema
 from hbench.atomic import write_text
 from hbench.errors import ComparisonError, SubmissionError, UnknownName, examples
 from hbench.leaderboard import FOLDER, Leaderboard, user_folder
+from hbench.leaderboard.row import Row
 from hbench.paths import cache_home
 from hbench.report import Document, Score
-from hbench.row import Row
 
 DIGITS = 3  # of a percentage: finer than the noise of float32 similarities
 NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
@@ -148,7 +148,7 @@ def head(board: Leaderboard) -> str:
 def block(row: Row) -> str:
     """One row as TOML, a line per key.
 
-    >>> from hbench.row import Paper
+    >>> from hbench.leaderboard.row import Paper
     >>> print(block(Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me", table="Tab. 1"))))
     [[row]]
     method = "mine"

@@ -4,7 +4,7 @@ A query's own id is left out of its list, as are the items of its ignore group, 
 is not in the gallery, or stands in the list a second time, holds its rank and counts for nothing (Google Landmarks).
 
 >>> from hbench import manifest
->>> from hbench.run_files import Ranking
+>>> from hbench.runs.files import Ranking
 >>> photos = manifest.from_names(["a", "b", "c"], [["x"], ["y"], ["x"]], levels=["class"])
 >>> names = np.array(["a", "b", "c"], dtype=object)
 >>> submitted = Ranking(names[:1], names, np.array([0, 3]), np.arange(3), None, "", "run")
@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.canonical import canonical_order, level_ranges
-from hbench.id_files import Ids
+from hbench.embeddings.id_files import Ids
+from hbench.embeddings.problems import Problem, found, likely_cause
 from hbench.manifest import Manifest
-from hbench.problems import Problem, found, likely_cause
 from hbench.ranking import LevelSequence, Ties, level_sequence, pessimistic
-from hbench.run_files import Ranking
+from hbench.runs.files import Ranking
 from hbench.tree import levels_of_pairs
 
 LINES_AT_ONCE = 1 << 20

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from hbench.embeddings.numpy_files import mapped_npy
+from hbench.embeddings.problems import shorten
 from hbench.errors import SubmissionError, UsageError, examples
-from hbench.numpy_files import mapped_npy
-from hbench.problems import shorten
 
 Ids = NDArray[np.object_]
 ID_NAMES = ("id", "ids", "item", "items", "image_id")

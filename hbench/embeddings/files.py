@@ -20,12 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from hbench import id_files
-from hbench.arrow_files import VECTOR_NAMES, only, read_ipc, read_parquet, write_parquet
-from hbench.conversions import foreign, pickled
+from hbench.embeddings import id_files
+from hbench.embeddings.arrow_files import VECTOR_NAMES, only, read_ipc, read_parquet, write_parquet
+from hbench.embeddings.conversions import foreign, pickled
+from hbench.embeddings.id_files import ID_NAMES, Ids, as_ids
+from hbench.embeddings.numpy_files import mapped, mapped_npy, member, write_npy, write_npz
 from hbench.errors import SubmissionError, UsageError
-from hbench.id_files import ID_NAMES, Ids, as_ids
-from hbench.numpy_files import mapped, mapped_npy, member, write_npy, write_npz
 
 
 class Stored(NamedTuple):

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from hbench import manifest, sheet
 from hbench.errors import DataError, TreeError, UnknownName, UsageError, examples
 from hbench.manifest import RESERVED, Manifest
-from hbench.newick import format_newick, parse_newick
 from hbench.tree import ROOT, LabelTree
-from hbench.tree_graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
-from hbench.tree_names import CONTROL, NameTable, Row
+from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
+from hbench.tree.names import CONTROL, NameTable, Row
+from hbench.tree.newick import format_newick, parse_newick
 
 EDGE_COLUMNS = ("parent", "child")
 LEVELS_KEY = b"hbench.levels"

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from hbench.errors import TreeError, UsageError
 from hbench.registry import Registry
-from hbench.tree_names import CONTROL, ROOT_KEY, Key, NameTable, Row, levels_for
+from hbench.tree.names import CONTROL, ROOT_KEY, Key, NameTable, Row, levels_for
 
 NewRows = Mapping[Row, Row | None]
 
@@ -58,7 +58,7 @@ class Mended(NamedTuple):
     final: dict[Row, Row | None]
 
 
-policies: Registry[Policy] = Registry("policy", group="hbench.tree_policies")
+policies: Registry[Policy] = Registry("policy", group="hbench.tree.policies")
 
 
 def policy(name: str, *, mends: Sequence[str], stage: int) -> Callable[[Callable[[NameTable], NewRows]], Policy]:
