@@ -16,7 +16,7 @@ MODULES = sorted((ROOT / "hbench").rglob("*.py"))
 LAYERS = [
     "errors registry paths version atomic schema",
     "tree tree_graph tree_names tree_policies tree_statistics newick canonical similarity vectors ranking relevance metrics metric_name significance protocol "
-    "conditions kernel kernel_metrics measure",
+    "conditions compiled kernel sums batch scores values measure",
     "manifest embeddings embedding_files numpy_files arrow_files id_files conversions problems run_files run_levels "
     "fetch fetch_all fetch_records disk archives report row leaderboard leaderboard_runs leaderboard_export comparison report_table tree_files sheet fetch_answers",
     "evaluation scoring submission datasets diagnose shards",
