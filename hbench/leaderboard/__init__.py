@@ -124,12 +124,22 @@ def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> 
 def place(board: Leaderboard, metric: str, score: float) -> Place:
     """Where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
 
+    It is compared to each row at the precision that the row prints.
+
     Raises UnknownName for the metric.
     """
-    percent = round(Decimal(100 * score), 9)
+    percent = Decimal(100 * score)
     ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
-    better = [standing for standing in ranked if standing.score is not None and standing.score > percent]
-    worse = [standing for standing in ranked if standing.score is not None and standing.score < percent]
+    better = [
+        standing
+        for standing in ranked
+        if standing.score is not None and standing.score > percent.quantize(standing.score)
+    ]
+    worse = [
+        standing
+        for standing in ranked
+        if standing.score is not None and standing.score < percent.quantize(standing.score)
+    ]
     return Place(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
 
 
