@@ -78,7 +78,7 @@ class RankLoss(nn.Module):
         lists = make_lists(scores, levels, depth)
         positives = find_positives(lists, self.relevance)
         sums, split = heavy_sums(lists), self.split(positives)
-        order = sums.sort(lists)
+        order = sums.sort(lists, positives)
         ranked = Ranked(
             lists,
             positives,
