@@ -38,7 +38,7 @@ def test_a_tree_written_and_read_is_the_same_tree(
     assert items.tolist() == [1] * len(tree.paths)
 
 
-@pytest.mark.parametrize("kind", READ_BACK)
+@pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
 def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path: Path, kind: str) -> None:
     tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
     path = tmp_path / f"tree{kind}"

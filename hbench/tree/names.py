@@ -144,7 +144,8 @@ def find_problems(table: NameTable) -> list[Problem]:
 def runs_backwards(table: NameTable) -> bool:
     """Whether the table would be much more of a tree with its levels from fine to coarse turned round."""
     turned = replace(table, levels=table.levels[::-1], rows={row[::-1]: items for row, items in table.rows.items()})
-    return 2 * sum(1 for _ in _several_parents(turned)) < sum(1 for _ in _several_parents(table))
+    own = sum(1 for _ in _several_parents(table))
+    return own > 0 and 2 * sum(1 for _ in _several_parents(turned)) < own
 
 
 def refuse(problems: Iterable[Problem], source: str) -> None:
