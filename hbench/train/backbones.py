@@ -114,19 +114,20 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 class Small(nn.Module):
-    """Four 3×3 convolutions with group norm, each but the last halving the map: (B, 1, 32, 32) -> (B, 256, 4, 4).
+    """Four 3×3 convolutions with group norm, for small images: (B, 1, 32, 32) -> (B, 256, 4, 4).
 
     No statistics of the batch: an image's features do not depend on the images beside it.
     """
 
-    widths = (32, 64, 128, 256)
+    widths, strides, pools = (32, 64, 128, 256), (2, 1, 1, 1), (2, 2, 1, 1)
 
     def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for before, after in zip((1, *self.widths), self.widths, strict=False):
-            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.GroupNorm(8, after), nn.ReLU()]
-            layers += [nn.MaxPool2d(2)] * (after != self.widths[-1])
+        channels = (1, *self.widths)
+        for before, after, stride, pool in zip(channels, self.widths, self.strides, self.pools, strict=False):
+            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.GroupNorm(8, after), nn.ReLU()]
+            layers += [nn.MaxPool2d(pool)] * (pool > 1)
         self.layers = nn.Sequential(*layers)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -135,7 +135,7 @@ def update(run: Run, pixels: Tensor, labels: Tensor, processes: Processes = ALON
     device = processes.device
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    part = pixels.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+    part = pixels.to(device, memory_format=run.layout, non_blocking=True), labels.to(device, non_blocking=True)
     outcome = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
     if torch.isfinite(outcome.total):
         average_gradients(list(run.objective.parameters()), processes)

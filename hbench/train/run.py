@@ -33,6 +33,7 @@ class Run:
     objective: Objective
     optimizers: list[torch.optim.Optimizer]
     scaler: torch.amp.GradScaler
+    layout: torch.memory_format = torch.contiguous_format
     step: int = 0
 
     def save(self, folder: Path) -> None:
@@ -65,14 +66,14 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Run:
     model.precision = PRECISIONS[recipe.precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
-    if recipe.model.channels_last:
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layout = torch.channels_last if recipe.model.channels_last else torch.contiguous_format
+    model = model.to(memory_format=layout)  # type: ignore[call-overload]
     if recipe.model.compile:
         model.backbone.compile()
     objective = build_objective(recipe.losses, manifest.labels, model.dim).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "float16")
     embed = distributed(model.train(), processes)
-    return Run(model, embed, objective, build_optimizers(recipe, model, objective), scaler)
+    return Run(model, embed, objective, build_optimizers(recipe, model, objective), scaler, layout)
 
 
 def training_manifest(data: Dataset) -> Manifest:

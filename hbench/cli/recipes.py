@@ -1,0 +1,39 @@
+"""hbench recipes: list the training recipes, or print one in full."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+
+import click
+
+from hbench.cli.terminal import show, show_json, show_table
+
+
+@click.command("recipes")
+@click.argument("name", required=False)
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of the printed recipe.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
+def command(name: str | None, changes: tuple[str, ...], as_json: bool) -> None:
+    """List the recipes and the published rows they aim at; with NAME (or a file), print that recipe with every default.
+
+    NAME may be a pattern such as 'sop-*'.
+
+    Example: hbench recipes sop-happier
+    """
+    from hbench.train import recipe_files
+
+    if name and not any(character in name for character in "*?["):
+        recipe = recipe_files.resolve(name, changes)
+        show_json(recipe.model_dump(mode="json")) if as_json else show(recipe_files.as_toml(recipe).rstrip("\n"))
+        return
+    found = [each for each in recipe_files.names() if fnmatch(each, name or "*")]
+    recipes = {each: recipe_files.resolve(each) for each in found}
+    if as_json:
+        show_json({each: recipe.model_dump(mode="json") for each, recipe in recipes.items()})
+        return
+    rows = []
+    for each, recipe in recipes.items():
+        losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
+        aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
+        rows.append([each, losses, recipe.model.backbone, aim])
+    show_table(None, ["recipe", "losses", "backbone", "published row it aims at"], rows, left=["losses", "backbone", "published row it aims at"])

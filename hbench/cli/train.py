@@ -1,0 +1,68 @@
+"""hbench train: train a model from a recipe, embed the test items, and score them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli.terminal import say, show, show_table
+
+if TYPE_CHECKING:
+    from hbench.report import Report
+
+
+@click.command("train")
+@click.argument("recipe")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting: optimizer.lr=1e-4.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/RECIPE]")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]")
+@click.option("--tensorboard", is_flag=True, help="Write TensorBoard events beside log.jsonl.")
+@click.option("--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop.")
+def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print: bool, **options: Any) -> None:
+    """Train by RECIPE, a name that `hbench recipes` lists or a TOML file; then embed and score the dataset's tests.
+
+    \b
+    The folder of the run gets recipe.toml, log.jsonl, step-*/ (the checkpoint), test.parquet (the embeddings),
+    report.json and report.by-query.parquet. Ctrl-C saves; --resume goes on, bit for bit.
+    Several GPUs or machines: torchrun --nproc-per-node 4 -m hbench.train RECIPE …
+
+    Example: hbench train glyphs-happier --set optimizer.lr=5e-4 --out runs/mine
+    """
+    from hbench.train import recipe_files
+
+    chosen = recipe_files.resolve(recipe, changes)
+    if only_print:
+        show(recipe_files.as_toml(chosen).rstrip("\n"))
+        return
+    _train(chosen, out or Path("runs") / Path(recipe).stem, **options)
+
+
+def _train(chosen: Any, out: Path, *, resume: bool, device: str, threads: int | None, tensorboard: bool) -> None:
+    import torch
+
+    from hbench.train.bars import bar
+    from hbench.train.loop import EMBEDDINGS, train
+    from hbench.train.processes import joined
+
+    if threads:
+        torch.set_num_threads(threads)
+    with joined(device) as processes:
+        with bar(shown=processes.first) as watch:
+            report = train(chosen, out, processes=processes, resume=resume, tensorboard=tensorboard, watch=watch)
+        if processes.first:
+            _show(report)
+            say(f"wrote {out}: hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again")
+
+
+def _show(report: Report) -> None:
+    from hbench import report_table
+
+    heading: str | None = f"{report_table.title(report.document)}, percent"
+    for content in report_table.tables(report.document):
+        show_table(heading, content.header, content.cells)
+        heading = None
+    show(report.signature)
