@@ -144,7 +144,7 @@ def read(path: Path) -> Document:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise SubmissionError(
-            f"{path} is no report", expected="the JSON of hbench evaluate --output", found=f"{where}: {first['msg']}"
+            f"{path} is no report", expected="the JSON of hbench evaluate --out", found=f"{where}: {first['msg']}"
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None

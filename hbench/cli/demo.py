@@ -27,6 +27,7 @@ Your own model: embed every item of glyphs test, write id + embedding to a .parq
 @click.command("demo")
 @click.option(
     "--out",
+    "-o",
     type=click.Path(path_type=Path),
     default=Path("hbench-demo"),
     show_default=True,

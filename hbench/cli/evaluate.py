@@ -35,7 +35,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
-@click.option("--output", "-o", type=FILE, help="Write the report (JSON) to this file.")
+@click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:

@@ -90,7 +90,7 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
 @command.command("export")
 @selecting
 @click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
+@click.option("--out", "-o", "output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
 def export(form: str, output: Path | None, **selection: Any) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row) or JSON (everything).
 

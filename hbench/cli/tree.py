@@ -107,7 +107,7 @@ def show_command(
 @command.command("validate", short_help="Name what is no tree, and what policies do about it.")
 @source_options
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."
+    "--out", "-o", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."
 )
 @click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
@@ -156,7 +156,7 @@ def validate_command(
 
 @command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
 @source_options
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
 @click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
 def export_command(
     source: str,
@@ -190,7 +190,7 @@ def export_command(
 
 @command.command("draw", short_help="Draw a tree as an SVG sunburst.")
 @source_options
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The SVG file to write.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="The SVG file to write.")
 @click.option("--title", help="The title; by default the name of the source.")
 @click.option("--by-items", is_flag=True, help="Shares of the circle by items instead of classes.")
 @click.option("--colour-by", metavar="LEVEL", help="The level whose nodes the colours tell apart.")
