@@ -6,6 +6,7 @@ It computes what ranks.py defines, list by list, so its result does not depend o
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,9 @@ from hbench.losses import ranks
 from hbench.losses.lists import Lists, Positives
 from hbench.losses.surrogates import Sigmoid, Step, SupRank
 
+Array = np.ndarray[Any, Any]
 MOST_ITEMS = 1 << 24  # columns that fit into a key besides score and level
+MOST_TERMS = 8
 COMPILED = importlib.util.find_spec("numba") is not None
 
 
@@ -29,10 +32,10 @@ class Sorted(NamedTuple):
     column int32; score float32; level uint8; place int32 among the positives, −1 for the others.
     """
 
-    column: np.ndarray
-    score: np.ndarray
-    level: np.ndarray
-    place: np.ndarray
+    column: Array
+    score: Array
+    level: Array
+    place: Array
 
 
 def usable(scores: Tensor) -> bool:
@@ -42,7 +45,7 @@ def usable(scores: Tensor) -> bool:
 
 def sort(lists: Lists, positives: Positives) -> Sorted:
     """The items of every list by rank."""
-    from hbench.losses import kernel_loops
+    from hbench.losses import kernel_sort
 
     scores, levels = _rows(lists.scores), _rows(lists.levels)
     places = torch.full(lists.scores.shape, -1, dtype=torch.int32)
@@ -51,10 +54,10 @@ def sort(lists: Lists, positives: Positives) -> Sorted:
 
     def work(part: slice) -> None:
         keys = np.empty(scores[part].shape, dtype=np.uint64)
-        kernel_loops.pack(scores[part].view(np.uint32), levels[part], keys)
+        kernel_sort.pack(scores[part].view(np.uint32), levels[part], keys)
         keys.sort(axis=1)
         column, score, level, place = (array[part] for array in result)
-        kernel_loops.unpack(keys, places.numpy()[part], column, score.view(np.uint32), level, place)
+        kernel_sort.unpack(keys, places.numpy()[part], column, (score.view(np.uint32), level, place))
 
     _by_threads(work, len(scores))
     return result
@@ -62,11 +65,11 @@ def sort(lists: Lists, positives: Positives) -> Sorted:
 
 def exact_sums(lists: Lists, order: Sorted, positives: Positives, table: Tensor) -> Tensor:
     """ranks.exact_sums, by one walk over each sorted list."""
-    from hbench.losses import kernel_loops
+    from hbench.losses import kernel_sort
 
     weights, sums = _rows(table), np.zeros(len(positives.query), dtype=np.float32)
     _by_threads(
-        lambda part: kernel_loops.exact_sums(order.level[part], order.place[part], weights[part], sums), len(weights)
+        lambda part: kernel_sort.exact_sums(order.level[part], order.place[part], weights[part], sums), len(weights)
     )
     return torch.from_numpy(sums)
 
@@ -75,51 +78,58 @@ def step_sums(lists: Lists, order: Sorted, positives: Positives, table: Tensor, 
     """ranks.step_sums, over sorted windows of each list; steps that are no sigmoid take that path itself."""
     if not isinstance(step, Sigmoid | SupRank):
         return ranks.step_sums(lists, ranks.sort(lists, positives), positives, table, step)
-    result: Tensor = _StepSums.apply(lists.scores, order, table, _constants(step, lists.scores.shape[1]), len(positives.query))
+    result: Tensor = _StepSums.apply(lists.scores, order, table, constants(step, lists.scores.shape[1]), len(positives.query))
     return result
 
 
 class _StepSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, order: Sorted, table: Tensor, step: np.ndarray, number: int) -> Tensor:
-        from hbench.losses import kernel_loops
+    def forward(ctx: Any, scores: Tensor, order: Sorted, table: Tensor, step: Array, number: int) -> Tensor:  # noqa: PLR0917
+        from hbench.losses import kernel_grid, kernel_loops
 
         ctx.order, ctx.table, ctx.step = order, _rows(table), step
-        sums = np.zeros(number, dtype=np.float32)
+        sums, kernels = np.zeros(number, dtype=np.float32), kernel_grid.panel_kernels()
 
         def work(part: slice) -> None:
-            kernel_loops.step_values(order.score[part], order.level[part], order.place[part], ctx.table[part], step, sums)
+            rows = order.score[part], order.level[part], order.place[part]
+            kernel_loops.step_values(rows, ctx.table[part], step, kernels, sums)
 
         _by_threads(work, len(scores))
         return torch.from_numpy(sums)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        from hbench.losses import kernel_loops
+        from hbench.losses import kernel_grid, kernel_loops
 
-        order, wanted = ctx.order, _rows(upstream[0])
+        order, wanted, kernels = ctx.order, _rows(upstream[0]), kernel_grid.panel_kernels()
         result = np.zeros_like(order.score)
 
         def work(part: slice) -> None:
-            rows = (array[part] for array in (order.score, order.level, order.place, order.column, ctx.table))
-            kernel_loops.step_slopes(*rows, ctx.step, wanted, result[part])
+            rows = order.score[part], order.level[part], order.place[part]
+            kernel_loops.step_slopes(rows, ctx.table[part], ctx.step, kernels, (order.column[part], wanted, result[part]))
 
         _by_threads(work, len(result))
         return torch.from_numpy(result), None, None, None, None
 
 
-def _constants(step: Sigmoid | SupRank, items: int) -> np.ndarray:
-    """τ, δ, ρ, the value just beyond δ, the jump at 0, and the t beyond which n tails of the sigmoid vanish in float32."""
+def constants(step: Sigmoid | SupRank, items: int) -> Array:
+    """τ, δ, ρ, the value just beyond δ, the jump at 0, the reach, and how many terms the tail beyond δ takes, −1 if too many.
+
+    The reach is the t where the sigmoids of all items together vanish beside 1 in float32.
+    """
     reach = step.tau * (math.log(max(2, items)) + 17)
     if isinstance(step, Sigmoid):
-        return np.array([step.tau, reach, 0.0, 1.0, 0.0, reach])
+        return np.array([step.tau, reach, 0.0, 1.0, 0.0, reach, 1])
     at_delta = 1 / (1 + math.exp(-step.delta / step.tau))
-    beyond = at_delta + step.start + step.jump
-    return np.array([step.tau, step.delta, step.rho, beyond, step.start, reach])
+    terms = math.ceil(20 * step.tau / step.delta) if step.delta > 0 else MOST_TERMS + 1
+    return np.array(
+        [step.tau, step.delta, step.rho, at_delta + step.start + step.jump, step.start, reach, terms if terms <= MOST_TERMS else -1]
+    )
 
 
-def _rows(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().contiguous().numpy()
+def _rows(tensor: Tensor) -> Array:
+    rows: Array = tensor.detach().contiguous().numpy()
+    return rows
 
 
 def _by_threads(work: Callable[[slice], None], rows: int) -> None:
@@ -129,6 +139,6 @@ def _by_threads(work: Callable[[slice], None], rows: int) -> None:
         work(slice(0, rows))
         return
     bounds = np.linspace(0, rows, threads + 1).astype(int)
-    parts = [slice(start, end) for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [slice(start, end) for start, end in itertools.pairwise(bounds)]
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, parts))

@@ -1,220 +1,160 @@
-"""The compiled loops of kernel.py, over the items of each list in order of rank.
+"""The compiled loops of kernel.py: for every level of positives, the items that count for it, their windows and linear parts.
 
-Scores fall along a sorted list, so that for positive k the items with t = s_j − s_k > δ come first, then a window where the
-sigmoid is neither 0 nor 1, then the rest, which count nothing. All three bounds only move forward from one positive to the
-next. With e_j = exp(s_j/τ) the sigmoid is e_j/(e_j + e_k): no exponential of a pair is needed.
+A step is σ(t/τ) up to δ, `beyond` + ρ(t − δ) after it, and jumps by `start` at 0. Scores fall along a sorted list, so for each
+positive the items beyond δ come first, and every bound only moves forward from one positive to the next.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from hbench.losses.kernel_grid import PAIRS_PER_PANEL, PAIRS_PER_POINT, panels
+from hbench.losses.kernel_windows import direct_slopes, direct_values, panel_slopes, panel_values
+
 Array = np.ndarray[Any, Any]
-SPAN = 40.0  # τs from the centre of the exponentials: with window and δ beside it, e_j stays within float32
-LOG2_E = 1.4426950408889634
 
 
 @njit(nogil=True, cache=True)
-def pack(bits: Array, levels: Array, keys: Array) -> None:
-    """Keys whose ascending order is score down, level up, column up."""
-    for row in range(bits.shape[0]):
-        for column in range(bits.shape[1]):
-            score = bits[row, column]
-            if score == np.uint32(0x80000000):  # −0 and 0 are one score
-                score = np.uint32(0)
-            descending = score if score & np.uint32(0x80000000) else score ^ np.uint32(0x7FFFFFFF)
-            level = np.uint64(levels[row, column])
-            keys[row, column] = (np.uint64(descending) << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
+def step_values(rows: Any, table: Array, step: Array, kernels: Array, sums: Array) -> None:
+    """sums[place] = Σ_{j ≠ k} table[level of k, level of j] · step(s_j − s_k).
 
-
-@njit(nogil=True, cache=True)
-def unpack(keys: Array, places: Array, column: Array, bits: Array, level: Array, place: Array) -> None:
-    """Column, score, level and place among the positives of every item, in order of the sorted keys."""
-    for row in range(keys.shape[0]):
-        for position in range(keys.shape[1]):
-            key = keys[row, position]
-            column[row, position] = key & np.uint64(0xFFFFFF)
-            level[row, position] = (key >> np.uint64(24)) & np.uint64(0xFF)
-            descending = np.uint32(key >> np.uint64(32))
-            bits[row, position] = descending if descending & np.uint32(0x80000000) else descending ^ np.uint32(0x7FFFFFFF)
-            place[row, position] = places[row, column[row, position]]
-
-
-@njit(nogil=True, cache=True)
-def exact_sums(level: Array, place: Array, table: Array, sums: Array) -> None:
-    """sums[place] = Σ of table[level of k, level of j] over the items j before positive k."""
-    before = np.empty(table.shape[2], dtype=np.int64)
-    for row in range(level.shape[0]):
-        before[:] = 0
-        for position in range(level.shape[1]):
-            own = level[row, position]
-            if place[row, position] >= 0:
-                total = 0.0
-                for other in range(table.shape[2]):
-                    total += before[other] * np.float64(table[row, own, other])
-                sums[place[row, position]] = total
-            before[own] += 1
-
-
-@njit(nogil=True, cache=True)
-def step_values(score: Array, level: Array, place: Array, table: Array, step: Array, sums: Array) -> None:
-    """sums[place] = Σ_{j ≠ k} table[level of k, level of j] · step(s_j − s_k), the items of each level of k gathered first."""
-    items = score.shape[1]
-    scores, weights, exponentials = np.empty(items, np.float32), np.empty(items, np.float32), np.empty(items, np.float32)
-    position, own, places = np.empty(items, np.int32), np.empty(items, np.float32), np.empty(items, np.int32)
-    for row in range(score.shape[0]):
+    rows: score, level, place (Q, N), sorted; table (Q, L+1, L+2); step: see kernel.constants.
+    """
+    score, level, place = rows
+    floats, integers = np.empty((4, score.shape[1]), np.float32), np.empty((5, score.shape[1]), np.int32)
+    values = np.empty(score.shape[1], np.float64)
+    for row in range(len(score)):
         for at in range(1, table.shape[1]):
-            found = _positives(score[row], level[row], place[row], at, own, places, position)
-            count = _gather(score[row], level[row], table[row, at], scores, weights, position) if found else 0
-            if count:
-                _values((own[:found], places[:found]), scores[:count], weights[:count], exponentials[:count], step, sums)
-                itself = table[row, at, at] * np.float32(0.5 + step[4])
-                for item in places[:found]:
-                    sums[item] -= itself
-
-
-@njit(nogil=True, cache=True)
-def step_slopes(
-    score: Array, level: Array, place: Array, column: Array, table: Array, step: Array, upstream: Array, result: Array
-) -> None:
-    """result = the gradient of Σ upstream[place] · sums[place] in the scores, by column."""
-    items = score.shape[1]
-    scores, weights, exponentials = np.empty(items, np.float32), np.empty(items, np.float32), np.empty(items, np.float32)
-    to_item, linear = np.empty(items, np.float32), np.empty(items + 1, np.float64)
-    position, own, places = np.empty(items, np.int32), np.empty(items, np.float32), np.empty(items, np.int32)
-    at_own, wanted, to_own = np.empty(items, np.int32), np.empty(items, np.float32), np.empty(items, np.float32)
-    for row in range(score.shape[0]):
-        for at in range(1, table.shape[1]):
-            found = _positives(score[row], level[row], place[row], at, own, places, at_own)
-            count = _gather(score[row], level[row], table[row, at], scores, weights, position) if found else 0
+            found = _positives((score[row], level[row], place[row]), at, floats[0], integers)
+            count = _items(score[row], level[row], table[row, at], floats, integers[2]) if found else 0
             if count == 0:
                 continue
-            to_item[:count], linear[: count + 1] = 0, 0
-            for item in range(found):
-                wanted[item] = upstream[places[item]]
-            _slopes(
-                (own[:found], wanted[:found]), scores[:count], weights[:count], exponentials[:count],
-                step, to_item[:count], linear[: count + 1], to_own[:found],
-            )  # fmt: skip
-            for item in range(found):
-                result[row, column[row, at_own[item]]] -= to_own[item]
-            beyond = 0.0
-            for item in range(count - 1, -1, -1):
-                beyond += linear[item + 1]
-                slope = np.float32(step[2] * beyond) + to_item[item] / np.float32(step[0])
-                result[row, column[row, position[item]]] += weights[item] * slope
+            own, items = floats[0, :found], (floats[1, :count], floats[2, :count], floats[3, :count])
+            bounds = integers[3, :found], integers[4, :found]
+            pairs = _bounds(own, items[0], step, bounds)
+            _linear_values(own, items, bounds[0], step, values)
+            if _worth_panels(pairs, own, items[0], step):
+                panel_values(own, items, bounds[0], step, kernels, values)
+            else:
+                direct_values(own, items, bounds, step, values)
+            itself = table[row, at, at] * (0.5 + step[4])
+            for k in range(found):
+                sums[integers[0, k]] = values[k] - itself
 
 
 @njit(nogil=True, cache=True)
-def _positives(score: Array, level: Array, place: Array, at: int, own: Array, places: Array, position: Array) -> int:
-    """The positives of one level in order of rank: how many, their scores, places and positions."""
+def step_slopes(rows: Any, table: Array, step: Array, kernels: Array, gradients: Any) -> None:
+    """result[column] = the gradient of Σ upstream[place] · sums[place] in the scores; gradients: column, upstream, result."""
+    (score, level, place), (column, upstream, result) = rows, gradients
+    floats, integers = np.empty((5, score.shape[1]), np.float32), np.empty((5, score.shape[1]), np.int32)
+    to_own, to_item = np.empty(score.shape[1], np.float64), np.empty(score.shape[1], np.float32)
+    for row in range(len(score)):
+        for at in range(1, table.shape[1]):
+            found = _positives((score[row], level[row], place[row]), at, floats[0], integers)
+            count = _items(score[row], level[row], table[row, at], floats, integers[2]) if found else 0
+            if count == 0:
+                continue
+            for k in range(found):
+                floats[4, k] = upstream[integers[0, k]]
+            positives, items = (floats[0, :found], floats[4, :found]), (floats[1, :count], floats[2, :count], floats[3, :count])
+            bounds = integers[3, :found], integers[4, :found]
+            pairs = _bounds(positives[0], items[0], step, bounds)
+            slopes = to_own[:found], to_item[:count]
+            _linear_slopes(positives, items[1], bounds[0], step, slopes)
+            if _worth_panels(pairs, positives[0], items[0], step):
+                panel_slopes(positives, items, bounds[0], step, kernels, slopes)
+            else:
+                direct_slopes(positives, items, bounds, step, slopes)
+            for k in range(found):
+                result[row, column[row, integers[1, k]]] -= to_own[k]
+            for item in range(count):
+                result[row, column[row, integers[2, item]]] += items[1][item] * to_item[item]
+
+
+@njit(nogil=True, cache=True)
+def _positives(row: Any, at: int, own: Array, integers: Array) -> int:
+    """How many positives of one level; their scores into `own`, places and positions into the first two of `integers`."""
+    score, level, place = row
     found = 0
     for item in range(len(score)):
-        own[found], places[found], position[found] = score[item], place[item], item
-        found += level[item] == at and place[item] >= 0
-        if found == len(own):
-            break
+        if level[item] == at and place[item] >= 0:
+            own[found], integers[0, found], integers[1, found] = score[item], place[item], item
+            found += 1
     return found
 
 
 @njit(nogil=True, cache=True)
-def _gather(score: Array, level: Array, table: Array, scores: Array, weights: Array, position: Array) -> int:
-    """The items of non-zero weight in order of rank: how many, their scores, weights and positions."""
+def _items(score: Array, level: Array, table: Array, floats: Array, position: Array) -> int:
+    """How many items of non-zero weight; their scores, weights into floats[1] and floats[2], and positions."""
     count = 0
     for item in range(len(score)):
         weight = table[level[item]]
-        scores[count], weights[count], position[count] = score[item], weight, item
+        floats[1, count], floats[2, count], position[count] = score[item], weight, item
         count += weight != 0
-        if count == len(scores):
+        if count == len(score):
             break
     return count
 
 
 @njit(nogil=True, cache=True)
-def _values(positives: Any, score: Array, weight: Array, exponential: Array, step: Array, sums: Array) -> None:
-    tau, delta, rho, beyond, start, reach = step
-    linear = zero = last = 0
-    weight_linear = score_linear = weight_above = 0.0
-    centre = np.inf
-    for own, place in zip(*positives):
-        while linear < len(score) and score[linear] - own > delta:
-            weight_linear += weight[linear]
-            score_linear += np.float64(weight[linear]) * score[linear]
-            linear += 1
-        while zero < len(score) and score[zero] >= own:
-            weight_above += weight[zero]
-            zero += 1
-        last = max(last, linear)
-        while last < len(score) and own - score[last] < reach:
-            last += 1
-        if centre - own > SPAN * tau:
-            centre = own - SPAN * tau
-            _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
-        window = _sigmoids(exponential[linear:last], weight[linear:last], np.float32(math.exp((own - centre) / tau)))
-        flat = beyond * weight_linear + start * (weight_above - weight_linear)
-        sums[place] = rho * (score_linear - weight_linear * (own + delta)) + flat + window
+def _bounds(own: Array, score: Array, step: Array, bounds: Any) -> int:
+    """First item of every positive's window, and the one after its last; how many pairs are in all windows."""
+    first, last = bounds
+    delta, reach = np.float32(step[1]), np.float32(step[5])
+    begin = end = pairs = 0
+    for k in range(len(own)):
+        while begin < len(score) and score[begin] - own[k] > delta:
+            begin += 1
+        end = max(end, begin)
+        while end < len(score) and own[k] - score[end] < reach:
+            end += 1
+        first[k], last[k] = begin, end
+        pairs += end - begin
+    return pairs
 
 
 @njit(nogil=True, cache=True)
-def _slopes(
-    positives: Any, score: Array, weight: Array, exponential: Array, step: Array, to_item: Array, linear_upstream: Array, to_own: Array
-) -> None:
-    tau, delta, rho, reach = step[0], step[1], step[2], step[5]
-    linear = last = item = 0
-    weight_linear = 0.0
-    centre = np.inf
-    for own, wanted in zip(*positives):
-        while linear < len(score) and score[linear] - own > delta:
-            weight_linear += weight[linear]
-            linear += 1
-        last = max(last, linear)
-        while last < len(score) and own - score[last] < reach:
-            last += 1
-        if centre - own > SPAN * tau:
-            centre = own - SPAN * tau
-            _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
-        linear_upstream[linear] += wanted
-        slope = _sigmoid_slopes(
-            exponential[linear:last], weight[linear:last], np.float32(math.exp((own - centre) / tau)), wanted, to_item[linear:last]
-        )
-        to_own[item] = wanted * np.float32(rho * weight_linear + slope / tau)
-        item += 1
+def _linear_values(own: Array, items: Any, first: Array, step: Array, values: Array) -> None:
+    """values[k] = Σ_{t > δ} w (beyond + ρ(t − δ)) + start · Σ_{0 ≤ t ≤ δ} w."""
+    score, weight, _ = items
+    _, delta, rho, beyond, start, _, _ = step
+    item = zero = 0
+    weights = moments = above = 0.0
+    for k in range(len(own)):
+        while item < first[k]:
+            weights += weight[item]
+            moments += np.float64(weight[item]) * score[item]
+            item += 1
+        while zero < len(score) and score[zero] >= own[k]:
+            above += weight[zero]
+            zero += 1
+        values[k] = rho * (moments - weights * (own[k] + delta)) + beyond * weights + start * (above - weights)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def _exponentials(score: Array, centre: np.float32, scale: np.float32, exponential: Array) -> None:
-    """2^((s − centre)·scale) by a polynomial between whole powers, 10⁻⁷ exact, kept finite where it is not needed."""
-    for item in range(len(score)):
-        power = min(max((score[item] - centre) * scale, np.float32(-125)), np.float32(125))
-        whole = np.floor(power)
-        part = power - whole
-        value = np.float32(1.8775767e-3)
-        value = value * part + np.float32(8.9893397e-3)
-        value = value * part + np.float32(5.5826318e-2)
-        value = value * part + np.float32(2.4015361e-1)
-        value = value * part + np.float32(6.9315308e-1)
-        value = value * part + np.float32(9.9999994e-1)
-        exponential[item] = value * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+@njit(nogil=True, cache=True)
+def _linear_slopes(positives: Any, weight: Array, first: Array, step: Array, slopes: Any) -> None:
+    """to_own[k] = ρ g_k Σ_{t > δ} w, to_item[j] = ρ Σ_{k: t > δ} g_k."""
+    (own, wanted), (to_own, to_item) = positives, slopes
+    rho, weights, item = step[2], 0.0, 0
+    for k in range(len(own)):
+        while item < first[k]:
+            weights += weight[item]
+            item += 1
+        to_own[k] = rho * weights * wanted[k]
+    k, total = len(own) - 1, 0.0
+    for item in range(len(weight) - 1, -1, -1):
+        while k >= 0 and first[k] > item:
+            total += wanted[k]
+            k -= 1
+        to_item[item] = rho * total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoids(exponential: Array, weight: Array, own: np.float32) -> np.float32:
-    total = np.float32(0)
-    for item in range(len(exponential)):
-        total += weight[item] * (exponential[item] / (exponential[item] + own))
-    return total
-
-
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoid_slopes(exponential: Array, weight: Array, own: np.float32, wanted: np.float32, to_item: Array) -> np.float32:
-    total = np.float32(0)
-    for item in range(len(exponential)):
-        sigmoid = exponential[item] / (exponential[item] + own)
-        slope = sigmoid - sigmoid * sigmoid
-        total += weight[item] * slope
-        to_item[item] += wanted * slope
-    return total
+@njit(nogil=True, cache=True)
+def _worth_panels(pairs: int, own: Array, score: Array, step: Array) -> bool:
+    if step[6] < 0:
+        return False
+    number = panels(np.float64(max(own[0], score[0])), np.float64(min(own[-1], score[-1])), step[0])
+    return pairs > PAIRS_PER_POINT * (len(own) + len(score)) + PAIRS_PER_PANEL * number
