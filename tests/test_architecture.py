@@ -35,7 +35,7 @@ LAYERS = [
         *("manifest", "embeddings", "runs", "fetch", "report", "report_table", "leaderboard", "comparison", "sheet"),
         *("tree.files", "tree.record"),
     },
-    {"evaluation", "scoring", "submission", "datasets"},
+    {"evaluation", "scoring", "submission", "listed", "datasets"},
     {"train", "losses", "cluster", "site"},
     {"cli"},
 ]

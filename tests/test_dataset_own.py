@@ -189,3 +189,10 @@ def test_wrong_options_are_refused_and_nothing_is_written(birds, home, arguments
     with pytest.raises(error, match=message):
         build(*(birds if part == "BIRDS" else part for part in arguments))
     assert not home.exists()
+
+
+def test_only_hgldv2_can_be_made_from_scratch(home, tmp_path):
+    with pytest.raises(UsageError, match="labels of sop cannot be made from scratch"):
+        build("sop", "--from-scratch", tmp_path / "work")
+    with pytest.raises(DataError, match="raw files of hgldv2 are not in"):
+        build("hgldv2", "--from-scratch", tmp_path / "work")

@@ -14,7 +14,7 @@ from hbench.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hbench.datasets import Dataset
+    from hbench.datasets import Dataset, Spec
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -24,6 +24,10 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
 @click.option("--out", type=FOLDER, help="Folder to write; by default hbench's data folder, where every verb finds it.")
 @click.option("--unofficial", is_flag=True, help="Accept other counts than published, or missing images.")
+@click.option("--from-scratch", type=FOLDER, metavar="WORK", help="hgldv2: rebuild its labels from Wikimedia, in WORK.")
+@click.option(
+    "--contact", metavar="MAIL", help="Your address, which Wikimedia asks for; without it nothing is fetched."
+)
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Your own CSV, parquet, or folder of images.")
 @click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
 @click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
@@ -60,10 +64,30 @@ def _published(name: str | None, options: dict[str, Any]) -> Dataset:
             expected="a dataset's name, or --from with a table or folder of yours",
             fix="hbench datasets lists the names",
         )
+    if options["from_scratch"] is not None:
+        return _from_scratch(specs[name], options["root"], options["from_scratch"], options["contact"])
     dataset, found, errors = build(specs[name], options["root"], unofficial=options["unofficial"])
     for line in [*errors, *([str(found)] if found else [])]:
         terminal.say(line)
     return dataset
+
+
+def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
+    """The dataset with its labels made anew by the pipeline of its name, if there is one."""
+    import importlib
+
+    from hbench.datasets import read
+    from hbench.datasets.building import find_raw
+
+    pipeline = f"pipelines.{spec.name}.cli.from_scratch"
+    try:
+        rebuild = importlib.import_module(pipeline).from_scratch
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the labels of {spec.name} cannot be made from scratch", expected="hgldv2", found=f"no module {error.name}"
+        ) from None
+    rebuild(find_raw(spec, root), work, contact)
+    return read(work / "dataset")
 
 
 def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
