@@ -13,11 +13,12 @@ from pipelines.hgldv2.cli import encode as encoding
 from pipelines.hgldv2.cli import replay as replaying
 from pipelines.hgldv2.cli import review as reviewing
 from pipelines.hgldv2.cli import scrape as scraping
+from pipelines.hgldv2.wikimedia import SERVERS, Servers
 from pipelines.hgldv2.work import Work
 
 
 def from_scratch(
-    raw: Path, work: Path, contact: str | None, *, encoder: str = encode.DEFAULT, rate: float = 1.0
+    raw: Path, work: Path, contact: str | None, *, encoder: str = encode.DEFAULT, servers: Servers = SERVERS
 ) -> Path:
     """The folder of the rebuilt labels, laid out as the released ones, for `hbench build hgldv2 --root` to read.
 
@@ -25,8 +26,8 @@ def from_scratch(
     decisions.yaml in the work folder, and ComparisonError when its decisions do not fit the labels.
     """
     folder = Work(work)
-    with scraping.client(folder, contact=contact, offline=contact is None, rate=rate, cache=None) as client:
-        scraping.run(folder, raw, api.source(client), {"via": "api"})
+    with scraping.client(folder, contact=contact, offline=contact is None, rate=1.0, cache=None) as client:
+        scraping.run(folder, raw, api.source(client, servers), {"via": "api"})
     cleaning.run(folder)
     encoding.run(folder, encoder)
     clustering.run(folder, cluster.Settings(clustering.DEFAULT_K))
