@@ -18,7 +18,14 @@ from pipelines.hgldv2.work import Work
 
 
 def from_scratch(
-    raw: Path, work: Path, contact: str | None, *, encoder: str = encode.DEFAULT, servers: Servers = SERVERS
+    raw: Path,
+    work: Path,
+    contact: str | None,
+    *,
+    encoder: str = encode.DEFAULT,
+    k: int = clustering.DEFAULT_K,
+    rate: float = 1.0,
+    servers: Servers = SERVERS,
 ) -> Path:
     """The folder of the rebuilt labels, laid out as the released ones, for `hbench build hgldv2 --root` to read.
 
@@ -26,11 +33,11 @@ def from_scratch(
     decisions.yaml in the work folder, and ComparisonError when its decisions do not fit the labels.
     """
     folder = Work(work)
-    with scraping.client(folder, contact=contact, offline=contact is None, rate=1.0, cache=None) as client:
+    with scraping.client(folder, contact=contact, offline=contact is None, rate=rate, cache=None) as client:
         scraping.run(folder, raw, api.source(client, servers), {"via": "api"})
     cleaning.run(folder)
     encoding.run(folder, encoder)
-    clustering.run(folder, cluster.Settings(clustering.DEFAULT_K))
+    clustering.run(folder, cluster.Settings(k))
     reviewing.run(folder)
     if not (folder / "decisions.yaml").exists():
         raise DataError(
