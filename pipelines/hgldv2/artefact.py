@@ -83,11 +83,22 @@ def write_rows(
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
     """Rows as CSV text, one line each, with a header."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_columns(row_type))
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return out.getvalue()
+    return csv_text([_columns(row_type), *([_cell(value) for value in row] for row in rows)])
+
+
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Cells as CSV, lines ended by a newline; a cell with a lone carriage return is quoted too, so that it is read
+    back.
+
+    >>> csv_text([["a", "b,c"], ["\\r", ""]])
+    'a,"b,c"\\n"\\r",\\n'
+    """
+    lines = []
+    for row in rows:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\r\n").writerow(row)
+        lines.append(line.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:

@@ -50,7 +50,8 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
         raise DataError("vectors have no direction", expected="finite, not all zero", found=f"rows {examples(bad)}")
-    return np.asarray(vectors / lengths, np.float32)
+    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)  # so that unit vectors read from a file stay what they are
+    return np.asarray(vectors / exact, np.float32)
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:

@@ -112,12 +112,14 @@ def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | 
         }
     moves: list[AnyDecision] = []
     for number, name in enumerate(sorted(groups), start=1):
-        labels = tuple(sorted(label for label, found in placed.items() if found == {name}))
-        if labels:
-            moves.append(Move(id=f"r{number:03}", op="move", labels=labels, to=name, why="released"))
-    several = sorted((label, tuple(sorted(found))) for label, found in placed.items() if len(found) > 1)
-    for number, (label, choices) in enumerate(several, start=1):
+        ids = tuple(sorted(class_id for class_id, found in placed.items() if found == {name}))
+        if ids:
+            moves.append(Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released"))
+    several = sorted((class_id, tuple(sorted(found))) for class_id, found in placed.items() if len(found) > 1)
+    for number, (class_id, choices) in enumerate(several, start=1):
         moves.append(
-            Ambiguous(id=f"a{number:03}", op="ambiguous", labels=(label,), choices=choices, why="released with several")
+            Ambiguous(
+                id=f"a{number:03}", op="ambiguous", labels=(class_id,), choices=choices, why="released with several"
+            )
         )
     return Decisions(groups=dict(sorted(groups.items())), decisions=tuple(moves))

@@ -26,6 +26,17 @@ from pipelines.hgldv2.verdict import LEAST_LAG_WAIT, Again, Good, Refused, TooLo
 BATCH = 50  # values of one parameter, for clients without the apihighlimits right
 
 
+class Servers(NamedTuple):
+    """Where Wikimedia answers: the APIs of Commons and Wikidata, and the query service."""
+
+    commons: str = "https://commons.wikimedia.org/w/api.php"
+    wikidata: str = "https://www.wikidata.org/w/api.php"
+    query: str = "https://query.wikidata.org/sparql"
+
+
+SERVERS = Servers()
+
+
 class Endpoint(NamedTuple):
     """Where to ask: MediaWiki APIs take `maxlag` and GET, falling back to POST; a query service always gets POST."""
 

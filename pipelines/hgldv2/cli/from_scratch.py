@@ -13,11 +13,19 @@ from pipelines.hgldv2.cli import encode as encoding
 from pipelines.hgldv2.cli import replay as replaying
 from pipelines.hgldv2.cli import review as reviewing
 from pipelines.hgldv2.cli import scrape as scraping
+from pipelines.hgldv2.wikimedia import SERVERS, Servers
 from pipelines.hgldv2.work import Work
 
 
 def from_scratch(
-    raw: Path, work: Path, contact: str | None, *, encoder: str = encode.DEFAULT, rate: float = 1.0
+    raw: Path,
+    work: Path,
+    contact: str | None,
+    *,
+    encoder: str = encode.DEFAULT,
+    k: int = clustering.DEFAULT_K,
+    rate: float = 1.0,
+    servers: Servers = SERVERS,
 ) -> Path:
     """The folder of the rebuilt labels, laid out as the released ones, for `hbench build hgldv2 --root` to read.
 
@@ -26,10 +34,10 @@ def from_scratch(
     """
     folder = Work(work)
     with scraping.client(folder, contact=contact, offline=contact is None, rate=rate, cache=None) as client:
-        scraping.run(folder, raw, api.source(client), {"via": "api"})
+        scraping.run(folder, raw, api.source(client, servers), {"via": "api"})
     cleaning.run(folder)
     encoding.run(folder, encoder)
-    clustering.run(folder, cluster.Settings(clustering.DEFAULT_K))
+    clustering.run(folder, cluster.Settings(k))
     reviewing.run(folder)
     if not (folder / "decisions.yaml").exists():
         raise DataError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from hbench.errors import ConfigError, DataError, UsageError
 from pipelines.hgldv2 import api, dumps, scrape, sparql
 from pipelines.hgldv2.artefact import is_current, made_by, write_rows
 from pipelines.hgldv2.cache import Cache
-from pipelines.hgldv2.wikimedia import BATCH, Client, Manners
+from pipelines.hgldv2.wikimedia import BATCH, SERVERS, Client, Manners, Servers
 from pipelines.hgldv2.work import SPLITS, Work
 
 NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
-VIAS: Mapping[str, Callable[[Client], scrape.Source]] = {"api": api.source, "sparql": sparql.source}
+VIAS: Mapping[str, Callable[[Client, Servers], scrape.Source]] = {"api": api.source, "sparql": sparql.source}
 
 
 @click.command(short_help="landmark → Commons category → Wikidata item → classes")
@@ -38,8 +38,26 @@ VIAS: Mapping[str, Callable[[Client], scrape.Source]] = {"api": api.source, "spa
     "--cache", type=click.Path(path_type=Path), help="Response cache; cache.sqlite in the work folder by default."
 )
 @click.option("--limit", type=int, help="Only the first N landmarks of each split, to try it out.")
+@click.option(
+    "--server",
+    "servers",
+    type=(click.Choice(Servers._fields), str),
+    multiple=True,
+    metavar="NAME URL",
+    help="Another address of commons, wikidata or query: a mirror.",
+)
 @click.pass_obj
-def command(work: Work, /, *, raw: Path, via: str, folder: Path | None, limit: int | None, **options: Any) -> None:
+def command(
+    work: Work,
+    /,
+    *,
+    raw: Path,
+    via: str,
+    folder: Path | None,
+    limit: int | None,
+    servers: Sequence[tuple[str, str]],
+    **options: Any,
+) -> None:
     """Link every landmark to its classes. Interrupt it as you like: it goes on where it was.
 
     \b
@@ -54,7 +72,7 @@ def command(work: Work, /, *, raw: Path, via: str, folder: Path | None, limit: i
     if via not in VIAS:
         raise UsageError(f"unknown source {via!r}", expected="api, sparql or dumps")
     with client(work, **options) as asking:
-        run(work, raw, VIAS[via](asking), {"via": via}, limit=limit)
+        run(work, raw, VIAS[via](asking, SERVERS._replace(**dict(servers))), {"via": via}, limit=limit)
 
 
 def run(work: Work, raw: Path, source: scrape.Source, settings: Mapping[str, Any], *, limit: int | None = None) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from hbench.cli import terminal
-from pipelines.hgldv2 import taxonomy
+from pipelines.hgldv2 import api, taxonomy
 from pipelines.hgldv2.artefact import made_by, write_rows
-from pipelines.hgldv2.cli.scrape import VIAS, client
+from pipelines.hgldv2.cli.scrape import client
 from pipelines.hgldv2.scrape import Source
 from pipelines.hgldv2.work import Work
 
@@ -31,7 +31,7 @@ def command(work: Work, /, *, least: int, **options: Any) -> None:
     python -m pipelines.hgldv2 taxonomy --contact you@example.org
     """
     with client(work, **options) as asking:
-        run(work, VIAS["api"](asking), least=least)
+        run(work, api.source(asking), least=least)
 
 
 def run(work: Work, source: Source, *, least: int) -> None:
