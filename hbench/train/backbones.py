@@ -114,10 +114,7 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 class Small(nn.Module):
-    """Four 3×3 convolutions with group norm, for small images: (B, 1, 32, 32) -> (B, 256, 4, 4).
-
-    No statistics of the batch: an image's features do not depend on the images beside it.
-    """
+    """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 256, 4, 4)."""
 
     widths, strides, pools = (32, 64, 128, 256), (2, 1, 1, 1), (2, 2, 1, 1)
 
@@ -126,7 +123,7 @@ class Small(nn.Module):
         layers: list[nn.Module] = []
         channels = (1, *self.widths)
         for before, after, stride, pool in zip(channels, self.widths, self.strides, self.pools, strict=False):
-            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.GroupNorm(8, after), nn.ReLU()]
+            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
             layers += [nn.MaxPool2d(pool)] * (pool > 1)
         self.layers = nn.Sequential(*layers)
 

@@ -28,7 +28,9 @@ Batch = tuple[Tensor, Tensor]
 Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 
-HELD: dict[str, Callable[[Manifest], NDArray[np.uint8]]] = {"glyphs": glyphs.images}  # small enough for memory
+HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {  # dataset and size: small enough for memory
+    ("glyphs", glyphs.SIDE): glyphs.images,
+}
 
 
 class Files(Dataset[Batch]):
@@ -73,10 +75,11 @@ class Held(Dataset[Batch]):
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
     """The images of one of a dataset's manifests, varied as for training or as they are embedded."""
     chosen = settings.augment if vary else NONE
-    if name in HELD:
+    held = HELD.get((name, settings.size))
+    if held is not None:
         if chosen not in (NONE, SHIFTED):
             raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
-        return Held(HELD[name](manifest), settings, settings.scale if chosen == SHIFTED else None)
+        return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
     return Files(manifest, augmentations[chosen](settings))
 
 
