@@ -17,13 +17,17 @@ from hbench.cli.terminal import progress, say
 @click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
 @click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")
 @click.option("--weights", default="pretrained", show_default=True, help="pretrained, random, or a file of weights.")
-@click.option("--scales", default="1", show_default=True, help="Embed at several scales and take the mean: 1,0.7071,0.5.")
+@click.option(
+    "--scales", default="1", show_default=True, help="Embed at several scales and take the mean: 1,0.7071,0.5."
+)
 @click.option("--flip", is_flag=True, help="Embed the mirrored image too, and take the mean.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time.")
 @click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that decode.")
-@click.option("--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True)
+@click.option(
+    "--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
-def command(model: str, dataset: str, out: Path, split: str, size: int | None, weights: str, **options: Any) -> None:
+def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> None:
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command goes on.
 
     \b
@@ -36,7 +40,7 @@ def command(model: str, dataset: str, out: Path, split: str, size: int | None, w
     from hbench.train.processes import joined
 
     data = datasets.load(dataset)
-    given = embedding.embedder(model, size=size, weights=weights)
+    given = embedding.embedder(model, size=options["size"], weights=options["weights"])
     manner = embedding.Manner(
         batch=options["batch"],
         workers=options["workers"],
@@ -50,7 +54,10 @@ def command(model: str, dataset: str, out: Path, split: str, size: int | None, w
             given, data, out, split=split, manner=manner, device=processes.device,
             watch=lambda done, number: bars.update(task, completed=done, total=number),
         )  # fmt: skip
-    say(f"wrote {out}: hbench evaluate {out} --dataset {dataset}" + ("" if split != "train" else " needs the test items"))
+    say(
+        f"wrote {out}: hbench evaluate {out} --dataset {dataset}"
+        + ("" if split != "train" else " needs the test items")
+    )
 
 
 def _scales(text: str) -> tuple[float, ...]:

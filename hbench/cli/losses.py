@@ -32,5 +32,8 @@ def command(name: str | None, as_json: bool) -> None:
             show(f"  {parameter:<18}{default}")
     else:
         spelled = [", ".join(f"{p}={d}" for p, d in row["parameters"].items()) for row in rows]
-        show_table(None, ["loss", "formula", "paper", "parameters"],
-                   [[row["name"], row["formula"], row["paper"], text] for row, text in zip(rows, spelled, strict=True)])
+        show_table(
+            None,
+            ["loss", "formula", "paper", "parameters"],
+            [[row["name"], row["formula"], row["paper"], text] for row, text in zip(rows, spelled, strict=True)],
+        )

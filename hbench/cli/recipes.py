@@ -36,4 +36,9 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool) -> None:
         losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
         aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
         rows.append([each, losses, recipe.model.backbone, aim])
-    show_table(None, ["recipe", "losses", "backbone", "published row it aims at"], rows, left=["losses", "backbone", "published row it aims at"])
+    show_table(
+        None,
+        ["recipe", "losses", "backbone", "published row it aims at"],
+        rows,
+        left=["losses", "backbone", "published row it aims at"],
+    )

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of every arm: epochs=2.")
 @click.option("--only", multiple=True, metavar="ARM", help="Train only these arms; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the runs.  [default: runs/study-NAME]")
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at a time, of one thread each.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at a time, of one thread each."
+)
 @click.option("--rows", type=click.Path(path_type=Path), help="Append one row per arm to this leaderboard file.")
 @click.option("--json", "as_json", is_flag=True, help="The claims as JSON on stdout.")
 def command(name: str, only: tuple[str, ...], out: Path | None, **options: Any) -> None:
@@ -66,8 +68,10 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     verdicts = judged(study, found)
     text = markdown(study, found, verdicts, options["seeds"])
     write_text(out / "study.md", text)
-    if options["json"] if "json" in options else options["as_json"]:
-        show_json([{**claim.model_dump(), **difference._asdict(), "verdict": word} for claim, difference, word in verdicts])
+    if options["as_json"]:
+        show_json(
+            [{**claim.model_dump(), **difference._asdict(), "verdict": word} for claim, difference, word in verdicts]
+        )
     else:
         show(text.rstrip("\n"))
     say(f"wrote {out / 'study.md'}")

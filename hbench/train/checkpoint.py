@@ -1,4 +1,4 @@
-"""A checkpoint is a folder step-NNNNNNNN: `model.safetensors`, and `state.pt` with everything else a run needs to go on.
+"""A checkpoint is a folder step-NNNNNNNN: `model.safetensors`, and `state.pt` with everything else a run goes on with.
 
 The folder appears at once, complete; its files are plain tensors and values, loaded with `weights_only=True`.
 """
@@ -56,7 +56,9 @@ def latest(folder: Path) -> Path:
         return folder
     found = saved(folder)
     if not found:
-        raise DataError(f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out")
+        raise DataError(
+            f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out"
+        )
     return found[-1]
 
 
@@ -98,4 +100,6 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 def _unusable(path: Path, error: Exception) -> DataError:
     first = (str(error).splitlines() or [type(error).__name__])[0]
-    return DataError(f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint")
+    return DataError(
+        f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
+    )

@@ -1,4 +1,4 @@
-"""Images for training and embedding: batches of tensors, of image files in worker processes or of images held in memory.
+"""Images for training and embedding, in batches of tensors: files decoded in worker processes, or images in memory.
 
 A batch is (images float32 (B, C, H, W), rows int64 (B,) of the manifest). What varies an image is its own seed, so that
 neither the number of workers nor a resumed epoch changes it.
@@ -88,7 +88,9 @@ def training_batches(images: Dataset[Batch], plan: Plan, *, workers: int) -> Ite
     return iter(_loader(images, [list(zip(*pair, strict=True)) for pair in _pairs(plan)], workers))
 
 
-def in_order(images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int) -> Iterable[Batch]:
+def in_order(
+    images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int
+) -> Iterable[Batch]:
     """The images of these rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]
     return _loader(images, [keys[start : start + batch] for start in range(0, len(keys), batch)], workers)
@@ -111,7 +113,7 @@ def _pairs(plan: Plan) -> Iterator[tuple[list[int], list[int]]]:
     return zip(plan.rows.tolist(), plan.draws.tolist(), strict=True)
 
 
-def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader[Batch]:
+def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader[Any]:
     # A generator of its own: by default a loader draws from torch's, which would make a resumed run another one.
     return DataLoader(
         images, batch_sampler=keys, num_workers=workers, collate_fn=_as_it_is, generator=torch.Generator(),
@@ -119,5 +121,5 @@ def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader
     )  # fmt: skip
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _as_it_is(batch: Any) -> Any:
     return batch

@@ -1,6 +1,6 @@
 """Embedding a dataset's images with any model, into a file that `hbench evaluate` takes; resumable in parts.
 
-A model is a checkpoint of `hbench train`, or SOURCE:NAME of a pretrained backbone, whose own features are the embeddings.
+A model is a checkpoint of `hbench train`, or SOURCE:NAME of a backbone, whose own features are the embeddings.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hbench.train.data import all_tests, images_of
 from hbench.train.embedding import Views, embedded
 from hbench.train.loop import RECIPE
 from hbench.train.model import build_model
+from hbench.train.processes import ALONE
 from hbench.train.recipe import Images, Model
 from hbench.train.recipe_files import resolve
 from hbench.train.run import PRECISIONS, training_manifest
@@ -45,7 +46,7 @@ class Embedder(NamedTuple):
 
 @dataclass(frozen=True)
 class Manner:
-    """How images are embedded: `batch` at a time, `scales` of their size, mirrored too where `flip`; resumed by `part`."""
+    """`batch` images at a time, at `scales` of their size, mirrored too where `flip`; resumed by `part` images."""
 
     batch: int = 64
     workers: int = 0
@@ -53,6 +54,9 @@ class Manner:
     flip: bool = False
     precision: str = "float32"
     part: int = 4096
+
+
+AS_THEY_ARE = Manner()
 
 
 def embedder(source: str, *, size: int | None = None, weights: str = "pretrained") -> Embedder:
@@ -75,8 +79,8 @@ def embed(
     file: Path,
     *,
     split: str = "test",
-    manner: Manner = Manner(),
-    device: torch.device = torch.device("cpu"),
+    manner: Manner = AS_THEY_ARE,
+    device: torch.device = ALONE.device,
     watch: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> None:
     """Write the embeddings of every item of a split, in manifest order. Interrupted, it goes on where it stopped.

@@ -1,4 +1,4 @@
-"""Embedding images with a model: forward only, in manifest order, shared among processes, at several scales and mirrored."""
+"""Embedding images with a model: in manifest order, shared among processes, at several scales and mirrored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ Vectors = NDArray[np.float32]
 
 
 def embedded(
-    model: nn.Module, images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int, device: torch.device
+    model: nn.Module,
+    images: Dataset[Batch],
+    rows: Sequence[int] | NDArray[np.int64],
+    *,
+    batch: int,
+    workers: int,
+    device: torch.device,
 ) -> Iterator[Vectors]:
     """The embeddings of these rows, float32 (≤ batch, D) at a time; the model is left in the mode it was in."""
     mode = model.training

@@ -42,7 +42,10 @@ FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": s
 def build_optimizers(recipe: Recipe, model: EmbeddingModel, objective: nn.Module) -> list[torch.optim.Optimizer]:
     """The net's optimiser, with groups body and head, and that of the proxies where they have one of their own."""
     settings, proxies = recipe.optimizer, list(objective.parameters())
-    groups = [_group(BODY, model.body(), settings, settings.lr), _group(HEAD, model.head(), settings, settings.lr * settings.head)]
+    groups = [
+        _group(BODY, model.body(), settings, settings.lr),
+        _group(HEAD, model.head(), settings, settings.lr * settings.head),
+    ]
     own = recipe.proxies
     if proxies and own is None:
         groups.append(_group(PROXIES, proxies, settings, settings.lr * settings.head))

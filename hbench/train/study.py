@@ -1,6 +1,6 @@
 """A study trains arms (recipes with changes), each once per seed, and tests claims about them by paired intervals.
 
-A claim is a sum of arms minus another, in one metric; its value differs from seed to seed, and the interval is that of the
+A claim is a sum of arms minus another, in one metric; it has a value d for every seed, and the interval is that of the
 mean over seeds by Student's t:   mean(d) ± t_(n−1, .975) · s(d) / √n
 
 >>> contrast(np.array([0.03, 0.01, 0.02]))
@@ -106,7 +106,9 @@ Reports = Mapping[str, Sequence[Document]]  # the reports of every arm, in order
 def names() -> list[str]:
     """The studies that come with hbench."""
     files = (file.name for file in resources.files("hbench.train").iterdir())
-    return sorted(name[len(PREFIX) : -len(".toml")] for name in files if name.startswith(PREFIX) and name.endswith(".toml"))
+    return sorted(
+        name[len(PREFIX) : -len(".toml")] for name in files if name.startswith(PREFIX) and name.endswith(".toml")
+    )
 
 
 def read(name: str) -> Study:

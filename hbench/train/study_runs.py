@@ -27,7 +27,13 @@ RowOf = tuple[str, int]  # an arm and a seed
 
 
 def run_all(
-    study: Study, out: Path, runs: Sequence[RowOf], *, changes: Sequence[str], workers: int, watch: Callable[[str], None]
+    study: Study,
+    out: Path,
+    runs: Sequence[RowOf],
+    *,
+    changes: Sequence[str],
+    workers: int,
+    watch: Callable[[str], None],
 ) -> None:
     """Train what is not trained yet, `workers` processes of one thread at a time; `watch` is told of each that is done.
 
@@ -47,9 +53,19 @@ def run_all(
 
 def markdown(study: Study, found: Reports, verdicts: Sequence[Verdict], seeds: int) -> str:
     """The study's tables and claims, with what they rest on."""
-    lines = [f"# Study of {study.dataset}", "", f"{seeds} seeds; percent, mean ± half of the 95 % interval over seeds.", ""]
+    lines = [
+        f"# Study of {study.dataset}",
+        "",
+        f"{seeds} seeds; percent, mean ± half of the 95 % interval over seeds.",
+        "",
+    ]
     for table in study.tables:
-        lines += [f"## {table.title}", "", "| | " + " | ".join(study.metrics) + " |", "|---|" + "---|" * len(study.metrics)]
+        lines += [
+            f"## {table.title}",
+            "",
+            "| | " + " | ".join(study.metrics) + " |",
+            "|---|" + "---|" * len(study.metrics),
+        ]
         for arm in table.arms:
             if arm in found:
                 cells = [shown(contrast(values_of(found[arm], metric))) for metric in study.metrics]
@@ -57,8 +73,8 @@ def markdown(study: Study, found: Reports, verdicts: Sequence[Verdict], seeds: i
         lines.append("")
     lines += ["## Claims", "", "| claim | of | difference, points | 95 % interval | |", "|---|---|---|---|---|"]
     for claim, difference, word in verdicts:
-        low, high = (f"{100 * end:+.2f}" for end in difference[1:])
-        lines.append(f"| {claim.says} ({claim.metric}) | {claim.source} | {100 * difference.mean:+.2f} | {low} … {high} | {word} |")
+        mean, low, high = (f"{100 * value:+.2f}" for value in difference)
+        lines.append(f"| {claim.says} ({claim.metric}) | {claim.source} | {mean} | {low} … {high} | {word} |")
     return "\n".join(lines) + "\n"
 
 
@@ -82,9 +98,13 @@ def _row(study: Study, board: Leaderboard, out: Path, arm: str, documents: Seque
     seed = int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
     recipe = study.recipe(arm, seed)
     steps = _steps(folder_of(out, arm, seed))
-    over_seeds = "; ".join(f"{metric} {shown(contrast(values_of(documents, metric)))}" for metric in ("H-AP", "AP", "R@1"))
+    over_seeds = "; ".join(
+        f"{metric} {shown(contrast(values_of(documents, metric)))}" for metric in ("H-AP", "AP", "R@1")
+    )
     note = f"seed {seed} of {len(documents)}, {steps} steps of {recipe.sampler.batch}; mean over seeds: {over_seeds}"
-    row = row_of(documents[seed], board, method=arm, backbone=recipe.model.backbone, setup={"batch_size": recipe.sampler.batch})
+    row = row_of(
+        documents[seed], board, method=arm, backbone=recipe.model.backbone, setup={"batch_size": recipe.sampler.batch}
+    )
     assert row.run is not None
     return row.model_copy(update={"run": row.run.model_copy(update={"note": note})})
 
@@ -100,7 +120,17 @@ def _run(study: Study, out: Path, arm: str, seed: int, changes: Sequence[str]) -
     folder = folder_of(out, arm, seed)
     recipe_file = folder.parent / f"seed-{seed}.{RECIPE_FILE}"
     write_text(recipe_file, as_toml(study.recipe(arm, seed, changes)))
-    command = [sys.executable, "-m", "hbench.train", str(recipe_file), "--out", str(folder), "--resume", "--threads", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "hbench.train",
+        str(recipe_file),
+        "--out",
+        str(folder),
+        "--resume",
+        "--threads",
+        "1",
+    ]
     alone = {key: value for key, value in os.environ.items() if key not in {"RANK", "WORLD_SIZE"}}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
