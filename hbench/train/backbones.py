@@ -1,4 +1,6 @@
-"""A backbone turns images into features: a map (B, C, H, W), or vectors (B, C) where it pools itself. SOURCE:NAME names one.
+"""A backbone turns images into features: a map (B, C, H, W), or vectors (B, C) where it pools itself.
+
+SOURCE:NAME names one:
 
     torchvision:resnet50    timm:deit_small_patch16_224    open_clip:ViT-B-32/laion2b_s34b_b79k    hbench:small
 
@@ -78,7 +80,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     if not timm.is_model(name.split(".")[0]):
         raise UnknownName("timm model", name, timm.list_models())
-    own = {} if pools else {"global_pool": ""}
+    own: dict[str, Any] = {} if pools else {"global_pool": ""}
 
     def create() -> Any:
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **own)
@@ -114,10 +116,7 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 class Small(nn.Module):
-    """Four 3×3 convolutions with group norm, for small images: (B, 1, 32, 32) -> (B, 256, 4, 4).
-
-    No statistics of the batch: an image's features do not depend on the images beside it.
-    """
+    """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 256, 4, 4)."""
 
     widths, strides, pools = (32, 64, 128, 256), (2, 1, 1, 1), (2, 2, 1, 1)
 
@@ -126,7 +125,7 @@ class Small(nn.Module):
         layers: list[nn.Module] = []
         channels = (1, *self.widths)
         for before, after, stride, pool in zip(channels, self.widths, self.strides, self.pools, strict=False):
-            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.GroupNorm(8, after), nn.ReLU()]
+            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
             layers += [nn.MaxPool2d(pool)] * (pool > 1)
         self.layers = nn.Sequential(*layers)
 
@@ -192,14 +191,15 @@ def _is_network(error: BaseException | None) -> bool:
 
 def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:
     """A torchvision net without its last linear layer; without its own pooling as well where it is a ResNet."""
-    if hasattr(net, "fc") and hasattr(net, "layer4"):
+    fc = getattr(net, "fc", None)
+    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
         children = list(net.children())
         kept = children[:-1] if pools else children[:-2]
-        return nn.Sequential(*kept, *([nn.Flatten()] if pools else [])), int(net.fc.in_features)
+        return nn.Sequential(*kept, *([nn.Flatten()] if pools else [])), fc.in_features
     for head in ("fc", "classifier", "heads", "head"):
         last = getattr(net, head, None)
         linear = [part for part in last.modules() if isinstance(part, nn.Linear)] if last is not None else []
         if linear:
             setattr(net, head, nn.Identity())
-            return net, int(linear[0].in_features)
+            return net, linear[0].in_features
     raise ConfigError("this torchvision model has no classifier to take off", fix="use its timm twin: timm:NAME")

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it trains: one bar with loss terms, learning rates, images per second, time left."""
+"""What a person sees of a run while it trains: a bar with loss terms, learning rates, images/s, time left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from hbench.train.log import Moment
 def bar(*, shown: bool) -> Iterator[Callable[[Moment], None]]:
     """A bar on stderr, where it is a terminal and `shown`; else one line whenever a tenth is done."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, disable=not (shown and sys.stderr.isatty())) as bars:
         task = bars.add_task("first step", total=None)
 

@@ -1,4 +1,4 @@
-"""A checkpoint is a folder step-NNNNNNNN: `model.safetensors`, and `state.pt` with everything else a run needs to go on.
+"""A checkpoint is a folder step-NNNNNNNN: `model.safetensors`, and `state.pt` with everything else a run goes on with.
 
 The folder appears at once, complete; its files are plain tensors and values, loaded with `weights_only=True`.
 """

@@ -1,4 +1,4 @@
-"""Images for training and embedding: batches of tensors, of image files in worker processes or of images held in memory.
+"""Images for training and embedding, in batches of tensors: files decoded in worker processes, or images in memory.
 
 A batch is (images float32 (B, C, H, W), rows int64 (B,) of the manifest). What varies an image is its own seed, so that
 neither the number of workers nor a resumed epoch changes it.
@@ -28,7 +28,9 @@ Batch = tuple[Tensor, Tensor]
 Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 
-HELD: dict[str, Callable[[Manifest], NDArray[np.uint8]]] = {"glyphs": glyphs.images}  # small enough for memory
+HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {  # dataset and size: small enough for memory
+    ("glyphs", glyphs.SIDE): glyphs.images,
+}
 
 
 class Files(Dataset[Batch]):
@@ -73,10 +75,11 @@ class Held(Dataset[Batch]):
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
     """The images of one of a dataset's manifests, varied as for training or as they are embedded."""
     chosen = settings.augment if vary else NONE
-    if name in HELD:
+    held = HELD.get((name, settings.size))
+    if held is not None:
         if chosen not in (NONE, SHIFTED):
             raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
-        return Held(HELD[name](manifest), settings, settings.scale if chosen == SHIFTED else None)
+        return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
     return Files(manifest, augmentations[chosen](settings))
 
 
@@ -110,7 +113,7 @@ def _pairs(plan: Plan) -> Iterator[tuple[list[int], list[int]]]:
     return zip(plan.rows.tolist(), plan.draws.tolist(), strict=True)
 
 
-def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader[Batch]:
+def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader[Any]:
     # A generator of its own: by default a loader draws from torch's, which would make a resumed run another one.
     return DataLoader(
         images, batch_sampler=keys, num_workers=workers, collate_fn=_as_it_is, generator=torch.Generator(),
@@ -118,5 +121,5 @@ def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader
     )  # fmt: skip
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _as_it_is(batch: Any) -> Any:
     return batch

@@ -13,7 +13,7 @@ FILE = "log.jsonl"
 
 
 class Moment(NamedTuple):
-    """What is known after a step: the loss and its unweighted terms, learning rates, images per second and seconds so far."""
+    """What is known after a step: the loss, its unweighted terms, learning rates, images per second, seconds so far."""
 
     step: int
     steps: int
@@ -26,7 +26,7 @@ class Moment(NamedTuple):
 
 
 class Log:
-    """Appends moments and scores to the log in a run's folder; a resumed run first drops what lies behind its checkpoint.
+    """Appends moments and scores to a run's log; a resumed run first drops what lies behind its checkpoint.
 
     Without a folder (in all processes but the first) it writes nothing.
     """

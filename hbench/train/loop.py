@@ -5,8 +5,8 @@
         loss of the batch -> gradients -> step -> log, checkpoint
     embed the test items -> test.parquet -> report.json
 
-A step depends on the recipe, its own number, and what a checkpoint holds, and on nothing else: on a CPU a resumed run goes
-on, bit for bit, as if it had never stopped.
+A step depends on the recipe, its own number, and what a checkpoint holds, and on nothing else: on a CPU a resumed run
+goes on, bit for bit, as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -205,12 +205,12 @@ def _non_finite(outcome: Outcome, step: int, items: list[str], out: Path, proces
 def _asked_to_stop() -> Iterator[Callable[[], bool]]:
     """Whether SIGINT or SIGTERM came; a second one is not held back."""
     came: list[int] = []
+    earlier = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
         signal.signal(number, earlier[number])
 
-    earlier = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number in earlier:
             signal.signal(number, note)

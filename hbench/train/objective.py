@@ -39,7 +39,7 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
 
 
 def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
-    """What losses need to know of the data: the number of fine classes and of classes at every level, paths, dimension."""
+    """What losses need to know of the data: the numbers of classes, fine and at every level; paths; dimension."""
     paths = _paths(labels)
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
     return {"classes": counts[-1], "classes at every level": counts, "paths": paths, "dim": dim}

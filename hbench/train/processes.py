@@ -1,4 +1,4 @@
-"""Processes that train one model together (torchrun): each embeds its part of a batch and computes the loss of the whole.
+"""Processes that train one model together (torchrun): each embeds its part of a batch, and takes the loss of the whole.
 
     gradient = mean over processes of Σ_parts ∂L/∂embeddings(part) · ∂embeddings(part)/∂weights
 
@@ -88,7 +88,7 @@ def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> 
 
 
 def distributed(model: nn.Module, processes: Processes) -> nn.Module:
-    """The model as all processes train it; its batch norms see the whole batch on GPUs, and must be frozen elsewhere."""
+    """The model as all processes train it; batch norms see the whole batch on GPUs, and must be frozen elsewhere."""
     if processes.world == 1:
         return model
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
@@ -98,7 +98,7 @@ def distributed(model: nn.Module, processes: Processes) -> nn.Module:
                 "batch norms cannot see the batches of other processes on a CPU",
                 fix="--set model.freeze_batch_norm=true, or one process",
             )
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
 

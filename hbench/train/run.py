@@ -67,7 +67,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Run:
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
     layout = torch.channels_last if recipe.model.channels_last else torch.contiguous_format
-    model = model.to(memory_format=layout)  # type: ignore[call-overload]
+    model = model.to(memory_format=layout)
     if recipe.model.compile:
         model.backbone.compile()
     objective = build_objective(recipe.losses, manifest.labels, model.dim).to(device)

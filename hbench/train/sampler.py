@@ -1,9 +1,9 @@
-"""A sampler composes the batches of an epoch from the labels: a pure function of labels, settings and a seeded generator.
+"""A sampler composes the batches of an epoch: a pure function of labels, settings and a seeded generator.
 
     sampler(labels (N, L), settings, rng) -> rows int64 (S, B)
 
-S depends on the labels and settings alone, so that every epoch has as many steps. `plan` is the batches of (seed, epoch);
-processes take disjoint slices of every batch.
+S depends on the labels and settings alone, so that every epoch has as many steps. `plan` is the batches of
+(seed, epoch); processes take disjoint slices of every batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ samplers: Registry[Compose] = Registry("sampler", group="hbench.samplers")
 
 
 class Plan(NamedTuple):
-    """The batches of an epoch: `rows` (S, B) of the manifest, and `draws` (S, B), the seed of each image's variation."""
+    """The batches of an epoch: `rows` (S, B) of the manifest, and `draws` (S, B), the seed of an image's variation."""
 
     rows: Rows
     draws: Rows

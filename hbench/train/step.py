@@ -47,7 +47,7 @@ def direct(
     embeddings = gather(embed(images), processes)
     total, terms = objective(embeddings, gather(labels, processes))
     if torch.isfinite(total):
-        scale(total).backward()
+        scale(total).backward()  # type: ignore[no-untyped-call]
     return _detached(total, terms)
 
 
@@ -57,7 +57,7 @@ def in_two_passes(part: int) -> Step:
     def step(
         embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
     ) -> Outcome:
-        pieces = images.split(part)
+        pieces = torch.split(images, part)
         states = []
         with torch.no_grad():
             vectors = []
@@ -68,10 +68,10 @@ def in_two_passes(part: int) -> Step:
         total, terms = objective(gather(own, processes), gather(labels, processes))
         if not torch.isfinite(total):
             return _detached(total, terms)
-        scale(total).backward()
+        scale(total).backward()  # type: ignore[no-untyped-call]
         assert own.grad is not None
         after = _random_state(images.device)
-        for last, piece, gradient, state in _parts(pieces, own.grad.split(part), states):
+        for last, piece, gradient, state in _parts(pieces, torch.split(own.grad, part), states):
             _set_random_state(state)
             with nullcontext() if last else _unsynchronised(embed):
                 embed(piece).backward(gradient)

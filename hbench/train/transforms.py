@@ -67,7 +67,7 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
 
 
 def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
-    """`number` uniform numbers in [0, 1) of every seed, (B,) -> (B, number): SplitMix64 (Steele et al. 2014), vectorised.
+    """`number` uniform numbers in [0, 1) of every seed, (B,) -> (B, number): SplitMix64 (Steele et al. 2014).
 
     >>> bool((uniform(np.array([7, 8]), 2)[1:] == uniform(np.array([8]), 2)).all())
     True
@@ -78,7 +78,8 @@ def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         bits = z ^ (z >> np.uint64(31))
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    shares: NDArray[np.float64] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return shares
 
 
 def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float]) -> Tensor:

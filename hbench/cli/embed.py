@@ -1,0 +1,70 @@
+"""hbench embed: embed a dataset's images with a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hbench.cli.terminal import progress, say
+
+
+@click.command("embed")
+@click.argument("model")
+@click.option("--dataset", "-d", required=True, help="A dataset's name or folder.")
+@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The file: .parquet, .npz or .npy.")
+@click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
+@click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")
+@click.option("--weights", default="pretrained", show_default=True, help="pretrained, random, or a file of weights.")
+@click.option(
+    "--scales", default="1", show_default=True, help="Embed at several scales and take the mean: 1,0.7071,0.5."
+)
+@click.option("--flip", is_flag=True, help="Embed the mirrored image too, and take the mean.")
+@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time.")
+@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that decode.")
+@click.option(
+    "--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True
+)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> None:
+    """Embed every image of a split with MODEL, in manifest order; interrupted, the same command goes on.
+
+    \b
+    MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, or open_clip:ARCH/TAG.
+
+    Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
+    """
+    from hbench import datasets
+    from hbench.train import embed as embedding
+    from hbench.train.processes import joined
+
+    data = datasets.load(dataset)
+    given = embedding.embedder(model, size=options["size"], weights=options["weights"])
+    manner = embedding.Manner(
+        batch=options["batch"],
+        workers=options["workers"],
+        scales=_scales(options["scales"]),
+        flip=options["flip"],
+        precision=options["precision"],
+    )
+    with joined(options["device"]) as processes, progress() as bars:
+        task = bars.add_task(f"embedding {data.name} {split}", total=None)
+        embedding.embed(
+            given, data, out, split=split, manner=manner, device=processes.device,
+            watch=lambda done, number: bars.update(task, completed=done, total=number),
+        )  # fmt: skip
+    say(
+        f"wrote {out}: hbench evaluate {out} --dataset {dataset}"
+        + ("" if split != "train" else " needs the test items")
+    )
+
+
+def _scales(text: str) -> tuple[float, ...]:
+    try:
+        scales = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        scales = ()
+    if not scales or min(scales) <= 0:
+        raise click.BadParameter(f"{text!r}: expected numbers above 0, such as 1,0.7071,0.5", param_hint="--scales")
+    return scales

@@ -1,0 +1,82 @@
+"""hbench study: train a family of recipes with several seeds, and test what the papers claim of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli.terminal import progress, say, show, show_json
+
+if TYPE_CHECKING:
+    from hbench.train.study import Study
+
+
+@click.command("study")
+@click.argument("name")
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of every arm.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of every arm: epochs=2.")
+@click.option("--only", multiple=True, metavar="ARM", help="Train only these arms; repeatable.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the runs.  [default: runs/study-NAME]")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at a time, of one thread each."
+)
+@click.option("--rows", type=click.Path(path_type=Path), help="Append one row per arm to this leaderboard file.")
+@click.option("--json", "as_json", is_flag=True, help="The claims as JSON on stdout.")
+def command(name: str, only: tuple[str, ...], out: Path | None, **options: Any) -> None:
+    """Train every arm of the study NAME (or a TOML file) with every seed; show tables, and claims by paired intervals.
+
+    Interrupted, the same command goes on. The folder gets ARM/seed-N/ and study.md.
+
+    Example: hbench study glyphs --seeds 5
+    """
+    from hbench.errors import UnknownName
+    from hbench.train import study as studies
+
+    study = studies.read(name)
+    for arm in only:
+        if arm not in study.arms:
+            raise UnknownName("arm", arm, study.arms)
+    folder = out or Path("runs") / f"study-{Path(name).stem}"
+    _train(study, folder, list(only or study.arms), options)
+    _tell(study, folder, options)
+
+
+def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) -> None:
+    from hbench.train.study_runs import run_all
+
+    runs = [(arm, seed) for seed in range(options["seeds"]) for arm in arms]
+    with progress() as bars:
+        task = bars.add_task("training", total=len(runs))
+
+        def watch(done: str) -> None:
+            bars.update(task, advance=1, description=done)
+            if bars.disable:
+                say(f"trained {done}")
+
+        run_all(study, out, runs, changes=options["changes"], workers=options["workers"], watch=watch)
+
+
+def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
+    from hbench import leaderboard, leaderboard_runs
+    from hbench.atomic import write_text
+    from hbench.train.study import found_reports, judged
+    from hbench.train.study_runs import markdown, rows
+
+    found = found_reports(study, out, options["seeds"])
+    verdicts = judged(study, found)
+    text = markdown(study, found, verdicts, options["seeds"])
+    write_text(out / "study.md", text)
+    if options["as_json"]:
+        show_json(
+            [{**claim.model_dump(), **difference._asdict(), "verdict": word} for claim, difference, word in verdicts]
+        )
+    else:
+        show(text.rstrip("\n"))
+    say(f"wrote {out / 'study.md'}")
+    if options["rows"]:
+        path = options["rows"]
+        for row in rows(study, leaderboard.read_file(path), found, out):
+            leaderboard_runs.add(row, leaderboard.read_file(path), path)
+        say(f"added {len(found)} rows to {path}")
