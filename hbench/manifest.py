@@ -178,7 +178,8 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
     try:
         levels = json.loads((pq.read_schema(path).metadata or {}).get(b"hbench.levels", b"[]"))
-        table = pq.read_table(path, read_dictionary=levels)
+        with pq.ParquetFile(path, read_dictionary=levels) as file:  # read_table would load the dataset machinery
+            table = file.read()
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(
             f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]
@@ -212,7 +213,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         columns.append(column.indices.to_numpy(zero_copy_only=False))
     tree, labels = LabelTree.from_labels(np.stack(columns, axis=1).astype(np.int32), levels=levels, names=names)
     ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
-    items = table["item"].to_numpy()
+    items = np.array(table["item"].to_pylist(), dtype=object)  # to_numpy of texts would load pandas
     return Manifest(items, labels, tree, table["query"].to_numpy(), table["gallery"].to_numpy(), ignore)
 
 

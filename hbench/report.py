@@ -153,7 +153,8 @@ def read(path: Path) -> Document:
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            table = file.read()
     except (OSError, pa.ArrowInvalid) as error:
         raise SubmissionError(
             f"{path} cannot be read",

@@ -80,7 +80,7 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
     if len(zeroed):
         found = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
         raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=found)
-    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+    return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
 
 
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:

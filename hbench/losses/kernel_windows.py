@@ -161,7 +161,9 @@ def _sigmoids(exponential: Array, weight: Array, own: np.float32) -> np.float32:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoid_slopes(exponential: Array, weight: Array, own: np.float32, share: np.float32, to_item: Array) -> np.float32:
+def _sigmoid_slopes(
+    exponential: Array, weight: Array, own: np.float32, share: np.float32, to_item: Array
+) -> np.float32:
     total = np.float32(0)
     for item in range(len(exponential)):
         sigmoid = exponential[item] / (exponential[item] + own)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -141,6 +140,8 @@ def _read_landmarks(path: Path) -> _Lines:
 def _read_trec(path: Path) -> _Lines:
     """A TREC run; as in trec_eval the score orders, and the column of ranks says nothing."""
     names = ["query", "q0", "item", "rank", "score", "tag", "more"]
+    import pandas as pd
+
     frame = pd.read_csv(
         path, sep=r"\s+", header=None, names=names, dtype=str, na_filter=False, quoting=csv.QUOTE_NONE, index_col=False
     )  # fmt: skip

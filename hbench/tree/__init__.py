@@ -14,12 +14,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.errors import TreeError, UnknownName, examples
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Labels = NDArray[np.int32]
 Node = tuple[int, int]
@@ -121,6 +124,8 @@ class LabelTree:
 
     def graph(self) -> nx.DiGraph[Node]:
         """The tree as a networkx arborescence, from "root" down; a node is (depth, id), with its `name` and `level`."""
+        import networkx as nx
+
         graph: nx.DiGraph[Node] = nx.DiGraph()
         graph.add_node((0, 0), name=ROOT, level=ROOT)
         for depth, level in enumerate(self.levels, start=1):
