@@ -43,7 +43,7 @@ def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
     centres = torch.zeros(classes, DIM)
     for level in range(depth):
         centres += torch.randn(int(paths[:, level].max()) + 1, DIM, generator=generator)[paths[:, level]] / depth**0.5
-    vectors = centres.repeat_interleave(4, 0) + torch.randn(classes * 4, DIM, generator=generator)
+    vectors = centres.repeat_interleave(4, 0) + 3 * torch.randn(classes * 4, DIM, generator=generator)
     shuffled = torch.randperm(classes * 4, generator=generator)
     vectors, labels = torch.nn.functional.normalize(vectors[shuffled]), paths.repeat_interleave(4, 0)[shuffled]
     if references:
