@@ -135,20 +135,22 @@ def _alternating(tail: Array, factor: float, slope: int) -> float:
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})
 def _exponentials(score: Array, centre: np.float32, scale: np.float32, exponential: Array) -> None:
     """2^((s − centre)·scale) by a polynomial between whole powers, 10⁻⁷ exact, kept finite where it is not needed."""
     for item in range(len(score)):
-        power = min(max((score[item] - centre) * scale, np.float32(-125)), np.float32(125))
-        whole = np.floor(power)
-        part = power - whole
+        power = (score[item] - centre) * scale
+        power = np.float32(-125) if power < np.float32(-125) else power
+        power = np.float32(125) if power > np.float32(125) else power
+        whole = np.int32(power + np.float32(128)) - np.int32(128)  # rounds down: the sum is positive
+        part = power - np.float32(whole)
         value = np.float32(1.8775767e-3)
         value = value * part + np.float32(8.9893397e-3)
         value = value * part + np.float32(5.5826318e-2)
         value = value * part + np.float32(2.4015361e-1)
         value = value * part + np.float32(6.9315308e-1)
         value = value * part + np.float32(9.9999994e-1)
-        exponential[item] = value * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+        exponential[item] = value * np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
