@@ -31,19 +31,17 @@ RANK_LOSSES = [f"{family}_{score}" for score in ("hap", "ap", "ndcg", "recall") 
 
 
 def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
-    """Normalised vectors around the classes of a random tree, four per class; 1/16 of the classes' number at the level above."""
+    """Normalised vectors around the classes of a tree: four per class; twelve super-categories as SOP has, or halves upwards."""
     generator = torch.Generator().manual_seed(0)
     classes = (size + references) // 4
     paths = torch.arange(classes)[:, None].repeat(1, depth)
     for level in range(depth - 2, -1, -1):
-        groups = max(2, classes // 16 if level == depth - 2 else int(paths[:, level + 1].max() + 1) // 2)
-        if references:
-            groups = 12  # the super-categories of SOP
+        groups = 12 if depth == 2 else max(2, int(paths[:, level + 1].max() + 1) // 2)
         paths[:, level] = paths[:, level + 1] * groups // (int(paths[:, level + 1].max()) + 1)
     centres = torch.zeros(classes, DIM)
     for level in range(depth):
         centres += torch.randn(int(paths[:, level].max()) + 1, DIM, generator=generator)[paths[:, level]] / depth**0.5
-    vectors = centres.repeat_interleave(4, 0) + torch.randn(classes * 4, DIM, generator=generator)
+    vectors = centres.repeat_interleave(4, 0) + 3 * torch.randn(classes * 4, DIM, generator=generator)
     shuffled = torch.randperm(classes * 4, generator=generator)
     vectors, labels = torch.nn.functional.normalize(vectors[shuffled]), paths.repeat_interleave(4, 0)[shuffled]
     if references:

@@ -20,7 +20,8 @@ Array = np.ndarray[Any, Any]
 ORDER = 8
 REACH = 15  # panels: 30τ, where n·e^−30 is nothing in float32
 PANEL = 2.0  # τs
-PAIRS_PER_POINT, PAIRS_PER_PANEL = 60, 4000  # what a point and a panel cost, in pairs of the direct sum
+MOST_PANELS = 80  # 160τ from lowest to highest score, so that exponentials from the middle stay within float32
+PAIRS_PER_POINT, PAIRS_PER_PANEL = 30, 2000  # what a point and a panel cost, in pairs of the direct sum
 
 
 @functools.cache
@@ -43,18 +44,16 @@ def panels(highest: float, lowest: float, tau: float) -> int:
 
 @njit(nogil=True, cache=True)
 def moments(points: Array, coefficients: Array, origin: float, tau: float, result: Array) -> None:
-    """result[panel, s] = Σ c T_s(η) over the points of each panel; panels count from `origin` up."""
+    """result[panel, s] = Σ c T_s(η) over the points of each panel; points fall, panels count from `origin` up."""
     result[:] = 0
-    for point in range(len(points)):
-        place = (np.float64(points[point]) - origin) / (PANEL * tau)
-        panel = min(max(int(place), 0), len(result) - 1)
-        eta = 2 * (place - panel) - 1
-        before, now, coefficient = 1.0, eta, np.float64(coefficients[point])
-        row = result[panel]
-        row[0] += coefficient
-        for order in range(1, ORDER):
-            row[order] += coefficient * now
-            before, now = now, 2 * eta * now - before
+    polynomials = np.empty((3, len(points)))
+    start = 0
+    while start < len(points):
+        panel, end = _run(points, start, origin, tau, len(result))
+        run = polynomials[:, : end - start]
+        _place(points[start:end], origin + (panel + 0.5) * PANEL * tau, 2 / (PANEL * tau), run)
+        _project(coefficients[start:end], run, result[panel])
+        start = end
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
@@ -78,14 +77,63 @@ def exchange(source: Array, kernels: Array, saturates: bool, result: Array) -> N
 
 
 @njit(nogil=True, cache=True)
-def evaluate(expansion: Array, point: float, origin: float, tau: float) -> float:
-    """Σ_r expansion[panel, r] T_r(ζ) of the point's panel."""
-    place = (np.float64(point) - origin) / (PANEL * tau)
-    panel = min(max(int(place), 0), len(expansion) - 1)
-    zeta = 2 * (place - panel) - 1
-    row = expansion[panel]
-    before, now, total = 1.0, zeta, row[0]
+def evaluate(expansion: Array, points: Array, origin: float, tau: float, result: Array) -> None:
+    """result[i] = Σ_r expansion[panel, r] T_r(ζ) of point i in its panel; points fall."""
+    polynomials = np.empty((3, len(points)))
+    start = 0
+    while start < len(points):
+        panel, end = _run(points, start, origin, tau, len(expansion))
+        run = polynomials[:, : end - start]
+        _place(points[start:end], origin + (panel + 0.5) * PANEL * tau, 2 / (PANEL * tau), run)
+        _expand(expansion[panel], run, result[start:end])
+        start = end
+
+
+@njit(nogil=True, cache=True)
+def _run(points: Array, start: int, origin: float, tau: float, number: int) -> tuple[int, int]:
+    """The panel of a point, and the first point after it in a lower panel."""
+    panel = min(max(int((points[start] - origin) / (PANEL * tau)), 0), number - 1)
+    edge = origin + panel * PANEL * tau if panel else -np.inf
+    end = start + 1
+    while end < len(points) and points[end] >= edge:
+        end += 1
+    return panel, end
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _place(points: Array, centre: float, scale: float, run: Array) -> None:
+    """run = 2ζ, T_0, T_1 = ζ of the points."""
+    double, before, now = run[0], run[1], run[2]
+    for point in range(len(points)):
+        zeta = (np.float64(points[point]) - centre) * scale
+        double[point], before[point], now[point] = 2 * zeta, 1.0, zeta
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _project(coefficients: Array, run: Array, row: Array) -> None:
+    double, before, now = run[0], run[1], run[2]
+    total = 0.0
+    for point in range(len(coefficients)):
+        total += coefficients[point]
+    row[0] = total
     for order in range(1, ORDER):
-        total += row[order] * now
-        before, now = now, 2 * zeta * now - before
-    return total
+        total = 0.0
+        for point in range(len(coefficients)):
+            total += coefficients[point] * now[point]
+            following = double[point] * now[point] - before[point]
+            before[point] = now[point]
+            now[point] = following
+        row[order] = total
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _expand(row: Array, run: Array, result: Array) -> None:
+    double, before, now = run[0], run[1], run[2]
+    result[:] = row[0]
+    for order in range(1, ORDER):
+        coefficient = row[order]
+        for point in range(len(result)):
+            result[point] += coefficient * now[point]
+            following = double[point] * now[point] - before[point]
+            before[point] = now[point]
+            now[point] = following

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hbench.losses.kernel_grid import PAIRS_PER_PANEL, PAIRS_PER_POINT, panels
-from hbench.losses.kernel_windows import direct_slopes, direct_values, panel_slopes, panel_values
+from hbench.losses.kernel_grid import MOST_PANELS, PAIRS_PER_PANEL, PAIRS_PER_POINT
+from hbench.losses.kernel_windows import direct_slopes, direct_values, panel_slopes, panel_values, span
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def step_values(rows: Any, table: Array, step: Array, kernels: Array, sums: Arra
             pairs = _bounds(own, items[0], step, bounds)
             _linear_values(own, items, bounds[0], step, values)
             if _worth_panels(pairs, own, items[0], step):
-                panel_values(own, items, bounds[0], step, kernels, values)
+                panel_values(own, items, bounds[0], step, (kernels, values))
             else:
                 direct_values(own, items, bounds, step, values)
             itself = table[row, at, at] * (0.5 + step[4])
@@ -68,7 +68,7 @@ def step_slopes(rows: Any, table: Array, step: Array, kernels: Array, gradients:
             slopes = to_own[:found], to_item[:count]
             _linear_slopes(positives, items[1], bounds[0], step, slopes)
             if _worth_panels(pairs, positives[0], items[0], step):
-                panel_slopes(positives, items, bounds[0], step, kernels, slopes)
+                panel_slopes(positives, items, bounds[0], step, (kernels, slopes[0], slopes[1]))
             else:
                 direct_slopes(positives, items, bounds, step, slopes)
             for k in range(found):
@@ -157,7 +157,7 @@ def _linear_slopes(positives: Any, weight: Array, first: Array, step: Array, slo
 
 @njit(nogil=True, cache=True)
 def _worth_panels(pairs: int, own: Array, score: Array, step: Array) -> bool:
-    if step[6] < 0:
+    number = span(own, score, step[0])[1]
+    if step[6] < 0 or number > MOST_PANELS:
         return False
-    number = panels(np.float64(max(own[0], score[0])), np.float64(min(own[-1], score[-1])), step[0])
     return pairs > PAIRS_PER_POINT * (len(own) + len(score)) + PAIRS_PER_PANEL * number

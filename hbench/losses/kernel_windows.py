@@ -3,7 +3,7 @@
 Items and positives come in order of rank. For positive k the items before first[k] have t = s_j − s_k > δ, those from last[k]
 on count nothing, and the window between them is where the sigmoid is neither. With e_j = exp(s_j/τ) the sigmoid is
 e_j/(e_j + e_k): no exponential of a pair is needed. On panels (kernel_grid.py) the sigmoid is summed over all items, and the
-items before the window are taken off again by σ(x) = 1 − e^−x + e^−2x − …, which running sums of e^−mx give.
+items before the window are taken off again by σ(x) = 1 − e^−x + e^−2x − …, of which every term is a running sum.
 """
 
 from __future__ import annotations
@@ -51,75 +51,74 @@ def direct_slopes(positives: Any, items: Any, bounds: Any, step: Array, slopes: 
 
 
 @njit(nogil=True, cache=True)
-def panel_values(own: Array, items: Any, first: Array, step: Array, kernels: Array, values: Array) -> None:  # noqa: PLR0917
-    """direct_values by panels."""
-    score, weight, _ = items
+def panel_values(own: Array, items: Any, first: Array, step: Array, work: Any) -> None:
+    """direct_values by panels; work: the panel kernels and the values."""
+    (score, weight, exponential), (kernels, values) = items, work
     tau, terms = step[0], int(step[6])
-    origin, number = _span(own, score, tau)
-    moment, expansion = np.empty((number, ORDER)), np.empty((number, ORDER))
+    origin, number = span(own, score, tau)
+    moment, expansion, smooth = np.empty((number, ORDER)), np.empty((number, ORDER)), np.empty(len(own))
     moments(score, weight, origin, tau, moment)
     exchange(moment, kernels[0], True, expansion)
-    tail, above, item, previous = np.zeros(terms), 0.0, 0, np.float64(own[0])
+    evaluate(expansion, own, origin, tau, smooth)
+    own_exponential = _both_exponentials(own, score, tau, exponential)
+    tail, above, item = np.zeros(terms), 0.0, 0
     for k in range(len(own)):
-        _fade(tail, (previous - own[k]) / tau)
-        previous = np.float64(own[k])
         while item < first[k]:
-            _enter(tail, np.float64(weight[item]), (score[item] - previous) / tau)
+            _enter(tail, np.float64(weight[item]), 1 / np.float64(exponential[item]))
             above += weight[item]
             item += 1
-        values[k] += evaluate(expansion, own[k], origin, tau) - above + _alternating(tail, 0)
+        values[k] += smooth[k] - above + _alternating(tail, np.float64(own_exponential[k]), 0)
 
 
 @njit(nogil=True, cache=True)
-def panel_slopes(positives: Any, items: Any, first: Array, step: Array, kernels: Array, slopes: Any) -> None:  # noqa: PLR0917
-    """direct_slopes by panels."""
-    (own, wanted), (score, weight, _), (to_own, to_item) = positives, items, slopes
+def panel_slopes(positives: Any, items: Any, first: Array, step: Array, work: Any) -> None:
+    """direct_slopes by panels; work: the panel kernels and to_own, to_item."""
+    (own, wanted), (score, weight, exponential), (kernels, to_own, to_item) = positives, items, work
     tau, terms = step[0], int(step[6])
-    origin, number = _span(own, score, tau)
-    moment, expansion = np.empty((number, ORDER)), np.empty((number, ORDER))
+    origin, number = span(own, score, tau)
+    moment, expansion, smooth = np.empty((number, ORDER)), np.empty((number, ORDER)), np.empty(len(own) + len(score))
     moments(score, weight, origin, tau, moment)
     exchange(moment, kernels[1], False, expansion)
-    tail, item, previous = np.zeros(terms), 0, np.float64(own[0])
-    for k in range(len(own)):
-        _fade(tail, (previous - own[k]) / tau)
-        previous = np.float64(own[k])
-        while item < first[k]:
-            _enter(tail, np.float64(weight[item]), (score[item] - previous) / tau)
-            item += 1
-        to_own[k] += wanted[k] / tau * (evaluate(expansion, own[k], origin, tau) - _alternating(tail, 1))
+    evaluate(expansion, own, origin, tau, smooth[: len(own)])
     moments(own, wanted, origin, tau, moment)
     exchange(moment, kernels[1], False, expansion)
+    evaluate(expansion, score, origin, tau, smooth[len(own) :])
+    own_exponential = _both_exponentials(own, score, tau, exponential)
+    tail, item = np.zeros(terms), 0
+    for k in range(len(own)):
+        while item < first[k]:
+            _enter(tail, np.float64(weight[item]), 1 / np.float64(exponential[item]))
+            item += 1
+        to_own[k] += wanted[k] / tau * (smooth[k] - _alternating(tail, np.float64(own_exponential[k]), 1))
     tail[:] = 0
-    k, previous = len(own) - 1, np.float64(score[-1])
+    k = len(own) - 1
     for item in range(len(score) - 1, -1, -1):
-        _fade(tail, (score[item] - previous) / tau)
-        previous = np.float64(score[item])
         while k >= 0 and first[k] > item:
-            _enter(tail, np.float64(wanted[k]), (previous - own[k]) / tau)
+            _enter(tail, np.float64(wanted[k]), np.float64(own_exponential[k]))
             k -= 1
-        to_item[item] += (evaluate(expansion, score[item], origin, tau) - _alternating(tail, 1)) / tau
+        to_item[item] += (smooth[len(own) + item] - _alternating(tail, 1 / np.float64(exponential[item]), 1)) / tau
 
 
 @njit(nogil=True, cache=True)
-def _span(own: Array, score: Array, tau: float) -> tuple[float, int]:
+def span(own: Array, score: Array, tau: float) -> tuple[float, int]:
+    """The lowest score, and how many panels reach from it to the highest."""
     lowest = np.float64(min(own[-1], score[-1]))
     return lowest, panels(np.float64(max(own[0], score[0])), lowest, tau)
 
 
 @njit(nogil=True, cache=True)
-def _fade(tail: Array, distance: float) -> None:
-    """Every Σ c e^−mx after all x grow by the distance."""
-    factor = math.exp(-distance)
-    power = factor
-    for m in range(len(tail)):
-        tail[m] *= power
-        power *= factor
+def _both_exponentials(own: Array, score: Array, tau: float, exponential: Array) -> Array:
+    """exp((s − centre)/τ) of the items, in place, and of the positives."""
+    centre = (np.float64(max(own[0], score[0])) + np.float64(min(own[-1], score[-1]))) / 2
+    result = np.empty(len(own), np.float32)
+    _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
+    _exponentials(own, np.float32(centre), np.float32(LOG2_E / tau), result)
+    return result
 
 
 @njit(nogil=True, cache=True)
-def _enter(tail: Array, coefficient: float, distance: float) -> None:
-    """Add c e^−mx to every sum."""
-    factor = math.exp(-distance)
+def _enter(tail: Array, coefficient: float, factor: float) -> None:
+    """tail_m += c f^m."""
     power = coefficient * factor
     for m in range(len(tail)):
         tail[m] += power
@@ -127,29 +126,31 @@ def _enter(tail: Array, coefficient: float, distance: float) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _alternating(tail: Array, slope: int) -> float:
-    """Σ_m (−1)^{m+1} tail_m, or with a factor m: 1 − σ, or σ', summed over the items that entered."""
-    total, sign = 0.0, 1.0
+def _alternating(tail: Array, factor: float, slope: int) -> float:
+    """Σ_m (−1)^{m+1} tail_m f^m, or with a factor m: Σ 1 − σ, or Σ σ', over the items that entered."""
+    total, power = 0.0, factor
     for m in range(len(tail)):
-        total += sign * tail[m] * (m + 1 if slope else 1)
-        sign = -sign
+        total += tail[m] * power * (m + 1 if slope else 1)
+        power *= -factor
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})
 def _exponentials(score: Array, centre: np.float32, scale: np.float32, exponential: Array) -> None:
     """2^((s − centre)·scale) by a polynomial between whole powers, 10⁻⁷ exact, kept finite where it is not needed."""
     for item in range(len(score)):
-        power = min(max((score[item] - centre) * scale, np.float32(-125)), np.float32(125))
-        whole = np.floor(power)
-        part = power - whole
+        power = (score[item] - centre) * scale
+        power = np.float32(-125) if power < np.float32(-125) else power
+        power = np.float32(125) if power > np.float32(125) else power
+        whole = np.int32(power + np.float32(128)) - np.int32(128)  # rounds down: the sum is positive
+        part = power - np.float32(whole)
         value = np.float32(1.8775767e-3)
         value = value * part + np.float32(8.9893397e-3)
         value = value * part + np.float32(5.5826318e-2)
         value = value * part + np.float32(2.4015361e-1)
         value = value * part + np.float32(6.9315308e-1)
         value = value * part + np.float32(9.9999994e-1)
-        exponential[item] = value * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+        exponential[item] = value * np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})

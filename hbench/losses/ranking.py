@@ -71,8 +71,8 @@ class RankLoss(nn.Module):
         """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N)."""
         depth = labels.shape[1]
         levels = shared_levels(labels, ref_labels)
-        is_self = torch.arange(levels.shape[1], device=levels.device) == self_index[:, None]
-        levels = torch.where(is_self, self.own_level(depth), levels)
+        query = (self_index >= 0).nonzero().squeeze(1)
+        levels[query, self_index[query]] = self.own_level(depth)
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = make_lists(scores, levels, depth)
