@@ -77,12 +77,7 @@ def evaluate(
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     also = protocols[protocol_name("official", data)] if also_official else None
-    measurements = {
-        name: _measured_listed(given, manifest, data.lists[name], chosen, also)
-        if name in data.lists
-        else _measured(given, manifest, chosen, also, threads=threads, on_block=on_test(name) if on_test else None)
-        for name, manifest in data.tests.items()
-    }
+    measurements = _measurements(given, data, chosen, also, threads=threads, on_test=on_test)
     ids = {name: manifest.items[manifest.query] for name, manifest in data.tests.items()}
     subject = Subject(data.name, data.version, digest_of(data), method, source_of(given))
     return report_of(measurements, ids, subject, chosen, warnings=[*warnings, *(str(problem) for problem in problems)])
@@ -162,6 +157,23 @@ def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
     selected: Any = Selected(source.vectors, embedding_files.align(source, manifest.items[items]))
     return Side(selected, manifest.labels[items], None if manifest.ignore is None else manifest.ignore[items])
+
+
+def _measurements(
+    given: Submission,
+    data: Dataset,
+    chosen: Conditions,
+    also: Protocol | None,
+    *,
+    threads: int | None,
+    on_test: OnTest | None,
+) -> dict[str, Measurement]:
+    return {
+        name: _measured_listed(given, manifest, data.lists[name], chosen, also)
+        if name in data.lists
+        else _measured(given, manifest, chosen, also, threads=threads, on_block=on_test(name) if on_test else None)
+        for name, manifest in data.tests.items()
+    }
 
 
 def _measured(

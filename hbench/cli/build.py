@@ -66,6 +66,7 @@ def _published(name: str | None, options: dict[str, Any]) -> Dataset:
         )
     if options["from_scratch"] is not None:
         return _from_scratch(specs[name], options["root"], options["from_scratch"], options["contact"])
+    terminal.say(f"building {name}: annotations, counts, then the image files")
     dataset, found, errors = build(specs[name], options["root"], unofficial=options["unofficial"])
     for line in [*errors, *([str(found)] if found else [])]:
         terminal.say(line)

@@ -21,7 +21,7 @@ from hbench.fetch.archives import not_unpacked, unpack
 from hbench.fetch.disk import disk_errors, free_bytes
 from hbench.fetch.records import FOLDER, Record, read_record, record_of, state_of, write_record
 
-Tell = Callable[[Source, str, int], None]  # source, "bytes" or "files", number
+Tell = Callable[[Source, str, int], None]  # source; "bytes" or "files" and their number, or "end"
 MD5_FILES_ARE_SMALL = 4096
 
 
@@ -129,6 +129,8 @@ def _attempt(source: Source, job: Job) -> HBenchError | None:
         return None
     except HBenchError as problem:
         return problem
+    finally:
+        job.tell(source, "end", 0)
     return None
 
 
