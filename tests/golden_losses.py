@@ -140,7 +140,9 @@ def csl(case: Case, hyper: Mapping[str, Any]) -> nn.Module:
     return with_weights(loss, case["csl_proxies"])
 
 
-def total(first: Callable[[Case, Any], nn.Module], second: Callable[[Case, Any], nn.Module], weights: Any = None) -> Any:
+def total(
+    first: Callable[[Case, Any], nn.Module], second: Callable[[Case, Any], nn.Module], weights: Any = None
+) -> Any:
     def build(case: Case, hyper: Mapping[str, Any]) -> nn.Module:
         share = weights or hyper.get("weights") or [1 - hyper["lam"], hyper["lam"]]
         both = build_losses([("sup_ap", 1.0, {}), ("sup_ap", 1.0, {})])
@@ -151,7 +153,9 @@ def total(first: Callable[[Case, Any], nn.Module], second: Callable[[Case, Any],
 
 
 def fixed(case: Case, key: str) -> Callable[[Any], Tensor]:
-    return lambda like: torch.tensor(case.arrays[key]).flatten() if isinstance(like, int) else torch.tensor(case.arrays[key]).to(like)
+    return lambda like: (
+        torch.tensor(case.arrays[key]).flatten() if isinstance(like, int) else torch.tensor(case.arrays[key]).to(like)
+    )
 
 
 def mixed(name: str) -> Callable[[Case, Mapping[str, Any], Mapping[str, str]], nn.Module]:
@@ -175,7 +179,10 @@ def black_box_ap(case: Case, hyper: Mapping[str, Any], extra: Mapping[str, str] 
 
 
 CALIBRATION = lambda case, hyper: build_loss(  # noqa: E731
-    "calibration", released=True, positive_margin=hyper.get("pos_margin", 0.9), negative_margin=hyper.get("neg_margin", 0.6)
+    "calibration",
+    released=True,
+    positive_margin=hyper.get("pos_margin", 0.9),
+    negative_margin=hyper.get("neg_margin", 0.6),
 )
 CLUSTER = proxies("cluster")
 SMOOTH_AP, SUP_AP = rank_loss("smooth_ap"), rank_loss("sup_ap")
@@ -220,11 +227,15 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "sup_ProxyNCApp": proxies("proxy_nca_pp", factor=1.7),
     "sup_ArcFace_m0.3": proxies("arcface", margin=0.3, scale=30.0),
     "pml_Triplet_noself": lambda case, hyper: build_loss("triplet", margin=hyper["margin"], semi_hard_only=False),
-    "sup_Triplet_semihardFalse": lambda case, hyper: build_loss("triplet", margin=hyper["margin"], semi_hard_only=False),
+    "sup_Triplet_semihardFalse": lambda case, hyper: build_loss(
+        "triplet", margin=hyper["margin"], semi_hard_only=False
+    ),
     "pml_Triplet_semihard_noself": lambda case, hyper: build_loss("triplet", margin=hyper["margin"]),
     "sup_XBM": lambda case, hyper: build_loss("xbm_pairs", margin=hyper["margin"]),
     "roadmap_PairLoss": lambda case, hyper: build_loss("xbm_pairs", margin=hyper["margin"]),
-    "orig_RecallatK": lambda case, hyper: build_loss("recall_at_k", released=True, at=hyper.get("k_vals", (1, 2, 4, 8, 16))),
+    "orig_RecallatK": lambda case, hyper: build_loss(
+        "recall_at_k", released=True, at=hyper.get("k_vals", (1, 2, 4, 8, 16))
+    ),
 }
 LOSSES_WITH_EXTRA: dict[str, Callable[..., nn.Module]] = {
     "sup_SupAP_posmixup": mixed("sup_ap"),
@@ -245,7 +256,11 @@ def evaluate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tupl
     if entry["name"].startswith("rambo"):
         return evaluate_rambo(entry, case)
     special = find(LOSSES_WITH_EXTRA, entry["name"])
-    loss = special(case, entry["hyper"], entry.get("extra")) if special else find(LOSSES, entry["name"])(case, entry["hyper"])
+    loss = (
+        special(case, entry["hyper"], entry.get("extra"))
+        if special
+        else find(LOSSES, entry["name"])(case, entry["hyper"])
+    )
     leaves = {"emb": case.vectors("emb")} | ({"ref": case.vectors("ref")} if "ref" in case else {})
     references = (leaves["ref"], case.labels("ref_labels")) if "ref" in leaves else ()
     value = loss(leaves["emb"], case.labels(), *references)

@@ -89,7 +89,9 @@ def test_a_module_and_its_functions_stay_small(path):
             lines = node.end_lineno - node.lineno + 1 - len(doc.splitlines())
             assert lines <= 40 or is_command(node), f"{path}: {node.name} has {lines} lines beside its docstring"
             positional = sum(argument.arg not in ("self", "cls") for argument in node.args.args)
-            assert positional <= 5 or is_command(node) or node.name == "forward", f"{path}: {node.name} takes {positional} positional arguments"
+            assert positional <= 5 or is_command(node) or node.name == "forward", (
+                f"{path}: {node.name} takes {positional} positional arguments"
+            )
 
 
 def is_command(node):

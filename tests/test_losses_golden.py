@@ -64,7 +64,9 @@ def untied(entry: dict, gradient: np.ndarray) -> np.ndarray:
         return np.ones(gradient.shape, dtype=bool)
     scores = ARRAYS[f"{entry['case']}/rambo_scores"].T
     values, counts = np.unique(scores, return_counts=True)
-    return ~np.isin(scores, values[counts > 1]) if entry["hyper"]["margin"] == 0 else np.ones(gradient.shape, dtype=bool)
+    return (
+        ~np.isin(scores, values[counts > 1]) if entry["hyper"]["margin"] == 0 else np.ones(gradient.shape, dtype=bool)
+    )
 
 
 def test_every_recorded_name_belongs_to_a_loss():
@@ -73,7 +75,9 @@ def test_every_recorded_name_belongs_to_a_loss():
     assert len(ENTRIES) >= 500
 
 
-@pytest.mark.parametrize("name", ["happier_HAP_sop", "happier_HAP_sop_pop_a3", "happier_HAP_sop_pop_a5", "happier_HAP_sop_map_uniform"])
+@pytest.mark.parametrize(
+    "name", ["happier_HAP_sop", "happier_HAP_sop_pop_a3", "happier_HAP_sop_pop_a5", "happier_HAP_sop_map_uniform"]
+)
 def test_relevances_computed_from_the_counts_give_the_released_value(name):
     for entry in of(name):
         case, stored = golden.Case(ARRAYS, entry["case"]), entry["hyper"]["relevance"]
@@ -102,7 +106,9 @@ def test_L12_the_easiest_positive_of_semi_hard_mining_is_never_the_query_itself(
         case = golden.Case(ARRAYS, entry["case"])
         own = torch.arange(len(case["emb"])) if entry["case"].startswith("ns_mem") else None
         references = (case.vectors("ref"), case.labels("ref_labels")) if "ref" in case else ()
-        value = build_loss("triplet", margin=0.05)(case.vectors("emb"), case.labels(), *references, *([own] if own is not None else []))
+        value = build_loss("triplet", margin=0.05)(
+            case.vectors("emb"), case.labels(), *references, *([own] if own is not None else [])
+        )
         if entry["case"].startswith("ns_disj"):  # no query among the references: nothing to leave out
             assert value.item() == pytest.approx(entry["value"], rel=1e-9)
         else:
@@ -121,7 +127,9 @@ def test_a_memory_averages_the_batch_and_the_references():
             memory(references[len(embeddings) :], case.labels("ref_labels")[len(embeddings) :])
             value = memory(embeddings, case.labels())
         else:
-            value = (loss(embeddings, case.labels()) + loss(embeddings, case.labels(), references, case.labels("ref_labels"))) / 2
+            value = (
+                loss(embeddings, case.labels()) + loss(embeddings, case.labels(), references, case.labels("ref_labels"))
+            ) / 2
         value.backward()
         assert value.item() == pytest.approx(entry["value"], rel=1e-9)
         np.testing.assert_allclose(embeddings.grad.numpy(), ARRAYS[entry["grads"]["emb"]["key"]], rtol=1e-6, atol=1e-9)
@@ -131,7 +139,9 @@ def test_a_memory_of_scores_agrees_up_to_the_order_of_equal_scores():
     # The recorded history repeats scores, and the released argsort orders equal scores as it happens.
     for entry in of("rambo_AP_memory2"):
         case = golden.Case(ARRAYS, entry["case"])
-        history = zip(case["rambo_recall_memory2/old_scores"][-2:], case["rambo_recall_memory2/old_gt"][-2:], strict=True)
+        history = zip(
+            case["rambo_recall_memory2/old_scores"][-2:], case["rambo_recall_memory2/old_gt"][-2:], strict=True
+        )
         scores, positive = zip(*history, (case["rambo_scores"], case["rambo_gt"]), strict=True)
         rows, flags = torch.tensor(np.concatenate(scores, 1)).double(), torch.tensor(np.concatenate(positive, 1)).bool()
         best, worst = (ap_loss(rows + tilt * flags, flags, 4.0, smoothing=1e-5).item() for tilt in (1e-9, -1e-9))
