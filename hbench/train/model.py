@@ -10,6 +10,7 @@ torch.Size([2, 64])
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -71,7 +72,8 @@ class EmbeddingModel(nn.Module):
         self.precision = torch.float32
 
     def forward(self, images: Tensor) -> Tensor:
-        with torch.autocast(images.device.type, self.precision, enabled=self.precision != torch.float32):
+        full = self.precision == torch.float32
+        with nullcontext() if full else torch.autocast(images.device.type, self.precision):
             projected: Tensor = self.projection(self.describe(images))
         return functional.normalize(projected.float())
 

@@ -28,14 +28,14 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Images(BaseModel):
     """How images are cut: resized to `resize`, then `size`; `augment` names how the training's are varied.
 
-    `scale`: the share of the area that a resized crop keeps. `workers`: processes that decode.
+    `scale`: the share of the area that a resized crop keeps, or the sizes that `shifted` gives. `workers`: processes that decode.
     """
 
     model_config = STRICT
     size: Positive = 224
     resize: Positive = 256
     augment: str = "resized_crop"
-    scale: tuple[Share, Share] = (0.16, 1.0)
+    scale: tuple[NonNegative, NonNegative] = (0.16, 1.0)
     flip: Share = 0.5
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD

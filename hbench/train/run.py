@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from hbench.datasets import Dataset
-from hbench.errors import DataError
+from hbench.errors import DataError, UsageError
 from hbench.manifest import Manifest
 from hbench.train import checkpoint
 from hbench.train.data import images_of, in_order
@@ -63,6 +63,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Run:
     manifest, device = training_manifest(data), processes.device
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model).to(device)
+    _refuse_two_passes(model, recipe)
     model.precision = PRECISIONS[recipe.precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
@@ -81,6 +82,15 @@ def training_manifest(data: Dataset) -> Manifest:
     if data.train is None:
         raise DataError(f"{data.name} has no training images", fix="hbench datasets lists those that have")
     return data.train
+
+
+def _refuse_two_passes(model: EmbeddingModel, recipe: Recipe) -> None:
+    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    if recipe.two_pass and norms and not model.freeze_batch_norm:
+        raise UsageError(
+            "two passes would give the batch norms other batches",
+            fix="--set model.freeze_batch_norm=true or two_pass=0",
+        )
 
 
 def _begin_projection(model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device) -> None:

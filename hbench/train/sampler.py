@@ -99,9 +99,9 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
     _require_classes(len(large), settings.groups, f"of {width} or more classes at the coarsest level")
     rows = []
     for chosen in combinations(large, settings.groups):
-        decks = [_deck(members, width * settings.batches_per_group, rng) for members in chosen]
-        for batch in range(settings.batches_per_group):
-            taken = np.concatenate([deck[batch * width : (batch + 1) * width] for deck in decks])
+        hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
+        for hand in zip(*hands, strict=True):
+            taken = np.concatenate(hand)
             rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
     return np.stack(rows)[rng.permutation(len(rows))]
 
@@ -118,10 +118,19 @@ def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[
     return list(np.resize(shuffled, (max(number, ceil(len(items) / m)), m))[:number])
 
 
-def _deck(members: Rows, number: int, rng: np.random.Generator) -> Rows:
-    """`number` members, all of them in random order before any comes again."""
-    rounds = [rng.permutation(members) for _ in range(ceil(number / len(members)))]
-    return np.concatenate(rounds)[:number]
+def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
+    """`number` hands of `width` different members; all members are dealt before any comes again."""
+    deck, hands = rng.permutation(members), []
+    for _ in range(number):
+        hand, deck = deck[:width], deck[width:]
+        if len(hand) < width:
+            fresh = rng.permutation(members)
+            held = np.isin(fresh, hand)
+            deck = np.concatenate([fresh[~held], fresh[held]])
+            more = width - len(hand)
+            hand, deck = np.concatenate([hand, deck[:more]]), deck[more:]
+        hands.append(hand)
+    return hands
 
 
 def _require_classes(found: int, needed: int, which: str) -> None:
