@@ -97,8 +97,9 @@ def on_threads(
 
 def _rooms(ranker: Ranker, threads: int) -> int:
     """How many blocks may be on their way at once."""
+    kept = 0 if ranker.scores.kept is None else ranker.scores.kept.nbytes
     block = ranker.scores.block_size * len(ranker.columns) * ranker.scores.dtype.itemsize
-    return int(np.clip(MEMORY // block, 1, threads))
+    return int(np.clip((MEMORY - kept) // block, 1, threads))
 
 
 def _multiplied(pool: ThreadPoolExecutor, ranker: Ranker, block: int, scores: NDArray[np.floating]) -> Stage:

@@ -69,6 +69,9 @@ class Side:
     ignore: NDArray[np.int64] | None = None
 
 
+LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
 class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
@@ -119,14 +122,14 @@ class Ranker:
         original, what is left out of a query's list −inf. Returns the level counts of the lists (n, L+1)."""
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
-        queries = np.arange(first, first + len(scores))
-        of_query = [self.left_out(query) for query in queries.tolist()]
-        rows, columns = np.repeat(np.arange(len(scores)), list(map(len, of_query))), np.concatenate(of_query)
+        last = first + len(scores)
+        rows, columns = self.left_out(first, last)
         scores[rows, columns] = -np.inf
-        starts, ends = self.starts[queries], self.ends[queries]
+        starts, ends = self.starts[first:last], self.ends[first:last]
+        at_least = np.zeros((len(scores), self.depth + 2), np.int64)
+        at_least[:, 0], at_least[:, 1:-1] = len(self.columns), ends - starts
+        counts = at_least[:, :-1] - at_least[:, 1:]
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
-        at_least = np.column_stack([np.full(len(scores), len(self.columns)), ends - starts, np.zeros(len(scores), int)])
-        counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
         np.subtract.at(counts, (rows, inside.sum(axis=1)), 1)
         return counts
 
@@ -134,7 +137,7 @@ class Ranker:
         """The level sequences of the canonical queries from `first` on, from their rows of scores (n, G)."""
         for row, (query, counts) in enumerate(enumerate(self.masked(scores, first), start=first)):
             levels = self.levels(query)
-            levels[self.left_out(query)] = 0
+            levels[self.left_out(query, query + 1)[1]] = 0
             yield level_sequence(scores[row], levels, counts, self.tie_key)
 
     def block(self, block: int) -> Iterator[LevelSequence]:
@@ -197,24 +200,26 @@ def _left_out(
     columns: NDArray[np.int64],
     self_rows: NDArray[np.int64] | None,
     ignore: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None],
-) -> Callable[[int], NDArray[np.int64]]:
-    """For a query in canonical order, the canonical columns left out of its list: itself, and its ignore group."""
+) -> LeftOut:
+    """For a range of queries in canonical order, what is left out of their lists: itself, and its ignore group."""
     column_of = np.full(len(columns) + 1, -1)
     column_of[columns] = np.arange(len(columns))
     own = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
 
-    def itself(query: int) -> NDArray[np.int64]:
-        return own[query : query + int(own[query] >= 0)]
+    def itself(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows = np.flatnonzero(own[first:last] >= 0)
+        return rows, own[first:last][rows]
 
     if ignore[0] is None or ignore[1] is None:
         return itself
     groups, members = ignore[0][queries], ignore[1][columns]
     by_group = np.argsort(members, kind="stable")
-    sorted_members = members[by_group]
+    starts, ends = (np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right"))
 
-    def left_out(query: int) -> NDArray[np.int64]:
-        group = groups[query]
-        start, end = np.searchsorted(sorted_members, [group, group + 1]) if group >= 0 else (0, 0)
-        return np.unique(np.append(by_group[start:end], itself(query)))
+    def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = [by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0] for q in range(first, last)]
+        found = [np.unique(np.append(group, own[q : q + 1])) for q, group in enumerate(found, start=first)]
+        found = [each[each >= 0] for each in found]
+        return np.repeat(np.arange(last - first), list(map(len, found))), np.concatenate(found)
 
-    return left_out
+    return with_group

@@ -6,8 +6,8 @@ one BLAS thread. So the scores, bit for bit, depend neither on the order of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from hbench.similarity import Rows
 
-BLOCK = 256  # queries multiplied at once: part of what defines the last bits of a score
-CHUNK = 8192  # gallery items multiplied at once, likewise
-SCORES = 140 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
+BLOCK = 512  # queries multiplied at once: part of what defines the last bits of a score
+CHUNK = 2048  # gallery items multiplied at once, likewise
+SCORES = 200 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
 COPY = 128 << 20  # a gallery up to this many bytes is kept in canonical order instead of gathered for every block
 
 
@@ -34,9 +34,11 @@ class Scores:
         self, query_rows: Rows, gallery_rows: Rows, queries: NDArray[np.int64], columns: NDArray[np.int64]
     ) -> None:
         self.queries, self.columns = queries, columns
-        self.query_rows, self.chunk = query_rows, _chunks(gallery_rows, columns)
-        self.dtype = query_rows(queries[:1]).dtype
-        self.block_size = int(np.clip(SCORES // (4 * len(columns)), 1, BLOCK))
+        self.query_rows, self.gallery_rows, self.dtype = query_rows, gallery_rows, gallery_rows.dtype
+        self.block_size = block_size(len(columns))
+        size = len(columns) * gallery_rows.width * self.dtype.itemsize
+        self.kept = gallery_rows.read(columns) if size <= COPY else None
+        self.spare: list[NDArray[np.floating]] = []
 
     @property
     def blocks(self) -> int:
@@ -55,7 +57,7 @@ class Scores:
     def block_vectors(self, block: int) -> NDArray[np.floating]:
         """The vectors (B, D) of a block; the last block is padded, so that its shape gives the same bits."""
         rows = self.rows(block)
-        return self.query_rows(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
+        return self.query_rows.read(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
 
     def buffer(self) -> NDArray[np.floating]:
         """Room for the scores (B, G) of one block."""
@@ -70,13 +72,22 @@ class Scores:
 
     def multiply(self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]) -> None:
         """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G)."""
-        np.matmul(vectors, self.chunk(start).T, out=out[:, start : start + CHUNK])
+        with self.chunk(start) as chunk:
+            np.matmul(vectors, chunk.T, out=out[:, start : start + CHUNK])
+
+    @contextmanager
+    def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
+        """The chunk of the gallery from a canonical position on, in an array that is used again."""
+        if self.kept is not None:
+            yield self.kept[start : start + CHUNK]
+            return
+        room = self.spare.pop() if self.spare else np.empty((CHUNK, self.gallery_rows.width), self.dtype)
+        positions = self.columns[start : start + CHUNK]
+        yield self.gallery_rows.read(positions, out=room[: len(positions)])
+        self.spare.append(room)
 
 
-def _chunks(gallery_rows: Rows, columns: NDArray[np.int64]) -> Callable[[int], NDArray[np.floating]]:
-    """The chunk of the gallery from a canonical position on: kept when the gallery is small, else gathered anew."""
-    row_bytes = gallery_rows(columns[:1]).nbytes
-    if row_bytes * len(columns) > COPY:
-        return lambda start: gallery_rows(columns[start : start + CHUNK])
-    kept = [gallery_rows(columns[start : start + CHUNK]) for start in range(0, len(columns), CHUNK)]
-    return lambda start: kept[start // CHUNK]
+def block_size(gallery: int) -> int:
+    """How many queries a block has: BLOCK, or as many as SCORES allows, in whole sixteens, of a large gallery."""
+    fitting = SCORES // (4 * gallery)
+    return int(np.clip(fitting - fitting % 16 if fitting >= 16 else fitting, 1, BLOCK))

@@ -30,8 +30,10 @@ class Tables(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """`cuts` (C,), ascending. Of H graded sums, `relevance`, `weight` (H, L+1). `binary`: every level's ASI, too."""
+    """Of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums;
+    `binary`: the ASI of every level's binary labels, too."""
 
+    counts: NDArray[np.int64]
     cuts: NDArray[np.int64]
     relevance: Floats
     weight: NDArray[np.int64]
@@ -39,14 +41,27 @@ class Wanted(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of one query: `hits`, `precision`, `gain` (L, C+2), at the cuts, R and ∞; `graded` (H,); `intersection` (1+L,):
-    the ASI, then that of every level's binary labels."""
+    """Of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞; `graded` (Q, H); `intersection`
+    (Q, 1+L): the ASI, then that of every level's binary labels."""
 
     hits: NDArray[np.int64]
     precision: Floats
     gain: Floats
     graded: Floats
     intersection: Floats
+
+
+class Scratch(NamedTuple):
+    """Room for the ranks and levels of the higher positives, and for the ranks of the others; (P,) each."""
+
+    ranks: Ranks
+    levels: Levels
+    others: Ranks
+
+
+def scratch(positives: int) -> Scratch:
+    """Scratch for queries of at most so many positives."""
+    return Scratch(np.empty(positives, np.int32), np.empty(positives, np.uint8), np.empty(positives, np.int32))
 
 
 def tables(size: int) -> Tables:
@@ -59,27 +74,24 @@ def tables(size: int) -> Tables:
 
 @compiled
 def sum_up(
-    sequence: tuple[Ranks, Levels, NDArray[np.int64]],
-    wanted: Wanted,
-    by_rank: Tables,
-    room: tuple[Ranks, Levels],
-    out: Sums,
+    sequence: tuple[Ranks, Levels], query: int, wanted: Wanted, by_rank: Tables, to: tuple[Scratch, Sums]
 ) -> None:
-    """All sums of one query: ranks (P,), levels (P,), P ≥ 1, and counts (L+1,); `room`: two arrays of at least (P,)."""
-    ranks, levels, counts = sequence
-    out.graded[:] = 0
-    out.intersection[0] = set_intersection(ranks, levels, counts, by_rank.harmonic)
+    """All sums of one of the queries, whose P ≥ 1 positives have these ranks and levels (P,)."""
+    ranks, levels = sequence
+    room, out = to
+    counts, total = wanted.counts[query], len(ranks)
     for lowest in range(1, len(counts)):
-        if lowest > 1:
-            kept = select(ranks, levels, lowest, room)
-            ranks, levels = room[0][:kept], room[1][:kept]
-        row = lowest - 1
-        sum_level(ranks, wanted.cuts, by_rank.discount, (out.hits[row], out.precision[row], out.gain[row]))
+        at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
+        sum_level(ranks, wanted.cuts, by_rank.discount, at)
+        for h in range(out.graded.shape[1]):
+            terms = (wanted.relevance[query, h], wanted.weight[query, h], counts)
+            out.graded[query, h] += graded_sum(ranks, levels, lowest, terms, at[1][-1])
         if wanted.binary:
-            out.intersection[lowest] = binary_intersection(ranks, by_rank.harmonic)
-        for h in range(len(out.graded)):
-            terms = (wanted.relevance[h], wanted.weight[h], counts)
-            out.graded[h] += graded_sum(ranks, levels, lowest, terms, out.precision[row, -1])
+            out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), by_rank.harmonic) / len(ranks)
+        higher = split(ranks, levels, lowest, room)
+        found = intersection_sum(room.others[: len(ranks) - higher], higher, total, by_rank.harmonic)
+        out.intersection[query, 0] += found / total
+        ranks, levels = room.ranks[:higher], room.levels[:higher]
 
 
 @compiled
@@ -120,41 +132,31 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 
 
 @compiled
-def select(ranks: Ranks, levels: Levels, lowest: int, room: tuple[Ranks, Levels]) -> Scalar:
-    """Copy the positives of level ≥ lowest to the front of `room`, which may hold them already; their number."""
-    kept_ranks, kept_levels = room
-    kept = np.uint64(0)
+def split(ranks: Ranks, levels: Levels, lowest: int, room: Scratch) -> Scalar:
+    """Copy the positives above level `lowest`, which may lie in `room` already, to its front, and the ranks of the
+    others; the number of the former."""
+    ranks_above, levels_above, ranks_at = room
+    above, at = np.uint64(0), np.uint64(0)
     for index in range(np.uint64(len(ranks))):
-        level = levels[index]
-        kept_ranks[kept], kept_levels[kept] = ranks[index], level
-        kept += np.uint64(level >= lowest)
-    return kept
-
-
-@compiled
-def set_intersection(ranks: Ranks, levels: Levels, counts: NDArray[np.int64], harmonic: Floats) -> Scalar:
-    """ASI: with B_l items above level l, the j-th of exactly level l is in the first n of both orders from
-    n = max(r_j, B_l + j) on, which adds Σ_{n ≤ R} 1/n from there: H_R − H_{n−1}."""
-    reached = np.zeros(len(counts), np.int64)
-    for higher in range(len(counts) - 1, 0, -1):
-        reached[higher - 1] = reached[higher] + counts[higher]
-    total, found = reached[0], 0.0
-    for index in range(np.uint64(np.searchsorted(ranks, total, side="right"))):
-        level: Scalar = np.uint64(levels[index])
-        reached[level] += 1
-        first: Scalar = max(np.int64(ranks[index]), reached[level])
-        if first <= total:
-            found += harmonic[np.uint64(total)] - harmonic[np.uint64(first - 1)]
-    return found / total
+        rank, level = ranks[index], levels[index]
+        ranks_above[above], levels_above[above], ranks_at[at] = rank, level, rank
+        above += np.uint64(level > lowest)
+        at += np.uint64(level <= lowest)
+    return above
 
 
 @compiled_sum
-def binary_intersection(ranks: Ranks, harmonic: Floats) -> Scalar:
-    """The ASI of binary labels, Σ_{r_m ≤ R} (H_R − H_{r_m − 1}) / R."""
-    total, found = np.uint64(len(ranks)), 0.0
-    for index in range(np.uint64(np.searchsorted(ranks, len(ranks), side="right"))):
-        found += harmonic[total] - harmonic[np.uint64(ranks[index]) - np.uint64(1)]
-    return found / len(ranks)
+def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
+    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(items found, items in the ideal order).
+
+    With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
+    """
+    found = 0.0
+    last = min(np.searchsorted(ranks, total, side="right"), total - np.int64(higher))
+    for index in range(np.uint64(last)):
+        start: Scalar = max(np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index)
+        found += harmonic[np.uint64(total)] - harmonic[start]
+    return found
 
 
 @compiled

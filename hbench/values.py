@@ -41,7 +41,6 @@ class Values(NamedTuple):
         self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = other
 
 
-Room = tuple[NDArray[np.int32], NDArray[np.uint8]]
 ValuesOf = Callable[[NDArray[np.floating], int], Values]
 
 
@@ -84,22 +83,25 @@ class Listed:
 
     def batch(self, queries: NDArray[np.int64], counts: NDArray[np.int64]) -> Batch:
         """A batch without sums, for queries (n,) in input positions."""
-        cuts = sorted({each.name.cut for each in self.scorers.values() if each.name.cut})
-        grades = [grade(queries, counts) for grade in self.grades.values()]
-        return Batch.empty(counts.copy(), tuple(cuts), grades, self.tables)
+        cuts = np.unique(np.array([each.name.cut for each in self.scorers.values() if each.name.cut], np.int64))
+        shape = (len(counts), len(self.grades), counts.shape[1])
+        wanted = sums.Wanted(counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), self.binary)
+        for graded, grade in enumerate(self.grades.values()):
+            wanted.relevance[:, graded], wanted.weight[:, graded] = grade(queries, counts)
+        return Batch.empty(wanted, self.tables)
 
-    def sum_up(self, batch: Batch, n: int, query: int, sequence: LevelSequence, room: Room) -> None:
-        """Take the sums of one query."""
-        listed = without_last(sequence) if self.loses_last else sequence
-        if not np.array_equal(listed.counts, sequence.counts):
-            batch.counts[n] = listed.counts
-            for graded, grade in enumerate(self.grades.values()):
-                relevance, weight = grade(np.array([query]), listed.counts[None])
-                batch.relevance[n, graded], batch.weight[n, graded] = relevance[0], weight[0]
-        if len(listed.ranks):
-            binary = any(each.name.base == "ASI/" for each in self.scorers.values())
-            wanted = sums.Wanted(np.array(batch.cuts, np.int64), batch.relevance[n], batch.weight[n], binary)
-            sums.sum_up((listed.ranks, listed.levels, listed.counts), wanted, self.tables, room, batch.out(n))
+    @property
+    def binary(self) -> bool:
+        return any(each.name.base == "ASI/" for each in self.scorers.values())
+
+    def without_last(self, batch: Batch, n: int, query: int, sequence: LevelSequence) -> LevelSequence:
+        """The list without its last item; where that was a positive, counts and relevances change with it."""
+        listed = without_last(sequence)
+        batch.wanted.counts[n] = listed.counts
+        for graded, grade in enumerate(self.grades.values()):
+            relevance, weight = grade(np.array([query]), listed.counts[None])
+            batch.wanted.relevance[n, graded], batch.wanted.weight[n, graded] = relevance[0], weight[0]
+        return listed
 
     def put(self, batch: Batch, result: Values) -> None:
         """Write the metrics of a batch to their rows."""
@@ -124,30 +126,34 @@ class Compiled:
         counts = self.ranker.masked(scores, first)
         queries = self.ranker.queries[first : first + len(scores)]
         result = Values.empty(self.metrics, len(scores), self.ranker.depth)
-        batches = [listed.batch(queries, counts) for listed in self.lists]
-        room = (np.empty(self.positives, np.int32), np.empty(self.positives, np.uint8))
-        for n, (query, sequence) in enumerate(
-            zip(queries.tolist(), self.sequences(scores, first, counts), strict=True)
-        ):
+        batches = [(listed, listed.batch(queries, counts)) for listed in self.lists]
+        room = sums.scratch(self.positives)
+        for n, sequence in enumerate(self.sequences(scores, first, counts)):
             _put_sequence(result, n, sequence)
-            for listed, batch in zip(self.lists, batches, strict=True):
-                listed.sum_up(batch, n, query, sequence, room)
+            for listed, batch in batches:
+                own = listed.without_last(batch, n, int(queries[n]), sequence) if listed.loses_last else sequence
+                if len(own.ranks):
+                    sums.sum_up((own.ranks, own.levels), n, batch.wanted, batch.tables, (room, batch.sums))
             if self.others:
                 whole = sequence._replace(ranks=sequence.ranks.astype(np.int64))
                 for row, other in self.others.items():
-                    result.values[row, n] = other(query, whole)
-        for listed, batch in zip(self.lists, batches, strict=True):
+                    result.values[row, n] = other(int(queries[n]), whole)
+        for listed, batch in batches:
             listed.put(batch, result)
         return result
 
-    def sequences(self, scores: NDArray[np.floating], first: int, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
+    def sequences(
+        self, scores: NDArray[np.floating], first: int, counts: NDArray[np.int64]
+    ) -> Iterator[LevelSequence]:
         """The level sequences, their ranks in int32, each in the same arrays as the one before."""
         room = kernel.scratch(self.positives)
         ordered = np.empty(self.positives + 1, scores.dtype)
         starts, ends = self.ranker.starts[first:], self.ranker.ends[first:]
-        for row, start, end, of_level in zip(scores, starts, ends, counts, strict=False):
-            found, positives, tied = int(end[0] - start[0]), int(of_level[1:].sum()), False
+        listed = counts[:, 1:].sum(axis=1).tolist()
+        for row, start, end, positives, of_level in zip(scores, starts, ends, listed, counts, strict=False):
+            tied = False
             if positives:
+                found = int(end[0] - start[0])
                 ordered[:found] = row[start[0] : end[0]]
                 ordered[:found].sort()  # what is left out stands first, at −inf
                 ordered[found] = np.inf
