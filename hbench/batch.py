@@ -34,11 +34,13 @@ class Batch:
         (queries, graded, levels), columns = wanted.relevance.shape, len(wanted.cuts) + 2
         shape = (queries, levels - 1, columns)
         hits, precision, gain = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
-        return cls(wanted, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))), tables)
+        return cls(
+            wanted, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))), tables
+        )
 
     @property
     def depth(self) -> int:
-        return self.wanted.counts.shape[1] - 1
+        return int(self.wanted.counts.shape[1]) - 1
 
     def positives(self, level: int) -> NDArray[np.int64]:
         """|P_l| (Q,)."""

@@ -142,9 +142,7 @@ class Compiled:
             listed.put(batch, result)
         return result
 
-    def sequences(
-        self, scores: NDArray[np.floating], first: int, counts: NDArray[np.int64]
-    ) -> Iterator[LevelSequence]:
+    def sequences(self, scores: NDArray[np.floating], first: int, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
         """The level sequences, their ranks in int32, each in the same arrays as the one before."""
         room = kernel.scratch(self.positives)
         ordered = np.empty(self.positives + 1, scores.dtype)

@@ -165,7 +165,9 @@ def test_omniglot_images_are_decoded_and_evaluated_end_to_end(omniglot):
     pixels = [
         np.asarray(test.picture(item).convert("L").resize((12, 12)), np.float32).ravel() - 255 for item in test.items
     ]
-    report = hbench.evaluate(Embeddings(test.items, np.stack(pixels), "", "pixels", "float32"), dataset, metrics=["H-AP", "R@1"])
+    report = hbench.evaluate(
+        Embeddings(test.items, np.stack(pixels), "", "pixels", "float32"), dataset, metrics=["H-AP", "R@1"]
+    )
     assert len(report.per_query["H-AP"]) == 3_120
     chance = np.mean([(test.labels[:, 1] == label).sum() - 1 for label in test.labels[:, 1]]) / 3_119
     assert report.scores["R@1"] > 20 * chance

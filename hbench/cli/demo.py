@@ -68,8 +68,13 @@ def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     from hbench.datasets import glyphs
 
     assert data.train is not None
-    train, test = (glyphs.images(manifest) for manifest in (data.train, data.tests["test"]))
-    return train.reshape(len(train), -1).astype("f4") / 255, test.reshape(len(test), -1).astype("f4") / 255
+    return _rows(glyphs.images(data.train)), _rows(glyphs.images(data.tests["test"]))
+
+
+def _rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    import numpy as np
+
+    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
 
 
 def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

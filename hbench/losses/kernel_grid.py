@@ -33,7 +33,8 @@ def panel_kernels() -> Array:
     apart = PANEL * np.arange(-REACH, REACH + 1)[:, None, None]
     value = 1 / (1 + np.exp(-(apart + (nodes[None, :] - nodes[:, None]) * PANEL / 2)))
     both = np.stack([value, value * (1 - value)])
-    return np.einsum("ra,kdab,sb->kdrs", cosine, both, cosine)
+    tables: np.ndarray = np.einsum("ra,kdab,sb->kdrs", cosine, both, cosine)
+    return tables
 
 
 @njit(nogil=True, cache=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from hbench.losses import kernel, ranks
@@ -54,7 +53,7 @@ class RankLoss(nn.Module):
         self_index: Tensor | None = None,
     ) -> Tensor:
         refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        defined = 0
+        defined: Tensor | int = 0
 
         def missing(scores: Tensor, block: slice) -> Tensor:
             nonlocal defined
@@ -82,8 +81,8 @@ class RankLoss(nn.Module):
         ranked = Ranked(
             lists,
             positives,
-            ranks.ranks(lists, order, positives, self.steps, split, sums),
-            ranks.h_ranks(lists, order, positives, self.steps, split, sums) if self.score is h_ap else None,
+            ranks.ranks(lists, order, positives, self.steps, split, sums=sums),
+            ranks.h_ranks(lists, order, positives, self.steps, split, sums=sums) if self.score is h_ap else None,
         )
         return self.score(ranked), (lists.counts * positives.table).sum(1) > 0
 

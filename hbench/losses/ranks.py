@@ -67,23 +67,29 @@ def split_by_level(positives: Positives) -> Split:
     return Split((level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape))
 
 
-def ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, sums: Sums) -> Tensor:
+def ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, *, sums: Sums) -> Tensor:
     """rank(k) of every positive: float (P,), differentiable in the scores."""
     less = split.less.to(positives.table)
     terms = [(steps.less, less), (steps.others, 1 - less)]
-    return _sum_terms(torch.ones_like(positives.relevance), lists, order, positives, terms, sums)
+    return _sum_terms(torch.ones_like(positives.relevance), lists, order, positives, terms, sums=sums)
 
 
-def h_ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, sums: Sums) -> Tensor:
+def h_ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, *, sums: Sums) -> Tensor:
     """H-rank(k) of every positive: float (P,), differentiable in the scores."""
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
     terms = [(steps.above, above), (steps.within, shared - above)]
-    return _sum_terms(positives.relevance, lists, order, positives, terms, sums)
+    return _sum_terms(positives.relevance, lists, order, positives, terms, sums=sums)
 
 
 def _sum_terms(
-    start: Tensor, lists: Lists, order: Any, positives: Positives, terms: list[tuple[Step | None, Tensor]], sums: Sums
+    start: Tensor,
+    lists: Lists,
+    order: Any,
+    positives: Positives,
+    terms: list[tuple[Step | None, Tensor]],
+    *,
+    sums: Sums,
 ) -> Tensor:
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
@@ -141,7 +147,7 @@ def step_sums(lists: Lists, order: Order, positives: Positives, table: Tensor, s
 
 class _StepSums(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - torch passes them by position
         ctx: Any, scores: Tensor, levels: Tensor, order: Order, positives: Positives, table: Tensor, step: Step
     ) -> Tensor:
         ctx.save_for_backward(scores, levels)
