@@ -42,9 +42,15 @@ def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> R
 def is_current(path: Path, record: Record) -> bool:
     """Whether `path` is whole and was made by the same step from the same inputs with the same settings."""
     known = record_of(path)
+    return known is not None and is_made_from(path) and _cause(known) == _cause(record)
+
+
+def is_made_from(path: Path, *inputs: Path) -> bool:
+    """Whether `path` is whole and was made, with whatever settings, from these files as they are now."""
+    known = record_of(path)
     if known is None or not path.exists() or known.sha256 != sha256(path):
         return False
-    return _cause(known) == _cause(record)
+    return all(known.inputs.get(file.name) == sha256(file) for file in inputs)
 
 
 def record_of(path: Path) -> Record | None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hbench import datasets
+from hbench.cli import build
 from hbench.datasets import gldv2
 from hbench.errors import ComparisonError, DataError, IntegrityError
 from pipelines.hgldv2 import artefact, notation, scrape
@@ -219,6 +220,13 @@ def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp
         assert (work / "review.html").exists()
         curate(work)
         folder = again()
+    built = CliRunner().invoke(
+        build.command,
+        ["hgldv2", "--root", str(raw), "--from-scratch", str(work), "--out", str(tmp_path / "out"), "--json"],
+        standalone_mode=False,
+    )
+    assert built.exception is None
+    assert json.loads(built.stdout)["version"].startswith("1+")
     splits = gldv2.build(folder)
     assert set(splits["train"].tree.names[1]) == {"made", "wild"}
     (work / "decisions.yaml").write_text(

@@ -21,7 +21,7 @@ from pipelines.hgldv2.clean import Selected
 from pipelines.hgldv2.encode import Vectors
 from pipelines.hgldv2.released import Released
 from pipelines.hgldv2.replay import Placed
-from pipelines.hgldv2.work import SPLITS, Work
+from pipelines.hgldv2.work import SPLITS, Work, told
 
 
 @click.command(short_help="the five-column files, the label tree, the card, the dataset")
@@ -57,22 +57,8 @@ def run(work: Work, raw: Path | None = None) -> Path:
     sources = {path.name: sha256(path) for path in (work / "selection.csv", work / "mapping.csv")}
     write_text(work / "card.md", card(rows, {split: found.counts for split, found in splits.items()}, odd, sources))
     write_text(work / "hierarchy.csv", rows_text((row for found in splits.values() for row in found.rows), Released))
-    shown = [
-        (
-            s,
-            *(
-                f"{n:,}"
-                for n in (
-                    len(f.rows),
-                    f.counts.get("labelled", 0),
-                    f.counts.get("recovered", 0),
-                    len(trees[s].names[1]),
-                )
-            ),
-        )
-        for s, f in splits.items()
-    ]
-    terminal.show_table(None, ["split", "rows", "labelled", "recovered", "super-categories"], shown)
+    for split, found in splits.items():
+        terminal.say(told(f"{split}: {len(trees[split].names[1])} super-categories; landmarks", found.counts))
     if raw is not None:
         _dataset(work, raw)
     return work / "hierarchy"

@@ -12,7 +12,7 @@ from hbench.errors import UsageError
 from pipelines.hgldv2 import clean, released, scrape
 from pipelines.hgldv2.artefact import is_current, made_by, read_rows, write_rows
 from pipelines.hgldv2.labels import Label
-from pipelines.hgldv2.work import SPLITS, Work
+from pipelines.hgldv2.work import SPLITS, Work, told
 
 
 @click.command(short_help="which landmarks keep a class, and why not")
@@ -53,9 +53,7 @@ def run(work: Work, rules: Path = clean.RULES, files: Sequence[tuple[str, Path]]
     labels = clean.labels_of(selection, names)
     write_rows(selection_file, selection, clean.Selected, record=record, counts=counts)
     write_rows(labels_file, labels, Label, record=record, counts={"labels": len(labels)})
-    terminal.show_table(
-        f"{len(labels):,} classes", ["landmarks", "count"], [(k, f"{v:,}") for k, v in sorted(counts.items())]
-    )
+    terminal.say(told(f"{len(labels):,} classes; landmarks", counts))
 
 
 def _from_links(work: Work, rules: Path) -> tuple[list[clean.Selected], list[scrape.ClassName]]:

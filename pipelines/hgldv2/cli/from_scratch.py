@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hbench.errors import DataError
 from pipelines.hgldv2 import api, cluster, encode
+from pipelines.hgldv2.artefact import is_made_from
 from pipelines.hgldv2.cli import assemble as assembling
 from pipelines.hgldv2.cli import clean as cleaning
 from pipelines.hgldv2.cli import cluster as clustering
@@ -29,15 +30,18 @@ def from_scratch(
 ) -> Path:
     """The folder of the rebuilt labels, laid out as the released ones, for `hbench build hgldv2 --root` to read.
 
-    Steps that are up to date are skipped. Raises DataError, after writing the review page, while there is no
-    decisions.yaml in the work folder, and ComparisonError when its decisions do not fit the labels.
+    Steps that are up to date are skipped; vectors and clusters of these labels that were made by hand, with other
+    settings, are kept. Raises DataError, after writing the review page, while there is no decisions.yaml in the work
+    folder, and ComparisonError when its decisions do not fit the labels.
     """
     folder = Work(work)
     with scraping.client(folder, contact=contact, offline=contact is None, rate=rate, cache=None) as client:
         scraping.run(folder, raw, api.source(client, servers), {"via": "api"})
     cleaning.run(folder)
-    encoding.run(folder, encoder)
-    clustering.run(folder, cluster.Settings(k))
+    if not is_made_from(folder / "embeddings.npz", folder / "labels.csv"):
+        encoding.run(folder, encoder)
+    if not is_made_from(folder / "clusters.csv", folder / "labels.csv", folder / "embeddings.npz"):
+        clustering.run(folder, cluster.Settings(k))
     reviewing.run(folder)
     if not (folder / "decisions.yaml").exists():
         raise DataError(

@@ -10,7 +10,7 @@ from hbench.cli import terminal
 from pipelines.hgldv2 import replay as replaying
 from pipelines.hgldv2.artefact import made_by, write_rows
 from pipelines.hgldv2.decisions import Decisions
-from pipelines.hgldv2.work import Work
+from pipelines.hgldv2.work import Work, told
 
 
 @click.command(short_help="apply the curators' decisions")
@@ -43,11 +43,7 @@ def run(work: Work, decisions: Path | None = None, *, strict: bool = False) -> r
         )
     for approval in curation.stale:
         terminal.say(f"stale approval of {approval}")
-    terminal.show_table(
-        f"{len(curation.groups())} groups",
-        ["labels", "count"],
-        [(k, f"{v:,}") for k, v in sorted(curation.counts().items())],
-    )
+    terminal.say(told(f"{len(curation.groups())} groups; labels", curation.counts()))
     return curation
 
 

@@ -16,7 +16,7 @@ from pipelines.hgldv2 import api, dumps, scrape, sparql
 from pipelines.hgldv2.artefact import is_current, made_by, write_rows
 from pipelines.hgldv2.cache import Cache
 from pipelines.hgldv2.wikimedia import BATCH, SERVERS, Client, Manners, Servers
-from pipelines.hgldv2.work import SPLITS, Work
+from pipelines.hgldv2.work import SPLITS, Work, told
 
 NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
 VIAS: Mapping[str, Callable[[Client, Servers], scrape.Source]] = {"api": api.source, "sparql": sparql.source}
@@ -91,9 +91,7 @@ def run(work: Work, raw: Path, source: scrape.Source, settings: Mapping[str, Any
     counts = scrape.counts(links)
     write_rows(links_file, links, scrape.Link, record=record, counts=counts)
     write_rows(classes_file, names, scrape.ClassName, record=record, counts={"classes": len(names)})
-    terminal.show_table(
-        "landmarks", ["outcome", "landmarks"], [(name, f"{count:,}") for name, count in sorted(counts.items())]
-    )
+    terminal.say(told("landmarks", counts))
 
 
 @contextmanager
