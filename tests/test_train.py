@@ -48,11 +48,6 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("HBENCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def weights_of(folder):
     return (checkpoint.latest(folder) / checkpoint.MODEL).read_bytes()
 

@@ -116,9 +116,9 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 class Small(nn.Module):
-    """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 256, 4, 4)."""
+    """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 128, 4, 4)."""
 
-    widths, strides, pools = (32, 64, 128, 256), (2, 1, 1, 1), (2, 2, 1, 1)
+    widths, strides, pools = (16, 32, 64, 128), (1, 1, 1, 1), (2, 2, 2, 1)
 
     def __init__(self) -> None:
         super().__init__()
