@@ -66,3 +66,25 @@ def dense_loss(name: str, embeddings: Tensor, labels: Tensor) -> Tensor:
         return 1 - ((relevance / torch.log2(1 + rank)).sum(dim=1) / ideal).mean()
     found = [(torch.sigmoid(k - rank) * relevance).sum(dim=1) / total.clamp(max=k) for k in (1, 2, 4, 8, 16)]
     return 1 - torch.stack(found).mean()
+
+
+class DenseRank(torch.autograd.Function):
+    """Algorithm 1 of RaMBO as it stands: argsort of argsort, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, scores: Tensor, lam: float) -> Tensor:
+        ctx.rank = scores.argsort(descending=True).argsort() + 1
+        ctx.scores, ctx.lam = scores, lam
+        return ctx.rank.to(scores)
+
+    @staticmethod
+    def backward(ctx, upstream: Tensor) -> tuple[Tensor, None]:
+        moved = (ctx.scores + ctx.lam * upstream).argsort(descending=True).argsort() + 1
+        return (moved - ctx.rank).to(upstream) / ctx.lam, None
+
+
+def dense_ap_sequence(scores: Tensor, positive: Tensor, lam: float) -> Tensor:
+    """1 − AP of one sequence: six argsorts in all, two of them for the ranks among the positives."""
+    rank = DenseRank.apply(scores, lam)
+    within = (-rank.detach() + len(scores) * 2 * positive).argsort(descending=True).argsort() + 1
+    return 1 - (within / rank * positive).sum() / positive.sum()

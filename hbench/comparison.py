@@ -83,6 +83,8 @@ def _values(table: pa.Table, name: str) -> NDArray[np.float64]:
 def _difference(name: str, first: NDArray[np.float64], second: NDArray[np.float64]) -> Difference:
     both = ~np.isnan(first) & ~np.isnan(second)
     if not both.any():
-        return Difference(name, *[float("nan")] * 6, queries=0)
-    tested = paired_difference(first, second)
-    return Difference(name, float(first[both].mean()), float(second[both].mean()), *tested, queries=int(both.sum()))
+        undefined = float("nan")
+        return Difference(name, undefined, undefined, undefined, undefined, undefined, undefined, 0)
+    difference, low, high, p = paired_difference(first, second)
+    means = float(first[both].mean()), float(second[both].mean())
+    return Difference(name, *means, difference, low, high, p, int(both.sum()))

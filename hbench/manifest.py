@@ -48,18 +48,35 @@ class Manifest:
     def __post_init__(self) -> None:
         if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
             raise DataError("a manifest's columns differ in length")
-        if len(set(self.items)) != len(self.items):
+        if clash := set(self.tree.levels) & set(RESERVED):
+            raise DataError(
+                f"{examples(sorted(clash))} cannot be the name of a level", expected=f"none of {', '.join(RESERVED)}"
+            )
+        if pc.any(pc.equal(self._sorted_items[1:], self._sorted_items[:-1])).as_py():
             values, count = np.unique(self.items.astype(str), return_counts=True)
             raise DataError(
                 "a manifest's items are not unique", expected="each item once", found=examples(values[count > 1])
             )
-        bad = self.items[~are_relative(self.items)]
+        bad = self.items[~are_relative(self._item_array)]
         if len(bad):
             raise DataError(
                 "a manifest's items leave its folder",
                 expected="relative POSIX paths or plain ids",
                 found=examples(map(repr, bad)),
             )
+
+    @cached_property
+    def _item_array(self) -> pa.Array:
+        return pa.array(self.items, pa.string())
+
+    @cached_property
+    def _order(self) -> pa.Array:
+        """The rows in the order of their items."""
+        return pc.sort_indices(self._item_array)
+
+    @cached_property
+    def _sorted_items(self) -> pa.Array:
+        return self._item_array.take(self._order)
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -70,21 +87,29 @@ class Manifest:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the content, whatever the order of the rows: level names, node names, and every row sorted by
-        item."""
-        hasher = hashlib.sha256(json.dumps([self.levels, self.tree.names]).encode())
-        items = pa.array(self.items, pa.string())
-        order = pc.sort_indices(items)
-        hasher.update("\x1f".join(items.take(order).to_pylist()).encode())
-        rows = order.to_numpy()
+        """sha256 of the content, whatever the order of the rows and the numbers of the nodes: level names, the name
+        paths of the fine classes in order, and of every row, sorted by item, its item, class and masks."""
+        paths = [
+            tuple(names[i] for names, i in zip(self.tree.names, path, strict=True)) for path in self.tree.paths.tolist()
+        ]
+        place = np.empty(len(paths), np.int32)
+        place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
+        hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
+        offsets, text = _text_of(self._sorted_items)
+        rows = self._order.to_numpy()
         masks = [self.query, self.gallery] if self.ignore is None else [self.query, self.gallery, self.ignore]
-        for column in [self.labels.astype("<i4"), *masks]:
-            hasher.update(np.ascontiguousarray(column[rows]).tobytes())
+        for column in [
+            np.diff(offsets),
+            text,
+            place[self.labels[:, -1]][rows].astype("<i4"),
+            *(mask[rows] for mask in masks),
+        ]:
+            hasher.update(np.ascontiguousarray(column).data)
         return hasher.hexdigest()
 
     def table(self) -> pa.Table:
         """The manifest as an arrow table, label columns as dictionary-encoded names."""
-        columns: dict[str, pa.Array] = {"item": pa.array(self.items, pa.string())}
+        columns: dict[str, pa.Array] = {"item": self._item_array}
         for level, names, ids in zip(self.levels, self.tree.names, self.labels.T, strict=True):
             columns[level] = pa.DictionaryArray.from_arrays(pa.array(ids), pa.array(names, pa.string()))
         columns |= {"query": pa.array(self.query), "gallery": pa.array(self.gallery)}
@@ -152,7 +177,9 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
     try:
-        table = pq.read_table(path)
+        levels = json.loads((pq.read_schema(path).metadata or {}).get(b"hbench.levels", b"[]"))
+        with pq.ParquetFile(path, read_dictionary=levels) as file:  # read_table would load the dataset machinery
+            table = file.read()
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(
             f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]
@@ -178,24 +205,37 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
 
 
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
-    encoded = [table[level].combine_chunks().dictionary_encode() for level in levels]
-    encoded = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in encoded]
-    names = [[str(name) for name in column.dictionary.to_pylist()] for column in encoded]
-    ids = np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1)
-    tree, labels = LabelTree.from_labels(ids.astype(np.int32), levels=levels, names=names)
+    names, columns = [], []
+    for level in levels:
+        column = table[level].unify_dictionaries().combine_chunks()
+        column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+        names.append([str(name) for name in column.dictionary.to_pylist()])
+        columns.append(column.indices.to_numpy(zero_copy_only=False))
+    tree, labels = LabelTree.from_labels(np.stack(columns, axis=1).astype(np.int32), levels=levels, names=names)
     ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
-    return Manifest(
-        table["item"].to_numpy().astype(object),
-        labels,
-        tree,
-        table["query"].to_numpy(),
-        table["gallery"].to_numpy(),
-        ignore,
-    )
+    items = np.array(table["item"].to_pylist(), dtype=object)  # to_numpy of texts would load pandas
+    return Manifest(items, labels, tree, table["query"].to_numpy(), table["gallery"].to_numpy(), ignore)
 
 
-def are_relative(items: NDArray[np.object_]) -> NDArray[np.bool_]:
-    """Which items are plain ids or POSIX paths that stay in their folder; (N,) -> bool (N,)."""
-    leaving = pc.match_substring_regex(pa.array(items, pa.string()), r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
-    staying: NDArray[np.bool_] = ~leaving.to_numpy(zero_copy_only=False)
+def _text_of(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Where the strings of an array (N,) start and end, int32 (N + 1,), in all their bytes."""
+    if len(strings) == 0:
+        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
+    _, offsets, text = strings.buffers()
+    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    return ends - ends[0], np.frombuffer(text or b"", np.uint8)[ends[0] : ends[-1]]
+
+
+def are_relative(items: pa.Array) -> NDArray[np.bool_]:
+    """Which items are plain ids or POSIX paths that stay in their folder; strings (N,) -> bool (N,)."""
+    offsets, text = _text_of(items)
+    whole = text.tobytes()
+    if (  # nothing in any item can be wrong: true of most manifests, and quick
+        (np.diff(offsets) > 0).all()
+        and not (text[offsets[:-1]] == ord("/")).any()
+        and not any(part in whole for part in (b"..", b"\\", b"\0"))
+    ):
+        return np.ones(len(items), dtype=bool)
+    leaving = pc.match_substring_regex(items, r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
+    staying: NDArray[np.bool_] = np.logical_not(leaving.to_numpy(zero_copy_only=False))
     return staying

@@ -1,23 +1,31 @@
 """Measuring: every query of one test is ranked and every metric computed, block by block, on several threads.
 
-A block's values depend on that block alone and are put where its queries belong, so the result is the same for any
-number of threads.
+The scores of a block are multiplied chunk by chunk and its queries then valued a few at a time; both are tasks for any
+thread, and while one block is valued the next is multiplied. The values of a query depend on its block alone and are
+put where the query belongs, so the result is the same for any number of threads.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.protocol import ScoreQuery
-from hbench.ranking import Ranker, one_blas_thread
+from hbench.ranking import Ranker
+from hbench.scores import one_blas_thread
+from hbench.values import Values, ValuesOf, values_of
 
 OnBlock = Callable[[int, int], None]
+QUERIES = 16  # valued by one task
+MEMORY = 300 << 20  # bytes of scores and gallery copy, unless more are allowed
 
 
 @dataclass(frozen=True)
@@ -40,24 +48,13 @@ def measure(
     ranker: Ranker, scorers: Sequence[ScoreQuery], *, threads: int | None = None, on_block: OnBlock | None = None
 ) -> Measurement:
     """Apply `scorers` to the level sequence of every query; `on_block(done, blocks)` is told of progress."""
-    queries = len(ranker.queries)
-    values = np.full((len(scorers), queries), np.nan)
-    first_level, tied = np.zeros(queries, np.uint8), np.zeros(queries, bool)
-    counts = np.zeros((queries, ranker.depth + 1), np.int64)
-
-    def work(block: int) -> None:
-        for query, sequence in zip(ranker.rows(block).tolist(), ranker.block(block), strict=True):
-            counts[query], tied[query] = sequence.counts, sequence.tied
-            if len(sequence.ranks) and sequence.ranks[0] == 1:
-                first_level[query] = sequence.levels[0]
-            for row, scorer in enumerate(scorers):
-                values[row, query] = scorer(query, sequence)
-
-    with one_blas_thread():
-        for done, _ in enumerate(_in_order(work, ranker.blocks, threads or available_threads()), start=1):
-            if on_block:
-                on_block(done, ranker.blocks)
-    return Measurement(values, first_level, counts, tied, ranker.queries)
+    result = Values.empty(len(scorers), len(ranker.queries), ranker.depth)
+    blocks = on_threads(ranker, values_of(ranker, scorers), range(ranker.blocks), threads=threads)
+    for done, (block, values) in enumerate(blocks, start=1):
+        result.put(ranker.rows(block), values)
+        if on_block:
+            on_block(done, ranker.blocks)
+    return Measurement(result.values, result.first_level, result.counts, result.tied, ranker.queries)
 
 
 def available_threads() -> int:
@@ -65,13 +62,60 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_order(work: Callable[[int], None], blocks: int, threads: int) -> Iterator[None]:
-    """Run `work` on every block; an interrupt or an error leaves the blocks that wait undone."""
-    if threads == 1:
-        yield from map(work, range(blocks))
-        return
+class Stage(NamedTuple):
+    """A block on its way: its room for scores, the tasks at work on it, and what follows when they are done."""
+
+    block: int
+    scores: NDArray[np.floating]
+    tasks: list[Future[Any]]
+    valued: bool
+
+
+def on_threads(
+    ranker: Ranker, values_of_rows: ValuesOf, blocks: Sequence[int], *, threads: int | None = None
+) -> Iterator[tuple[int, Values]]:
+    """The values of each block's queries, in order; an interrupt or an error leaves the blocks that wait undone."""
+    waiting, line = deque(blocks), deque[Stage]()
+    threads = threads or available_threads()
+    room = [ranker.scores.buffer() for _ in range(min(len(blocks), _rooms(ranker, threads)))]
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hbench")
     try:
-        yield from pool.map(work, range(blocks))
+        with one_blas_thread():
+            while waiting or line:
+                while waiting and room:
+                    line.append(_multiplied(pool, ranker, waiting.popleft(), room.pop()))
+                stage = line.popleft()
+                found = [task.result() for task in stage.tasks]
+                if stage.valued:
+                    room.append(stage.scores)
+                    yield stage.block, _joined(found)
+                else:
+                    line.append(_valued(pool, ranker, values_of_rows, stage))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _rooms(ranker: Ranker, threads: int) -> int:
+    """How many blocks may be on their way at once."""
+    kept = 0 if ranker.scores.kept is None else ranker.scores.kept.nbytes
+    block = ranker.scores.block_size * len(ranker.columns) * ranker.scores.dtype.itemsize
+    return int(np.clip((MEMORY - kept) // block, 1, threads))
+
+
+def _multiplied(pool: ThreadPoolExecutor, ranker: Ranker, block: int, scores: NDArray[np.floating]) -> Stage:
+    multiply = partial(ranker.scores.multiply, ranker.scores.block_vectors(block), out=scores)
+    return Stage(block, scores, [pool.submit(multiply, start) for start in ranker.scores.chunks], False)
+
+
+def _valued(pool: ThreadPoolExecutor, ranker: Ranker, values_of_rows: ValuesOf, stage: Stage) -> Stage:
+    first, queries = stage.block * ranker.scores.block_size, len(ranker.rows(stage.block))
+    parts = [slice(start, min(start + QUERIES, queries)) for start in range(0, queries, QUERIES)]
+    tasks = [pool.submit(values_of_rows, stage.scores[part], first + part.start) for part in parts]
+    return Stage(stage.block, stage.scores, tasks, True)
+
+
+def _joined(parts: Sequence[Values]) -> Values:
+    values, first_level, tied, counts = zip(*parts, strict=True)
+    return Values(
+        np.concatenate(values, axis=1), np.concatenate(first_level), np.concatenate(tied), np.concatenate(counts)
+    )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hbench.errors import UnknownName, UsageError
 from hbench.metrics import Definition, metrics
@@ -93,17 +94,21 @@ class MetricName:
 
     def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
         """The metric as a function of one level sequence; `relevance` is that of H-AP when the name states none."""
+        function, taken = self.definition.function, self.arguments(levels, relevance)
+        return lambda sequence: function(sequence, **taken)
+
+    def arguments(self, levels: Sequence[str], relevance: Relevance | None = None) -> dict[str, Any]:
+        """The keywords that the metric's function takes, as the name states them."""
         at, given = self.at(levels), dict(self.parameters)
         weights = _numbers(str(self), given["weights"]) if "weights" in given else None
-        arguments: dict[str, object] = {
+        arguments: dict[str, Any] = {
             "level": levels.index(at.level) + 1 if at.level else len(levels),
             "cut": self.cut,
             "weights": weights,
             "norm": NORMS[given.get("norm", "all")],
             "relevance": _relevance(str(self), given, weights) or relevance or alpha(),
         }
-        function, taken = self.definition.function, {key: arguments[key] for key in self.definition.takes}
-        return lambda sequence: function(sequence, **taken)
+        return {key: arguments[key] for key in self.definition.takes}
 
 
 def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)) -> list[MetricName]:

@@ -16,14 +16,15 @@ batch size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.canonical import canonical_order, level_ranges
-from hbench.metric_name import Metric, MetricName
+from hbench.metric_name import MetricName
 from hbench.ranking import LevelSequence
 from hbench.registry import Registry
 from hbench.relevance import Relevance
@@ -31,6 +32,26 @@ from hbench.tree import Labels
 
 Counts = NDArray[np.int64]
 ScoreQuery = Callable[[int, LevelSequence], float]
+Grade = Callable[[NDArray[np.int64], Counts], tuple[NDArray[np.float64], Counts]]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """One metric under one protocol: a function of a query and its level sequence, and the same in parts that can be
+    computed for many queries at once.
+
+    `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
+    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first.
+    """
+
+    name: MetricName
+    arguments: Mapping[str, Any]
+    function: ScoreQuery
+    grade: Grade | None = None
+    loses_last: bool = False
+
+    def __call__(self, query: int, sequence: LevelSequence) -> float:
+        return self.function(query, sequence)
 
 
 @dataclass(frozen=True)
@@ -48,50 +69,72 @@ class Setting:
     all_pairs: bool
 
 
-Protocol = Callable[[MetricName, Setting], ScoreQuery]
+Protocol = Callable[[MetricName, Setting], Scorer]
 protocols: Registry[Protocol] = Registry("protocol")
 
 
 @protocols.register("paper")
-def paper(name: MetricName, setting: Setting) -> ScoreQuery:
+def paper(name: MetricName, setting: Setting) -> Scorer:
     """The papers' equations on the gallery without the query."""
-    function = name.bind(setting.levels, setting.relevance)
-    return lambda query, sequence: function(sequence)
+    function, arguments = (
+        name.bind(setting.levels, setting.relevance),
+        name.arguments(setting.levels, setting.relevance),
+    )
+    return Scorer(name, arguments, lambda query, sequence: function(sequence), _by_level(arguments))
 
 
 @protocols.register("official")
-def official(name: MetricName, setting: Setting) -> ScoreQuery:
+def official(name: MetricName, setting: Setting) -> Scorer:
     """The released evaluators of HAPPIER and the rank losses, relevances counted in the query set."""
     return _released(name, setting, query_set_counts(setting.labels))
 
 
 @protocols.register("official-landmark")
-def official_landmark(name: MetricName, setting: Setting) -> ScoreQuery:
+def official_landmark(name: MetricName, setting: Setting) -> Scorer:
     """The released landmark evaluator: relevances counted on the retrieved list."""
     return _released(name, setting, None)
 
 
-def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> ScoreQuery:
-    exponent = dict(name.parameters).get("alpha", setting.exponent)
+def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
+    exponent = float(dict(name.parameters).get("alpha", setting.exponent))
     by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
-    function: Metric = name.bind(setting.levels, setting.relevance)
+    function, arguments = (
+        name.bind(setting.levels, setting.relevance),
+        name.arguments(setting.levels, setting.relevance),
+    )
 
     def score(query: int, sequence: LevelSequence) -> float:
         listed = sequence if setting.all_pairs else without_last(sequence)
         if not by_value:
             return function(listed)
-        return h_ap_by_value(listed, listed.counts if own_counts is None else own_counts[query], float(exponent))
+        return h_ap_by_value(listed, listed.counts if own_counts is None else own_counts[query], exponent)
 
-    return score
+    def grade(queries: NDArray[np.int64], counts: Counts) -> tuple[NDArray[np.float64], Counts]:
+        rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
+        return rel.astype(np.float64), (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
+
+    return Scorer(name, arguments, score, grade if by_value else _by_level(arguments), loses_last=not setting.all_pairs)
+
+
+def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
+    """The relevance that a metric's function takes, every item counted once."""
+    if "relevance" not in arguments:
+        return None
+    return lambda queries, counts: (arguments["relevance"](counts), np.ones_like(counts))
+
+
+def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
+    """(l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items; (…, L+1)."""
+    depth = counts.shape[-1] - 1
+    weights = np.array([(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32)
+    weights[0] = 0
+    rel: NDArray[np.float32] = np.where(counts > 0, weights / counts.clip(1).astype(np.float32), np.float32(0))
+    return rel
 
 
 def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
-    """H-AP as released: relevances (l/(L−1))^α / counts[l] in float32, and min(rel(k), rel(j)) summed per level found
-    by value."""
-    depth = len(counts) - 1
-    weights = np.array([(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32)
-    rel = np.where(counts > 0, weights / np.maximum(counts, 1).astype(np.float32), np.float32(0))
-    rel[0] = 0
+    """H-AP as released: relevances in float32, and min(rel(k), rel(j)) summed per level found by value."""
+    rel = released_relevance(counts, exponent)
     own = rel[sequence.levels]
     total = own.sum(dtype=np.float64)
     if total == 0:
@@ -116,4 +159,5 @@ def query_set_counts(labels: Labels) -> Counts:
     order = canonical_order(labels, np.zeros(len(labels), np.uint64))
     starts, ends = level_ranges(labels, labels[order])
     at_least = np.column_stack([np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)])
-    return at_least[:, :-1] - at_least[:, 1:]
+    counts: Counts = at_least[:, :-1] - at_least[:, 1:]
+    return counts

@@ -1,9 +1,8 @@
 """Ranking: vectors and labels become one level sequence per query, the one heavy step of every evaluation.
 
-The gallery has one canonical order (path, then vector content), query blocks and gallery chunks have one shape, and
-every block is multiplied by one BLAS thread (`one_blas_thread`): so the scores, bit for bit, depend neither on the
-order of the items nor on the number of threads. Items whose vectors are exactly equal share one score, whatever BLAS
-makes of them.
+The gallery has one canonical order (path, then vector content), and so have the queries; items whose vectors are
+exactly equal share one score, whatever BLAS makes of them. So a level sequence does not depend on the order of the
+items.
 
 >>> vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
 >>> ranker = Ranker(Side(vectors, np.array([[0, 0], [0, 1], [1, 2]])))
@@ -14,23 +13,17 @@ makes of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from hbench.canonical import canonical_order, content_keys, duplicates, level_ranges
 from hbench.registry import Registry
-from hbench.similarity import Rows, Similarity, cosine
+from hbench.scores import Scores
+from hbench.similarity import Similarity, cosine
 from hbench.tree import Labels
-
-BLOCK = 256  # queries multiplied at once: part of what defines the last bits of a score
-CHUNK = 8192  # gallery items multiplied at once, likewise
-SCORES = 64 << 20  # bytes of scores per block: a large gallery gets fewer queries per block
-COPY = 128 << 20  # a gallery up to this many bytes is kept in canonical order instead of gathered for every block
 
 
 class LevelSequence(NamedTuple):
@@ -76,9 +69,7 @@ class Side:
     ignore: NDArray[np.int64] | None = None
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread, in the whole process, while blocks are ranked: the threads are ours, one block each."""
-    return threadpool_limits(1, user_api="blas")
+LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 class Ranker:
@@ -108,43 +99,51 @@ class Ranker:
         )
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
-        self.excluded = _excluded(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
-        self.query_rows, gallery_rows = similarity(queries.vectors, gallery.vectors)
-        self.gallery_chunk = _chunks(gallery_rows, self.columns)
-        self.block_size = int(np.clip(SCORES // (4 * len(self.columns)), 1, BLOCK))
+        self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
+        self.scores = Scores(*similarity(queries.vectors, gallery.vectors), self.queries, self.columns)
 
     @property
     def blocks(self) -> int:
         """How many blocks the queries make."""
-        return -(-len(self.queries) // self.block_size)
+        return self.scores.blocks
+
+    @property
+    def pessimistic(self) -> bool | None:
+        """Whether among equal scores the lower level comes first, or the higher one; None for any other order."""
+        steps = np.diff(self.tie_key.astype(np.int64))
+        return True if (steps > 0).all() else False if (steps < 0).all() else None
 
     def rows(self, block: int) -> NDArray[np.int64]:
         """The input positions of a block's queries."""
-        return self.queries[block * self.block_size : (block + 1) * self.block_size]
+        return self.scores.rows(block)
+
+    def masked(self, scores: NDArray[np.floating], first: int) -> NDArray[np.int64]:
+        """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the score of their
+        original, what is left out of a query's list −inf. Returns the level counts of the lists (n, L+1)."""
+        if len(self.copies):
+            scores[:, self.copies] = scores[:, self.originals]
+        last = first + len(scores)
+        rows, columns = self.left_out(first, last)
+        scores[rows, columns] = -np.inf
+        starts, ends = self.starts[first:last], self.ends[first:last]
+        at_least = np.zeros((len(scores), self.depth + 2), np.int64)
+        at_least[:, 0], at_least[:, 1:-1] = len(self.columns), ends - starts
+        counts = at_least[:, :-1] - at_least[:, 1:]
+        inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
+        np.subtract.at(counts, (rows, inside.sum(axis=1)), 1)
+        return counts
+
+    def sequences(self, scores: NDArray[np.floating], first: int) -> Iterator[LevelSequence]:
+        """The level sequences of the canonical queries from `first` on, from their rows of scores (n, G)."""
+        for row, (query, counts) in enumerate(enumerate(self.masked(scores, first), start=first)):
+            levels = self.levels(query)
+            levels[self.left_out(query, query + 1)[1]] = 0
+            yield level_sequence(scores[row], levels, counts, self.tie_key)
 
     def block(self, block: int) -> Iterator[LevelSequence]:
         """The level sequences of one block's queries, in the order of `rows(block)`."""
-        first = block * self.block_size
-        scores = self.scores(block)
-        for query in range(first, first + len(self.rows(block))):
-            levels = self.levels(query)
-            left_out = self.excluded(query)
-            counts = np.bincount(levels, minlength=self.depth + 1) - np.bincount(
-                levels[left_out], minlength=self.depth + 1
-            )
-            levels[left_out], scores[query - first, left_out] = 0, -np.inf
-            yield level_sequence(scores[query - first], levels, counts, self.tie_key)
-
-    def scores(self, block: int) -> NDArray[np.floating]:
-        """Scores (B, G) of one block in canonical order; the last block is padded, so that its shape gives the same
-        bits."""
-        rows = self.rows(block)
-        queries = self.query_rows(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
-        scores = np.empty((self.block_size, len(self.columns)), queries.dtype)
-        for start in range(0, len(self.columns), CHUNK):
-            np.matmul(queries, self.gallery_chunk(start).T, out=scores[:, start : start + CHUNK])
-        scores[:, self.copies] = scores[:, self.originals]
-        return scores
+        scores = self.scores.whole(block)
+        return self.sequences(scores, block * self.scores.block_size)
 
     def levels(self, query: int) -> NDArray[np.uint8]:
         """The level of every gallery item for a query, both in canonical order; (G,)."""
@@ -171,7 +170,7 @@ def level_sequence(
 
 
 def _level_sequence_float64(
-    scores: NDArray[np.float64], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
+    scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
 ) -> LevelSequence:
     """The audit mode: a float64 score leaves no room for the level in its key."""
     order = np.lexsort((tie_key[levels], -scores))
@@ -196,32 +195,31 @@ def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDA
     )
 
 
-def _chunks(gallery_rows: Rows, columns: NDArray[np.int64]) -> Callable[[int], NDArray[np.floating]]:
-    """The chunk of the gallery that starts at a canonical position: kept when the gallery is small, else gathered each
-    time."""
-    row_bytes = gallery_rows(columns[:1]).nbytes
-    if row_bytes * len(columns) > COPY:
-        return lambda start: gallery_rows(columns[start : start + CHUNK])
-    kept = [gallery_rows(columns[start : start + CHUNK]) for start in range(0, len(columns), CHUNK)]
-    return lambda start: kept[start // CHUNK]
-
-
-def _excluded(
+def _left_out(
     queries: NDArray[np.int64],
     columns: NDArray[np.int64],
     self_rows: NDArray[np.int64] | None,
     ignore: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None],
-) -> Callable[[int], NDArray[np.int64]]:
-    """For a query in canonical order, the canonical columns left out of its list: itself, and its ignore group."""
+) -> LeftOut:
+    """For a range of queries in canonical order, what is left out of their lists: itself, and its ignore group."""
     column_of = np.full(len(columns) + 1, -1)
     column_of[columns] = np.arange(len(columns))
     own = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
-    groups, members = np.full(len(queries), -1), np.full(len(columns), -1)
-    if ignore[0] is not None and ignore[1] is not None:
-        groups, members = ignore[0][queries], ignore[1][columns]
 
-    def excluded(query: int) -> NDArray[np.int64]:
-        ignored = np.flatnonzero(members == groups[query]) if groups[query] >= 0 else members[:0]
-        return np.unique(np.append(ignored, own[query : query + 1][own[query] >= 0]))
+    def itself(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows = np.flatnonzero(own[first:last] >= 0)
+        return rows, own[first:last][rows]
 
-    return excluded
+    if ignore[0] is None or ignore[1] is None:
+        return itself
+    groups, members = ignore[0][queries], ignore[1][columns]
+    by_group = np.argsort(members, kind="stable")
+    starts, ends = (np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right"))
+
+    def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = [by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0] for q in range(first, last)]
+        found = [np.unique(np.append(group, own[q : q + 1])) for q, group in enumerate(found, start=first)]
+        found = [each[each >= 0] for each in found]
+        return np.repeat(np.arange(last - first), list(map(len, found))), np.concatenate(found)
+
+    return with_group

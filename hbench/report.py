@@ -144,7 +144,7 @@ def read(path: Path) -> Document:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise SubmissionError(
-            f"{path} is no report", expected="the JSON of hbench evaluate --output", found=f"{where}: {first['msg']}"
+            f"{path} is no report", expected="the JSON of hbench evaluate --out", found=f"{where}: {first['msg']}"
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None
@@ -153,7 +153,8 @@ def read(path: Path) -> Document:
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            table = file.read()
     except (OSError, pa.ArrowInvalid) as error:
         raise SubmissionError(
             f"{path} cannot be read",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hbench.leaderboard import Leaderboard, place
-from hbench.leaderboard_export import Table, latex, markdown
+from hbench.leaderboard.export import Table, latex, markdown
 from hbench.metric_name import MetricName
 from hbench.report import Document, Score
 

@@ -75,5 +75,6 @@ def _interval(means: Values) -> Values:
     with np.errstate(all="ignore"):
         defined = ~np.isnan(means).all(axis=0)
         result = np.full((means.shape[1], 2), np.nan)
-        result[defined] = np.nanpercentile(means[:, defined], [2.5, 97.5], axis=0).T
+        if defined.any():
+            result[defined] = np.nanpercentile(means[:, defined], [2.5, 97.5], axis=0).T
     return result

@@ -1,32 +1,69 @@
 """A similarity says how raw vectors become float32 rows whose inner product ranks the gallery of any one query.
 
-It is a function `(queries (Q, D), gallery (G, D)) -> (query rows, gallery rows)`; each of the two takes positions and
-gives their rows, so that a memory-mapped or float16 file is read block by block and never converted as a whole.
+It is a function `(queries (Q, D), gallery (G, D)) -> (query rows, gallery rows)`. Rows are read where they are wanted,
+so that a memory-mapped or float16 file is never converted as a whole.
 
 >>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0]]))
->>> float((query_rows(np.array([0])) @ gallery_rows(np.array([0])).T)[0, 0])  # q·g − |g|²/2
+>>> float((query_rows.read(np.array([0])) @ gallery_rows.read(np.array([0])).T)[0, 0])  # q·g − |g|²/2
 -1.5
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.registry import Registry
 
-Rows = Callable[[NDArray[np.int64]], NDArray[np.floating]]
+ROWS_AT_ONCE = 16384
+TILE = 512  # rows read and scaled at once: they stay in the second cache
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`vectors` (N, D), each row times its `scale` (N,), and `last` (N,) as one more dimension, where they are given."""
+
+    vectors: NDArray[np.floating]
+    scale: NDArray[np.floating] | None = None
+    last: NDArray[np.floating] | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def width(self) -> int:
+        return int(self.vectors.shape[1]) + (self.last is not None)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """float32, or float64 where the vectors are (the audit mode passes them so)."""
+        return float_type(self.vectors)
+
+    def read(self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """The rows at these positions (n,), in `out` (n, width) if given."""
+        out = np.empty((len(positions), self.width), self.dtype) if out is None else out
+        dimensions = self.vectors.shape[1]
+        for start in range(0, len(positions), TILE):
+            at, tile = positions[start : start + TILE], out[start : start + TILE]
+            tile[:, :dimensions] = self.vectors[at]
+            if self.scale is not None:
+                tile[:, :dimensions] *= self.scale[at, None]
+            if self.last is not None:
+                tile[:, dimensions] = self.last[at]
+        return out
+
+
 Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]
 similarities: Registry[Similarity] = Registry("similarity")
-ROWS_AT_ONCE = 16384
 
 
 @similarities.register("dot")
 def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
     """s = q·g."""
-    return _plain(queries), _plain(gallery)
+    return Rows(queries), Rows(gallery)
 
 
 @similarities.register("cosine")
@@ -38,21 +75,15 @@ def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tupl
     norms = np.sqrt(squared_norms(gallery))
     if norms.min(initial=np.inf) == norms.max(initial=0):
         return dot(queries, gallery)
-    return _plain(queries), lambda rows: _floats(gallery, rows) * _column(gallery, 1 / norms[rows])
+    return Rows(queries), Rows(gallery, scale=(1 / norms).astype(float_type(gallery)))
 
 
 @similarities.register("l2")
 def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
     """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more dimension."""
     halves = squared_norms(gallery) / 2
-
-    def query_rows(rows: NDArray[np.int64]) -> NDArray[np.floating]:
-        return np.column_stack([_floats(queries, rows), np.ones(len(rows), np.float32)])
-
-    def gallery_rows(rows: NDArray[np.int64]) -> NDArray[np.floating]:
-        return np.column_stack([_floats(gallery, rows), -_column(gallery, halves[rows])])
-
-    return query_rows, gallery_rows
+    ones = np.ones(len(queries), float_type(queries))
+    return Rows(queries, last=ones), Rows(gallery, last=-halves.astype(float_type(gallery)))
 
 
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -64,14 +95,6 @@ def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     return result
 
 
-def _plain(vectors: NDArray[np.floating]) -> Rows:
-    return lambda rows: _floats(vectors, rows)
-
-
-def _floats(vectors: NDArray[np.floating], rows: NDArray[np.int64]) -> NDArray[np.floating]:
-    """Rows as float32, or as float64 where the vectors are (the audit mode passes them so)."""
-    return vectors[rows].astype(np.float64 if vectors.dtype == np.float64 else np.float32, copy=False)
-
-
-def _column(vectors: NDArray[np.floating], values: NDArray[np.float64]) -> NDArray[np.floating]:
-    return values.astype(np.float64 if vectors.dtype == np.float64 else np.float32)[:, None]
+def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
+    """The type in which these vectors are multiplied."""
+    return np.dtype(np.float64 if vectors.dtype == np.float64 else np.float32)

@@ -13,23 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench import embeddings as embedding_files
-from hbench import run_files, run_levels
+from hbench import listed
 from hbench.conditions import Conditions, conditions
 from hbench.datasets import Dataset, load
 from hbench.embeddings import Embeddings
+from hbench.embeddings.problems import Problem, refuse
 from hbench.errors import SubmissionError
 from hbench.evaluation import Retrieval, Subject, measured, measured_sequences, report_of, scorers_of
 from hbench.manifest import Manifest
 from hbench.measure import Measurement, OnBlock
 from hbench.metric_name import MetricName, default_metrics
-from hbench.problems import Problem, refuse
 from hbench.protocol import Protocol, protocols
-from hbench.ranking import Side
+from hbench.ranking import Ranker, Side
 from hbench.report import Report, Source
-from hbench.run_files import Ranking
+from hbench.runs import files as run_files
+from hbench.runs import levels as run_levels
+from hbench.runs.files import Ranking
 from hbench.vectors import Selected
 
 OnTest = Callable[[str], OnBlock]
@@ -74,10 +77,7 @@ def evaluate(
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     also = protocols[protocol_name("official", data)] if also_official else None
-    measurements = {
-        name: _measured(given, manifest, chosen, also, threads=threads, on_block=on_test(name) if on_test else None)
-        for name, manifest in data.tests.items()
-    }
+    measurements = _measurements(given, data, chosen, also, threads=threads, on_test=on_test)
     ids = {name: manifest.items[manifest.query] for name, manifest in data.tests.items()}
     subject = Subject(data.name, data.version, digest_of(data), method, source_of(given))
     return report_of(measurements, ids, subject, chosen, warnings=[*warnings, *(str(problem) for problem in problems)])
@@ -159,6 +159,23 @@ def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> S
     return Side(selected, manifest.labels[items], None if manifest.ignore is None else manifest.ignore[items])
 
 
+def _measurements(
+    given: Submission,
+    data: Dataset,
+    chosen: Conditions,
+    also: Protocol | None,
+    *,
+    threads: int | None,
+    on_test: OnTest | None,
+) -> dict[str, Measurement]:
+    return {
+        name: _measured_listed(given, manifest, data.lists[name], chosen, also)
+        if name in data.lists
+        else _measured(given, manifest, chosen, also, threads=threads, on_block=on_test(name) if on_test else None)
+        for name, manifest in data.tests.items()
+    }
+
+
 def _measured(
     given: Submission,
     manifest: Manifest,
@@ -175,6 +192,23 @@ def _measured(
         return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)))
     queries, gallery = given if isinstance(given, tuple) else (given, None)
     return measured(retrieval_of(manifest, queries, gallery), chosen, also=also, threads=threads, on_block=on_block)
+
+
+def _measured_listed(
+    given: Submission, manifest: Manifest, table: pa.Table, chosen: Conditions, also: Protocol | None
+) -> Measurement:
+    """The same where the benchmark lists the positives of each query pair by pair."""
+    asked = manifest.items[manifest.query]
+    lists = listed.judged(table, asked, manifest.items[manifest.gallery])
+    if isinstance(given, Ranking):
+        sequences = listed.sequences_of_ranking(given, manifest, lists, chosen.ties(manifest.tree.depth))
+    else:
+        queries, gallery = given if isinstance(given, tuple) else (given, None)
+        test = retrieval_of(manifest, queries, gallery)
+        ranker = Ranker(test.queries, test.gallery, similarity=chosen.similarity, tie_key=chosen.ties)
+        sequences = listed.sequences_of_ranker(ranker, lists)
+    scorers = scorers_of(chosen, manifest.labels[manifest.query], all_pairs=True, also=also)
+    return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)))
 
 
 def source_of(given: Submission) -> Source:

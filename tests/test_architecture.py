@@ -12,18 +12,30 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
-# A name stands for its package, or for the module and those that start with it and "_"; the longest that fits counts.
+# A name stands for a module, or for a package and all in it; the longest that fits counts.
 LAYERS = [
     {"errors", "registry", "paths", "version", "atomic", "schema"},
     {
-        *("tree", "newick", "canonical", "similarity", "vectors", "ranking", "relevance", "metrics", "metric"),
-        *("significance", "protocol", "conditions", "kernel", "compiled", "scores", "sums", "measure"),
+        *("tree", "canonical", "similarity", "vectors", "ranking", "relevance", "metrics", "metric_name"),
+        *(
+            "significance",
+            "protocol",
+            "conditions",
+            "measure",
+            "kernel",
+            "compiled",
+            "scores",
+            "sums",
+            "batch",
+            "values",
+            "shards",
+        ),
     },
     {
-        *("manifest", "embeddings", "embedding", "numpy", "arrow", "id", "conversions", "problems", "run", "fetch"),
-        *("disk", "archives", "report", "row", "leaderboard", "comparison", "tree_files", "tree_record", "sheet"),
+        *("manifest", "embeddings", "runs", "fetch", "report", "report_table", "leaderboard", "comparison", "sheet"),
+        *("tree.files", "tree.record"),
     },
-    {"evaluation", "scoring", "submission", "datasets", "diagnose", "shards"},
+    {"evaluation", "scoring", "submission", "listed", "datasets"},
     {"train", "losses", "cluster", "site"},
     {"cli"},
 ]
@@ -31,7 +43,8 @@ LAYERS = [
 
 def layer_of(parts):
     known = {name: level for level, names in enumerate(LAYERS) for name in names}
-    fitting = [name for name in known if parts and (parts[0] == name or parts[0].startswith(f"{name}_"))]
+    name = ".".join(part for part in parts if part != "__init__")
+    fitting = [known_name for known_name in known if f"{name}.".startswith(f"{known_name}.")]
     return known[max(fitting, key=len)] if fitting else None
 
 

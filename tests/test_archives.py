@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.archives import not_unpacked, safe_path, unpack
 from hbench.errors import IntegrityError
 from hbench.fetch import Interrupted
+from hbench.fetch.archives import not_unpacked, safe_path, unpack
 
 FILES = {"set/a/1.jpg": b"one" * 1000, "set/a/2.jpg": b"", "set/b/ñ 3.jpg": os.urandom(5000), "readme.txt": b"hello"}
 

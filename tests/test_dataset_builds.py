@@ -13,9 +13,11 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
+import hbench
 from hbench.datasets import building, load, save, specs
 from hbench.datasets.check import counted
 from hbench.datasets.lists import list_of
+from hbench.embeddings import Embeddings
 from hbench.errors import DataError, IntegrityError, TreeError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -155,6 +157,21 @@ def test_omniglot_is_built_and_its_images_are_read(omniglot):
     item = "images_background_small1/Greek/character01/0394_01.png"
     assert names(dataset.train, item) == ["Greek", "Greek character01"]
     assert dataset.train.picture(item).size == (105, 105)
+
+
+def test_omniglot_images_are_decoded_and_evaluated_end_to_end(omniglot):
+    dataset = build("omniglot-small", omniglot)
+    test = dataset.tests["test"]
+    pixels = [
+        np.asarray(test.picture(item).convert("L").resize((12, 12)), np.float32).ravel() - 255 for item in test.items
+    ]
+    report = hbench.evaluate(
+        Embeddings(test.items, np.stack(pixels), "", "pixels", "float32"), dataset, metrics=["H-AP", "R@1"]
+    )
+    assert len(report.per_query["H-AP"]) == 3_120
+    chance = np.mean([(test.labels[:, 1] == label).sum() - 1 for label in test.labels[:, 1]]) / 3_119
+    assert report.scores["R@1"] > 20 * chance
+    assert 0 < report.scores["H-AP"] < 1
 
 
 # iNaturalist 2018: the real categories, with images of every species made up
@@ -392,13 +409,22 @@ def test_a_dyml_header_with_a_line_end_is_understood_too(dyml):
 def test_dyml_has_three_tests_of_one_level_each(dyml, tmp_path):
     save(build("dyml-vehicle", dyml, unofficial=True), tmp_path / "built")
     dataset = load(tmp_path / "built")
-    assert dataset.levels == ("coarse", "middle", "fine")
-    assert {name: test.levels for name, test in dataset.tests.items()} == {
-        "fine": ("fine",),
-        "middle": ("middle",),
-        "coarse": ("coarse",),
-    }
+    assert dataset.train.levels == ("coarse", "middle", "fine")
+    assert dataset.levels == ("class",)
+    assert list(dataset.tests) == ["fine", "middle", "coarse"]
+    assert [test.tree.names[0][0].split()[0] for test in dataset.tests.values()] == ["fine", "middle", "coarse"]
     assert dataset.protocol.averaged
+
+
+def test_dyml_is_scored_as_the_mean_of_its_three_tests(dyml):
+    dataset = build("dyml-vehicle", dyml, unofficial=True)
+    items = [item for test in dataset.tests.values() for item in test.items]
+    vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
+    report = hbench.evaluate(Embeddings(np.array(items, dtype=object), vectors, "", "made up", "float32"), dataset)
+    values = report.per_query["AP"]
+    assert len(values) == 9
+    means = [np.nanmean(values[report.query_tests == name]) for name in dataset.tests]
+    assert report.scores["AP"] == pytest.approx(np.mean(means), abs=1e-12)
 
 
 def test_a_dyml_query_ignores_its_copy_in_the_gallery(dyml):
@@ -413,7 +439,7 @@ def test_a_dyml_query_ignores_its_copy_in_the_gallery(dyml):
 
 def test_dyml_product_tests_one_set_at_three_levels(dyml):
     dataset = build("dyml-product", dyml, unofficial=True)
-    assert [test.levels for test in dataset.tests.values()] == [("fine",), ("middle",), ("coarse",)]
+    assert list(dataset.tests) == ["fine", "middle", "coarse"]
     assert len({tuple(test.items) for test in dataset.tests.values()}) == 1
     assert names(dataset.tests["middle"], "mini-bmk_all_in_one/imgs/2.jpg") == ["middle 3"]
 

@@ -108,7 +108,7 @@ def test_the_outermost_folders_may_be_the_split(tmp_path):
 
 def test_folders_that_make_no_tree_are_refused_by_name(tmp_path):
     folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/crow/1.jpg"])
-    with pytest.raises(TreeError, match="level2"):
+    with pytest.raises(TreeError, match="level2 'crow' in 'bird' and 'fish'"):
         build("--from", tmp_path / "zoo")
 
 
@@ -116,6 +116,36 @@ def test_folders_of_uneven_depth_are_refused_by_item(tmp_path):
     folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
     with pytest.raises(DataError, match=r"fish/2\.jpg"):
         build("--from", tmp_path / "zoo")
+
+
+def test_named_policies_make_a_tree_of_what_is_none(tmp_path):
+    (tmp_path / "zoo.csv").write_text(
+        "item,class,family,species\n1,bird,jays,jay\n2,fish,jays,carp\n3,fish,NA,eel\n4,fish,rays,\n5,bird,jays,jay\n"
+    )
+    levels = ["--levels", "class,family,species"]
+    with pytest.raises(DataError, match="1 items have no name at some level"):
+        build("zoo", "--from", tmp_path / "zoo.csv", *levels)
+    policies = ["--policy", "by-path", "--policy", "fill-from-parent", "--policy", "repeat-leaf"]
+    result = build("zoo", "--from", tmp_path / "zoo.csv", *levels, *policies)
+    test = load("zoo").tests["test"]
+    assert test.tree.names[1] == ("jays (bird)", "jays (fish)", "rays", "unplaced family of fish")
+    assert test.tree.names[2] == ("jay", "carp", "rays", "eel")
+    assert "2 rows of names changed by by-path" in result.stderr
+    with pytest.raises(TreeError, match="the policy drop leaves nothing"):
+        build("zoo", "--from", tmp_path / "zoo.csv", *levels, "--policy", "drop")
+
+
+def test_a_ragged_folder_is_evened_by_a_policy(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
+    build("--from", tmp_path / "zoo", "--policy", "repeat-leaf")
+    assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "fish"))
+    build("--from", tmp_path / "zoo", "--policy", "cut")
+    assert load("zoo").levels == ("level1",)
+
+
+def test_an_unknown_policy_gets_suggestions(birds):
+    with pytest.raises(UnknownName, match="did you mean 'by-path'"):
+        build("--from", birds, *LEVELS, "--image-column", "path", "--policy", "by-paths")
 
 
 def test_files_without_a_label_are_counted(tmp_path, birds):
@@ -150,7 +180,7 @@ def test_files_without_a_label_are_counted(tmp_path, birds):
             UsageError,
             "two splits",
         ),
-        (["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"], TreeError, "order"),
+        (["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"], TreeError, "Passeriformes"),
         (["nosuch"], UnknownName, "unknown dataset"),
         (["--from", "missing.csv", *LEVELS], DataError, "does not exist"),
     ],
@@ -159,3 +189,10 @@ def test_wrong_options_are_refused_and_nothing_is_written(birds, home, arguments
     with pytest.raises(error, match=message):
         build(*(birds if part == "BIRDS" else part for part in arguments))
     assert not home.exists()
+
+
+def test_only_hgldv2_can_be_made_from_scratch(home, tmp_path):
+    with pytest.raises(UsageError, match="labels of sop cannot be made from scratch"):
+        build("sop", "--from-scratch", tmp_path / "work")
+    with pytest.raises(DataError, match="raw files of hgldv2 are not in"):
+        build("hgldv2", "--from-scratch", tmp_path / "work")

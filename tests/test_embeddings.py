@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hbench import embeddings
+from hbench.embeddings.problems import Problem
 from hbench.errors import SubmissionError, UsageError
-from hbench.problems import Problem
 from tests.embedding_formats import (
     FORMATS,
     MAPPED,
@@ -268,7 +268,7 @@ def test_bad_rows_are_found_in_every_block(dtype, monkeypatch):
     ids, vectors = numbers(50, 3, dtype)
     bad = [0, 7, 8, 9, 49]
     vectors[bad, 1] = np.nan
-    monkeypatch.setattr("hbench.numpy_files.BLOCK_BYTES", 4 * 3 * 8)
+    monkeypatch.setattr("hbench.embeddings.numpy_files.BLOCK_BYTES", 4 * 3 * 8)
     (problem,) = embeddings.problems(made(ids, vectors), wanted=ids, cosine=True)
     assert problem.examples == tuple(ids[row] for row in bad)
 

@@ -21,8 +21,8 @@ from hbench.cli.download import command
 from hbench.datasets.sources import sources_of
 from hbench.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError, UnknownName
 from hbench.fetch import Source
-from hbench.fetch_all import Job, adopt, check_all, check_room, fetch_all, summary
-from hbench.fetch_records import state_of
+from hbench.fetch.all import Job, adopt, check_all, check_room, fetch_all, summary
+from hbench.fetch.records import state_of
 from tests.file_server import PAGE, FileServer, close_after, status
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -68,8 +68,8 @@ def test_no_base_letter_is_in_both_splits(dataset):
 
 
 def test_the_manifests_are_the_published_ones(dataset):
-    assert dataset.train.digest == "f7551cb504810bf37c16513918623eefe0cdc64b2773d564be476e0f42a4eaa7"
-    assert dataset.tests["test"].digest == "7176519537f29377e3b30e14123c9a263f0ba5993b28f39c006844c2fc9626f7"
+    assert dataset.train.digest == "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d"
+    assert dataset.tests["test"].digest == "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5"
     assert dataset.version == "1"
 
 

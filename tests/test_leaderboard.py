@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hbench import leaderboard, schema
 from hbench.errors import ConfigError, UnknownName
 from hbench.leaderboard import Leaderboard, place, rank, read, read_file
-from hbench.row import Paper, Row, Run
+from hbench.leaderboard.row import Paper, Row, Run
 
 HEAD = """
 dataset = "toy"

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hbench.cli import group
 from hbench.cli import leaderboard as cli
 from hbench.leaderboard import Leaderboard, Standing, rank, read
-from hbench.leaderboard_export import Table, as_csv, as_json, latex, markdown, table, title
-from hbench.row import Paper, Row
+from hbench.leaderboard.export import Table, as_csv, as_json, latex, markdown, table, title
+from hbench.leaderboard.row import Paper, Row
 
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 

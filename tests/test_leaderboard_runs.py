@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hbench import embeddings, leaderboard_runs
+from hbench import embeddings
 from hbench.errors import ComparisonError, ConfigError, SubmissionError, UnknownName
 from hbench.leaderboard import Leaderboard, rank, read, read_file
-from hbench.leaderboard_runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
+from hbench.leaderboard import runs as leaderboard_runs
+from hbench.leaderboard.row import Paper, Row
+from hbench.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
 from hbench.report import Document, Score
-from hbench.row import Paper, Row
 from hbench.scoring import score
 from hbench.submission import evaluate
 

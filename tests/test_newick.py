@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 
 from hbench.errors import DataError
-from hbench.newick import format_newick, label, parse_newick
 from hbench.tree import LabelTree
-from hbench.tree_graph import unfold
+from hbench.tree.graph import unfold
+from hbench.tree.newick import format_newick, label, parse_newick
 from tests.tree_strategies import label_trees, names
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbench.embeddings.problems import Problem, found, likely_cause, refuse, shorten
 from hbench.errors import SubmissionError
-from hbench.problems import Problem, found, likely_cause, refuse, shorten
 
 
 def test_a_fault_names_the_next_step_and_a_remark_what_is_made_of_it():

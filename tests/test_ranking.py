@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench import ranking
+from hbench import ranking, scores
 from hbench.canonical import canonical_order, content_keys, duplicates
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.scoring import score
@@ -127,8 +127,8 @@ def test_another_block_size_moves_a_metric_by_rounding_noise_only(monkeypatch):
     vectors = rng.normal(size=(900, 64)).astype(np.float32)
     labels = rng.integers(30, size=(900, 1))
     whole = score(vectors, labels)
-    monkeypatch.setattr(ranking, "BLOCK", 100)
-    monkeypatch.setattr(ranking, "CHUNK", 128)
+    monkeypatch.setattr(scores, "BLOCK", 100)
+    monkeypatch.setattr(scores, "CHUNK", 128)
     assert np.abs(score(vectors, labels).values["H-AP"] - whole.values["H-AP"]).max() < 5e-6
 
 

@@ -13,10 +13,12 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench import embeddings, metrics, run_files, run_levels, submission
+from hbench import embeddings, metrics, submission
 from hbench import manifest as manifests
 from hbench.errors import SubmissionError
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
+from hbench.runs import files as run_files
+from hbench.runs import levels as run_levels
 from hbench.similarity import dot
 from tests.embedding_formats import FORMATS
 

@@ -86,3 +86,7 @@ def test_reports_of_other_labels_are_not_compared():
     other = score(vectors, np.arange(20)[:, None] // 4).document
     with pytest.raises(ComparisonError, match="digests differ"):
         refuse_other_conditions(one, other)
+
+
+def test_metrics_that_no_query_defines_have_no_interval():
+    assert np.isnan(mean_interval(np.full((2, 5), np.nan))).all()

@@ -15,9 +15,9 @@ from hbench.errors import DataError, HBenchError, TreeError, UnknownName, UsageE
 from hbench.manifest import RESERVED
 from hbench.sheet import lines
 from hbench.tree import LabelTree
-from hbench.tree_files import WRITERS, class_rows, nested, of_manifests, read, write
-from hbench.tree_names import find_problems
-from hbench.tree_policies import mend
+from hbench.tree.files import WRITERS, class_rows, nested, of_manifests, read, write
+from hbench.tree.names import find_problems
+from hbench.tree.policies import mend
 from tests.tree_strategies import label_trees
 
 TREES = Path(__file__).parent / "golden" / "trees"
@@ -38,7 +38,7 @@ def test_a_tree_written_and_read_is_the_same_tree(
     assert items.tolist() == [1] * len(tree.paths)
 
 
-@pytest.mark.parametrize("kind", READ_BACK)
+@pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
 def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path: Path, kind: str) -> None:
     tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
     path = tmp_path / f"tree{kind}"

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.errors import DataError, TreeError
-from hbench.tree_graph import edges, packed, unfold, unpacked
-from hbench.tree_names import find_problems
+from hbench.tree.graph import edges, packed, unfold, unpacked
+from hbench.tree.names import find_problems
 from tests.tree_strategies import level_names
 
 pairs = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), min_size=1, max_size=14)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from hbench.errors import TreeError
-from hbench.tree_files import read
-from hbench.tree_names import KINDS, REMARKS, NameTable, Problem, find_problems, refuse, runs_backwards
+from hbench.tree.files import read
+from hbench.tree.names import KINDS, REMARKS, NameTable, Problem, find_problems, refuse, runs_backwards
 from tests.tree_strategies import messy_rows
 
 TREES = Path(__file__).parent / "golden" / "trees"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.errors import TreeError, UnknownName, UsageError
-from hbench.tree_files import read
-from hbench.tree_graph import edges, unfold
-from hbench.tree_names import KINDS, REMARKS, NameTable, find_problems
-from hbench.tree_policies import Change, mend, policies, policies_for
+from hbench.tree.files import read
+from hbench.tree.graph import edges, unfold
+from hbench.tree.names import KINDS, REMARKS, NameTable, find_problems
+from hbench.tree.policies import Change, mend, policies, policies_for
 from tests.tree_strategies import messy_rows
 
 TREES = Path(__file__).parent / "golden" / "trees"
@@ -45,20 +45,15 @@ def test_the_mending_policies_together_make_a_tree_of_any_table_whose_rows_have_
 @given(messy_rows)
 def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows: list[list[str]]) -> None:
     table = NameTable.of(LEVELS, rows)
-    touched = {problem.node for problem in find_problems(table) if problem.kind in {"homonym", "several parents"}}
-    sound = {
-        row: items
-        for row, items in table.rows.items()
-        if len(row) == 3 and not any(map(table.is_placeholder, row)) and touched.isdisjoint(row[1:])
-    }
-    try:
-        kept = mend(table, ["drop"]).table.rows
-    except TreeError:
-        kept = {}
-    assert set(kept) >= set(sound)
-    assert all(len(row) == 3 and not any(map(table.is_placeholder, row)) for row in kept)
-    if kept:
-        NameTable(LEVELS, kept).tree()
+    whole = [row for row in table.rows if len(row) == 3 and not any(map(table.is_placeholder, row))]
+    sound = [row for row in whole if all(len({o[at - 1] for o in whole if o[at] == row[at]}) == 1 for at in (1, 2))]
+    if sound:
+        kept = mend(table, ["drop"]).table
+        assert list(kept.rows) == sound
+        kept.tree()
+    else:
+        with pytest.raises(TreeError, match="leaves nothing"):
+            mend(table, ["drop"])
 
 
 @given(messy_rows)

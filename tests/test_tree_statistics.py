@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hbench.tree import LabelTree
-from hbench.tree_statistics import effective_number, items_of_level, statistics
+from hbench.tree.statistics import effective_number, items_of_level, statistics
 
 ROWS = [("a", "u", "1"), ("a", "u", "2"), ("a", "v", "3"), ("b", "w", "4")]
 

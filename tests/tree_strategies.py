@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from hbench.tree import LabelTree
-from hbench.tree_names import CONTROL
+from hbench.tree.names import CONTROL
 
 NASTY = [
     "NA", "None", "nan", "null", "root", "name", "parent", "7", "1.0", "-0", "true", "=1+1", "é", "Ж", "漢字", "…",

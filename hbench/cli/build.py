@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from hbench.cli import terminal
 from hbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from hbench.datasets import Dataset
+    import pyarrow as pa
+
+    from hbench.datasets import Dataset, Spec
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -21,6 +24,10 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
 @click.option("--out", type=FOLDER, help="Folder to write; by default hbench's data folder, where every verb finds it.")
 @click.option("--unofficial", is_flag=True, help="Accept other counts than published, or missing images.")
+@click.option("--from-scratch", type=FOLDER, metavar="WORK", help="hgldv2: rebuild its labels from Wikimedia, in WORK.")
+@click.option(
+    "--contact", metavar="MAIL", help="Your address, which Wikimedia asks for; without it nothing is fetched."
+)
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Your own CSV, parquet, or folder of images.")
 @click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
 @click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
@@ -29,7 +36,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--split-by", metavar="LEVEL", help="Open set: deal whole nodes of this level to train and test.")
 @click.option("--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test.")
 @click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
-@click.option("--policy", metavar="NAME", help="How to make a tree of ragged or many-parented labels.")
+@click.option("--policy", metavar="NAME", multiple=True, help="Mend labels that form no tree: hbench tree validate.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
 def command(name: str | None, *, source: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Build the dataset NAME from its raw files, or your own from --from, under NAME.
@@ -57,10 +64,31 @@ def _published(name: str | None, options: dict[str, Any]) -> Dataset:
             expected="a dataset's name, or --from with a table or folder of yours",
             fix="hbench datasets lists the names",
         )
+    if options["from_scratch"] is not None:
+        return _from_scratch(specs[name], options["root"], options["from_scratch"], options["contact"])
+    terminal.say(f"building {name}: annotations, counts, then the image files")
     dataset, found, errors = build(specs[name], options["root"], unofficial=options["unofficial"])
     for line in [*errors, *([str(found)] if found else [])]:
         terminal.say(line)
     return dataset
+
+
+def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
+    """The dataset with its labels made anew by the pipeline of its name, if there is one."""
+    import importlib
+
+    from hbench.datasets import read
+    from hbench.datasets.building import find_raw
+
+    pipeline = f"pipelines.{spec.name}.cli.from_scratch"
+    try:
+        rebuild = importlib.import_module(pipeline).from_scratch
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the labels of {spec.name} cannot be made from scratch", expected="hgldv2", found=f"no module {error.name}"
+        ) from None
+    rebuild(find_raw(spec, root), work, contact)
+    return read(work / "dataset")
 
 
 def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
@@ -81,6 +109,9 @@ def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
             raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
         table, root = read_table(source), options["root"] or source.parent
         item, split = options["image_column"], options["split_column"]
+    mended: dict[str, int] = {}
+    if options["policy"]:
+        table, levels, mended = _mended(table, levels, options["policy"])
     if options["split_by"] is not None:
         if split is not None:
             raise UsageError("two splits are given", expected="either --split-by or a split of your own")
@@ -90,17 +121,22 @@ def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
             ),
             SPLIT,
         )
-    dataset = own_dataset(name, table, root, levels=levels, item=item, split=split, policy=_policy(options["policy"]))
+    dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
     terminal.say(str(joined(dataset.manifests.values(), root)))
-    return dataset
+    return dataclasses.replace(dataset, card={**dataset.card, **mended})
 
 
-def _policy(name: str | None) -> Any:
-    if name is None:
-        return None
-    from hbench.tree_policies import policies
+def _mended(
+    table: pa.Table, levels: list[str], policies: tuple[str, ...]
+) -> tuple[pa.Table, list[str], dict[str, int]]:
+    """The table and its levels after the policies, and, for the dataset's card, how many rows of names each changed."""
+    from hbench.tree.record import mend_sheet
 
-    return policies[name]
+    table, mended = mend_sheet(table, levels, policies)
+    changed = {f"changed by {policy}": sum(change.policy == policy for change in mended.changes) for policy in policies}
+    for text, rows in changed.items():
+        terminal.say(f"{rows:,} rows of names {text}")
+    return table, list(mended.table.levels), changed
 
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:

@@ -162,7 +162,7 @@ def _tree(manifest: Manifest) -> list[str]:
     """Each level: its nodes, how they branch, and its largest and smallest node."""
     import numpy as np
 
-    from hbench.tree_statistics import statistics
+    from hbench.tree.statistics import statistics
 
     items = np.bincount(manifest.labels[:, -1], minlength=len(manifest.tree.paths))
     return [

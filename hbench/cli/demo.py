@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +27,7 @@ Your own model: embed every item of glyphs test, write id + embedding to a .parq
 @click.command("demo")
 @click.option(
     "--out",
+    "-o",
     type=click.Path(path_type=Path),
     default=Path("hbench-demo"),
     show_default=True,
@@ -67,12 +68,18 @@ def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     from hbench.datasets import glyphs
 
     assert data.train is not None
-    both: Any = [glyphs.images(manifest) for manifest in (data.train, data.tests["test"])]
-    return tuple(images.reshape(len(images), -1).astype("float32") / 255 for images in both)  # type: ignore[return-value]
+    return _rows(glyphs.images(data.train)), _rows(glyphs.images(data.tests["test"]))
+
+
+def _rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    import numpy as np
+
+    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
 
 
 def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
     """The test rows on the first `dim` principal components of the train rows; deterministic."""
     from sklearn.decomposition import PCA
 
-    return PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype("float32")
+    projected: NDArray[np.float32] = PCA(dim, svd_solver="covariance_eigh").fit(train).transform(test).astype("f4")
+    return projected

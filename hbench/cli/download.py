@@ -13,7 +13,7 @@ from hbench.errors import DataError, UsageError
 if TYPE_CHECKING:
     from hbench.datasets import Spec
     from hbench.fetch import Source
-    from hbench.fetch_all import Job
+    from hbench.fetch.all import Job
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -53,7 +53,7 @@ def command(
     from hbench.datasets import specs
     from hbench.datasets.building import raw_folder
     from hbench.datasets.sources import sources_of
-    from hbench.fetch_all import Job, check_all, summary
+    from hbench.fetch.all import Job, check_all, summary
 
     if verify_only and repair:
         raise UsageError("--verify-only and --repair contradict each other")
@@ -86,7 +86,7 @@ def _fetch(sources: list[Source], job: Job, jobs: int) -> None:
     import dataclasses
 
     from hbench.cli.download_bars import bars
-    from hbench.fetch_all import fetch_all, summary
+    from hbench.fetch.all import fetch_all, summary
 
     with bars(sources, job.folder) as tell:
         problems = fetch_all(sources, dataclasses.replace(job, tell=tell), jobs=jobs)
@@ -98,7 +98,7 @@ def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bo
     """Whether the folder holds the dataset unpacked; otherwise its archives there are taken note of."""
     from hbench.atomic import write_text
     from hbench.datasets.building import ADOPTED, find_raw
-    from hbench.fetch_all import adopt
+    from hbench.fetch.all import adopt
 
     try:
         raw = find_raw(spec, lying)
@@ -114,7 +114,7 @@ def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bo
 
 
 def _list(sources: list[Source], folder: Path) -> None:
-    from hbench.fetch_records import state_of
+    from hbench.fetch.records import state_of
 
     rows = [[s.file, f"{s.size:,}" if s.size else "?", s.part, state_of(folder, s), s.urls[0]] for s in sources]
     terminal.show_table(None, ["file", "bytes", "part", "state", "first address"], rows, caption=str(folder))
@@ -122,7 +122,7 @@ def _list(sources: list[Source], folder: Path) -> None:
 
 def _refuse_missing(name: str, sources: list[Source], folder: Path) -> None:
     from hbench.errors import examples
-    from hbench.fetch_records import state_of
+    from hbench.fetch.records import state_of
 
     missing = [source.file for source in sources if state_of(folder, source) in {"missing", "partial"}]
     if missing:

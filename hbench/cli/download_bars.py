@@ -1,4 +1,4 @@
-"""The bars of a download: one for all bytes, one for each file that is on its way, one while it is unpacked."""
+"""The bars of a download: one for all bytes, one for each file that is on its way or being unpacked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from hbench.fetch import Source
-from hbench.fetch_all import Tell
+from hbench.fetch.all import Tell
 
 
 @contextmanager
@@ -43,17 +43,24 @@ def bars(sources: Sequence[Source], folder: Path) -> Iterator[Tell]:
 
         def tell(source: Source, what: str, number: int) -> None:
             with lock:
+                if what == "end":
+                    if source.file in tasks:
+                        progress.remove_task(tasks.pop(source.file))
+                    return
                 if source.file not in tasks:
-                    part = folder / source.file
-                    here = part.with_name(f".{part.name}.part")
                     tasks[source.file] = progress.add_task(
-                        source.file, total=source.size, completed=here.stat().st_size if here.exists() else 0
+                        source.file, total=source.size, completed=_here(source, folder)
                     )
-            if what == "bytes":
-                progress.advance(tasks[source.file], number)
-                progress.advance(total, number)
-            else:
-                progress.update(tasks[source.file], description=f"{source.file}: unpacking", total=None)
+                if what == "files":
+                    progress.update(tasks[source.file], description=f"{source.file}: unpacking", total=None)
+                else:
+                    progress.advance(total, number)
                 progress.advance(tasks[source.file], number)
 
         yield tell
+
+
+def _here(source: Source, folder: Path) -> int:
+    """The bytes of a file that came in an earlier run."""
+    part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
+    return part.stat().st_size if part.exists() else 0

@@ -35,7 +35,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
-@click.option("--output", "-o", type=FILE, help="Write the report (JSON) to this file.")
+@click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
@@ -97,7 +97,7 @@ def _names(metrics: str | None) -> list[str] | None:
 
 def _check(given: Submission, data: Dataset, similarity: str | None) -> None:
     from hbench import submission
-    from hbench.problems import refuse
+    from hbench.embeddings.problems import refuse
 
     problems = submission.problems_of(given, data, cosine=(similarity or data.protocol.similarity) == "cosine")
     for problem in problems:
@@ -126,8 +126,8 @@ def _bars() -> Iterator[OnTest]:
 
 
 def _write_row(document: Document, board: Leaderboard | None, path: Path) -> None:
-    from hbench import leaderboard_runs
     from hbench.atomic import write_text
+    from hbench.leaderboard import runs as leaderboard_runs
 
     row = leaderboard_runs.row_of(document, board or leaderboard_runs.empty_board(document))
     write_text(path, leaderboard_runs.block(row))

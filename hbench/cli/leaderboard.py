@@ -15,8 +15,8 @@ from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.leaderboard import Leaderboard, Standing
+    from hbench.leaderboard.row import Row
     from hbench.report import Document
-    from hbench.row import Row
     from hbench.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex")
@@ -90,7 +90,7 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
 @command.command("export")
 @selecting
 @click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
+@click.option("--out", "-o", "output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
 def export(form: str, output: Path | None, **selection: Any) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row) or JSON (everything).
 
@@ -119,8 +119,9 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
-    from hbench import leaderboard, leaderboard_runs
+    from hbench import leaderboard
     from hbench import report as reports
+    from hbench.leaderboard import runs as leaderboard_runs
 
     document = reports.read(report)
     known = name in leaderboard.names() or Path(name).is_file()
@@ -149,9 +150,10 @@ def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
-    from hbench import leaderboard_runs, submission
+    from hbench import submission
     from hbench.datasets import load
     from hbench.leaderboard import read
+    from hbench.leaderboard import runs as leaderboard_runs
 
     board = read(name)
     given = submitted(files["embeddings"], files["ids"], files["gallery"])
@@ -209,7 +211,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
     """The text of a format."""
     import json
 
-    from hbench import leaderboard_export as exports
+    from hbench.leaderboard import export as exports
 
     content, title = exports.table(standings, metrics, board.citations), exports.title(board)
     writers: dict[str, Callable[[], str]] = {
@@ -223,7 +225,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
 
 def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
     """The table with as many metrics as the terminal has room for, and below it the notes and what was left out."""
-    from hbench import leaderboard_export as exports
+    from hbench.leaderboard import export as exports
 
     width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 10_000
     shown = len(metrics)

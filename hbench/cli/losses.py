@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hbench.cli.terminal import show, show_json, show_table
@@ -19,7 +21,7 @@ def command(name: str | None, as_json: bool) -> None:
     from hbench.losses import loss_entry, losses
     from hbench.losses.entries import REQUIRED
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for known in [name] if name else losses:
         entry = loss_entry(known)
         parameters = {p: "required" if default is REQUIRED else default for p, default in entry.parameters.items()}

@@ -59,8 +59,9 @@ def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) ->
 
 
 def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
-    from hbench import leaderboard, leaderboard_runs
+    from hbench import leaderboard
     from hbench.atomic import write_text
+    from hbench.leaderboard import runs as leaderboard_runs
     from hbench.train.study import found_reports, judged
     from hbench.train.study_runs import markdown, rows
 

@@ -14,7 +14,7 @@ from hbench.cli.terminal import say, show, show_json, show_table
 from hbench.errors import UnknownName
 
 if TYPE_CHECKING:
-    from hbench.tree_policies import Mended
+    from hbench.tree.names import NameTable
 
 SHOWN = 20
 
@@ -78,10 +78,11 @@ def show_command(
     from rich.console import Console
 
     from hbench.cli.tree_text import outline
-    from hbench.tree_files import nested
-    from hbench.tree_statistics import statistics
+    from hbench.tree.files import nested
+    from hbench.tree.policies import mend
+    from hbench.tree.statistics import statistics
 
-    tree, items = _mended(source, levels, split, policies, placeholders).table.tree()
+    tree, items = mend(_table(source, levels, split, placeholders), policies).table.tree()
     found = statistics(tree, items)
     if as_json:
         show_json({"statistics": [level._asdict() for level in found], "tree": nested(tree, items)})
@@ -103,10 +104,10 @@ def show_command(
     )
 
 
-@command.command("validate")
+@command.command("validate", short_help="Name what is no tree, and what policies do about it.")
 @source_options
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."
+    "--out", "-o", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."
 )
 @click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
@@ -129,11 +130,12 @@ def validate_command(
     """
     from hbench.cli.tree_text import as_json as described
     from hbench.cli.tree_text import change_lines, problem_lines
-    from hbench.tree_names import find_problems, refuse
-    from hbench.tree_record import write_mended
+    from hbench.tree.names import find_problems, refuse
+    from hbench.tree.policies import mend
+    from hbench.tree.record import write_mended
 
-    table = _mended(source, levels, split, (), placeholders).table
-    mended = _mended(source, levels, split, policies, placeholders)
+    table = _table(source, levels, split, placeholders)
+    mended = mend(table, policies)
     problems, left = find_problems(table), find_problems(mended.table)
     most = None if all_of_them else SHOWN
     if as_json:
@@ -152,9 +154,9 @@ def validate_command(
         say(f"wrote {out} and {record.name}")
 
 
-@command.command("export")
+@command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
 @source_options
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
 @click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
 def export_command(
     source: str,
@@ -170,13 +172,14 @@ def export_command(
 
     Example: hbench tree export glyphs --out glyphs.graphml
     """
-    from hbench import tree_files
     from hbench.atomic import write_text
+    from hbench.tree import files as tree_files
+    from hbench.tree.policies import mend
 
     suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
     if suffix not in tree_files.WRITERS:
         raise UnknownName("format", suffix.removeprefix("."), [name.removeprefix(".") for name in tree_files.WRITERS])
-    tree, _ = _mended(source, levels, split, policies, placeholders).table.tree()
+    tree, _ = mend(_table(source, levels, split, placeholders), policies).table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
         click.echo(text, nl=False)
@@ -185,9 +188,9 @@ def export_command(
         say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 
-@command.command("draw")
+@command.command("draw", short_help="Draw a tree as an SVG sunburst.")
 @source_options
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The SVG file to write.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="The SVG file to write.")
 @click.option("--title", help="The title; by default the name of the source.")
 @click.option("--by-items", is_flag=True, help="Shares of the circle by items instead of classes.")
 @click.option("--colour-by", metavar="LEVEL", help="The level whose nodes the colours tell apart.")
@@ -211,8 +214,9 @@ def draw_command(
 
     from hbench.atomic import write_text
     from hbench.site.tree_drawing import draw
+    from hbench.tree.policies import mend
 
-    tree, items = _mended(source, levels, split, policies, placeholders).table.tree()
+    tree, items = mend(_table(source, levels, split, placeholders), policies).table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
     colour_level = tree.level(colour_by) if colour_by else None
     write_text(out, draw(tree, sizes, title=title or Path(source).stem, unit=unit, colour_level=colour_level))
@@ -223,12 +227,9 @@ def _columns(levels: str) -> list[str]:
     return [level.strip() for level in levels.split(",") if level.strip()]
 
 
-def _mended(
-    source: str, levels: str, split: str | None, policies: Sequence[str], placeholders: Sequence[str]
-) -> Mended:
-    from hbench import tree_files
+def _table(source: str, levels: str, split: str | None, placeholders: Sequence[str]) -> NameTable:
     from hbench.datasets import load
-    from hbench.tree_policies import mend
+    from hbench.tree import files as tree_files
 
     if Path(source).is_file():
         table = tree_files.read(Path(source), levels=_columns(levels))
@@ -238,5 +239,5 @@ def _mended(
             raise UnknownName("split", split, manifests)
         table = tree_files.of_manifests([manifests[split]] if split else list(manifests.values()))
     if placeholders:
-        table = dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
-    return mend(table, policies)
+        return dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
+    return table

@@ -12,9 +12,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hbench.tree import ROOT, LabelTree, Node
-from hbench.tree_names import KINDS, NameTable, Problem, Row, runs_backwards
-from hbench.tree_policies import Mended, policies_for
-from hbench.tree_statistics import items_of_level
+from hbench.tree.names import KINDS, NameTable, Problem, Row, runs_backwards
+from hbench.tree.policies import Mended, policies_for
+from hbench.tree.statistics import items_of_level
 
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:

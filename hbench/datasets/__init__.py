@@ -18,7 +18,7 @@ from hbench.datasets.spec import Spec, specs
 from hbench.datasets.tables import read_single
 from hbench.errors import DataError, IntegrityError
 
-__all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "save", "specs"]
+__all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "read", "save", "specs"]
 
 
 def load(name_or_path: str | Path) -> Dataset:

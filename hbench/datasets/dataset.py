@@ -74,10 +74,16 @@ class Dataset:
     lists: dict[str, pa.Table] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if len({test.levels for test in self.tests.values()}) != 1:
+            raise DataError(
+                f"the tests of {self.name} differ in their levels", expected="one set of levels for all tests"
+            )
+
     @property
     def levels(self) -> tuple[str, ...]:
-        """The level names, coarse to fine; a test may have some of them only."""
-        return (self.train or next(iter(self.tests.values()))).levels
+        """The level names of the tests, coarse to fine; `train` may have others."""
+        return next(iter(self.tests.values())).levels
 
     @property
     def manifests(self) -> dict[str, Manifest]:

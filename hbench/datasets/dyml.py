@@ -16,6 +16,7 @@ from hbench.errors import DataError
 from hbench.manifest import Manifest
 
 LEVELS = ("coarse", "middle", "fine")
+TEST_LEVELS = ("class",)  # whatever the granularity of the test
 TRAIN_HEADER = "fname, coarse_id, middle_id, fine_id"
 TEST_HEADER = "fname, labels"
 PRODUCT = "mini-bmk_all_in_one"
@@ -58,9 +59,9 @@ def benchmark(raw: Path, level: str) -> Manifest:
     folder = f"bmk_{level}"
     parts = {part: rows_of(raw / folder / f"{part}.csv", TEST_HEADER) for part in ("query", "gallery")}
     items = [f"{folder}/{part}/{file}" for part, rows in parts.items() for file, _ in rows]
-    labels = [f"{level} {label}" for rows in parts.values() for _, label in rows]
+    labels = [[f"{level} {label}" for rows in parts.values() for _, label in rows]]
     query = np.arange(len(items)) < len(parts["query"])
-    manifest = manifests.from_columns(items, [labels], levels=(level,), query=query, gallery=~query)
+    manifest = manifests.from_columns(items, labels, levels=TEST_LEVELS, query=query, gallery=~query)
     return dataclasses.replace(manifest, ignore=same_content(raw, items))
 
 
@@ -76,7 +77,8 @@ def build_product(raw: Path) -> Splits:
     test = labelled(raw / PRODUCT / "label.csv", f"{PRODUCT}/imgs")
     names = [[of_level[i] for i in ids] for of_level, ids in zip(test.tree.names, test.labels.T, strict=True)]
     tests = {
-        level: manifests.from_columns(list(test.items), [names[i]], levels=(level,)) for i, level in enumerate(LEVELS)
+        level: manifests.from_columns(list(test.items), [names[i]], levels=TEST_LEVELS)
+        for i, level in enumerate(LEVELS)
     }
     return {"train": labelled(raw / "train" / "label.csv", "train/imgs")} | {
         level: tests[level] for level in reversed(LEVELS)

@@ -135,8 +135,8 @@ SPEC = Spec(
         "test": {"images": 11_164, "base": 436, "character": 890},
     },
     digests={
-        "train": "f7551cb504810bf37c16513918623eefe0cdc64b2773d564be476e0f42a4eaa7",
-        "test": "7176519537f29377e3b30e14123c9a263f0ba5993b28f39c006844c2fc9626f7",
+        "train": "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d",
+        "test": "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5",
     },
     defects=(
         "17 Greek letters occur twice (tonos and oxia, canonically equivalent): equal images, two labels",

@@ -32,8 +32,8 @@ def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]
 def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """The names of each category id as a tree: genera of one name in two families are told apart, "NA" is filled
     from its parent."""
-    from hbench.tree_names import NameTable
-    from hbench.tree_policies import mend
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import mend
 
     named = categories(raw, levels)
     final = mend(NameTable.of(levels, list(named.values())), POLICIES).final

@@ -16,8 +16,8 @@ FOLDERS = {"train": "train_mini", "test": "val"}
 
 def build(raw: Path) -> Splits:
     """The folders are the labels: NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet."""
-    from hbench.tree_names import NameTable
-    from hbench.tree_policies import mend
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import mend
 
     items = {
         split: [f"{folder}/{item}" for item in sorted(images_below(raw / folder))] for split, folder in FOLDERS.items()

@@ -7,7 +7,7 @@ the nested folders are the levels: `order/family/species/image.jpg`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,6 @@ from hbench.errors import DataError, UsageError, examples
 from hbench.tree import default_levels
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
-Names = list[tuple[str, ...]]
-TreePolicy = Callable[[Names, Sequence[str]], Names]
 
 
 def own_dataset(
@@ -32,18 +30,15 @@ def own_dataset(
     levels: Sequence[str],
     item: str = "item",
     split: str | None = None,
-    policy: TreePolicy | None = None,
 ) -> Dataset:
     """The dataset of a table's rows; every row is of the test where `split` names no column.
 
-    `policy` makes a tree of names that form none; without it such names raise TreeError.
+    Raises DataError for a missing name, TreeError for names that form no tree.
     """
     check_columns(table, [item, *levels, *([split] if split else [])])
     columns = {"item": text_column(table, item)}
     rows = list(zip(*(text_column(table, level).to_pylist() for level in levels), strict=True))
-    if policy is not None:
-        rows = policy(rows, levels)
-    elif incomplete := [image for image, row in zip(columns["item"].to_pylist(), rows, strict=True) if "" in row]:
+    if incomplete := [image for image, row in zip(columns["item"].to_pylist(), rows, strict=True) if "" in row]:
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
             expected=f"a name for each of {', '.join(levels)}",

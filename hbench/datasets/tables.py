@@ -25,7 +25,8 @@ def read_table(path: Path) -> pa.Table:
         raise DataError(f"{path} does not exist")
     try:
         if path.suffix == ".parquet":
-            return pq.read_table(path)
+            with pq.ParquetFile(path) as file:
+                return file.read()
         header = pa_csv.open_csv(path).schema.names
         options = pa_csv.ConvertOptions(column_types={name: pa.string() for name in header}, strings_can_be_null=False)
         return pa_csv.read_csv(path, convert_options=options)

@@ -65,9 +65,7 @@ def cross_batch_memory(
 ) -> nn.Module:
     """The named loss, with its parameters, on the batch and on a memory of the last `size` embeddings."""
     inner = build_loss(loss, **(params or {}))
-    return CrossBatchMemory(
-        inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight
-    )
+    return CrossBatchMemory(inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight)
 
 
 losses.register("xbm")(entry_of(cross_batch_memory, "½ (loss(batch) + loss(batch, memory))", "Wang et al., CVPR 2020"))

@@ -81,7 +81,9 @@ class _BlackboxRank(torch.autograd.Function):
 
 def _checked(lam: float) -> float:
     if not lam > 0:
-        raise ConfigError("the interpolation of a black-box rank needs a strength", expected="lam > 0", found=f"{lam:g}")
+        raise ConfigError(
+            "the interpolation of a black-box rank needs a strength", expected="lam > 0", found=f"{lam:g}"
+        )
     return lam
 
 

@@ -13,7 +13,9 @@ from torch import Tensor
 
 BLOCK_SCORES = 1 << 20  # scores in one block: 4 MB in float32
 
-BlockSum = Callable[[Tensor, slice], Tensor]  # scores (rows, N) and which queries they belong to -> a sum over these queries
+BlockSum = Callable[
+    [Tensor, slice], Tensor
+]  # scores (rows, N) and which queries they belong to -> a sum over these queries
 
 
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -43,7 +45,9 @@ class _BlockSum(torch.autograd.Function):
     def forward(ctx: Any, embeddings: Tensor, references: Tensor, function: BlockSum) -> Tensor:
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         total = embeddings.new_zeros(())
-        grads = [torch.zeros_like(t) if need else None for t, need in zip((embeddings, references), wanted, strict=True)]
+        grads = [
+            torch.zeros_like(t) if need else None for t, need in zip((embeddings, references), wanted, strict=True)
+        ]
         for block in blocks(embeddings.shape[0], references.shape[0]):
             scores = (embeddings[block] @ references.T).requires_grad_(any(wanted))
             with torch.set_grad_enabled(any(wanted)):

@@ -38,19 +38,27 @@ def catalogue() -> dict[str, LossEntry]:
     entries = {name: rank_entry(row) for name, row in RANK_LOSSES.items()} | {
         "rambo_ap": entry_of(rambo_ap, "1 − 1/|P| Σ_P rk⁺/rk, black-box ranks", "RaMBO (CVPR 2020) Eq. 22"),
         "rambo_recall": entry_of(rambo_recall, "mean_P ℓ(rk − rk⁺), black-box ranks", "RaMBO (CVPR 2020) Eq. 20"),
-        "rambo_map_classes": entry_of(RamboClasses, "(1 − c)·L_mAP + c·L_APC of a score matrix", "RaMBO (CVPR 2020) §4.6"),
+        "rambo_map_classes": entry_of(
+            RamboClasses, "(1 − c)·L_mAP + c·L_APC of a score matrix", "RaMBO (CVPR 2020) §4.6"
+        ),
         "calibration": entry_of(calibration, "1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊", "ROADMAP (NeurIPS 2021) Eq. 7"),
         "cluster": entry_of(normalised_softmax, softmax, "HAPPIER (ECCV 2022) Eq. 6"),
         "nsm": entry_of(normalised_softmax, softmax, "Zhai & Wu, BMVC 2019"),
         "proxy_nca_pp": entry_of(proxy_nca_pp, "mean −log softmax_y(−‖scale·x̂ − scale·p̂‖²)", "Teh et al., ECCV 2020"),
         "arcface": entry_of(arcface, "mean −log softmax_y(scale·cos(θ_y + margin))", "Deng et al., CVPR 2019"),
         "csl": entry_of(
-            CompositeSoftTriplet, "Σ_l mean softplus(LSE_{z ∉ group_l}(s x·p̂_z) − s x·p̂_y + s·m_l)", "Sun et al., CVPR 2021"
+            CompositeSoftTriplet,
+            "Σ_l mean softplus(LSE_{z ∉ group_l}(s x·p̂_z) − s x·p̂_y + s·m_l)",
+            "Sun et al., CVPR 2021",
         ),
         "triplet": entry_of(triplet, "mean [s_n − s_p + margin]₊ over the non-zero", "Schroff et al., CVPR 2015"),
-        "contrastive": entry_of(contrastive, "mean [m⁺ − s_p]₊ + mean [s_n − m⁻]₊ over the non-zero", "Hadsell et al., CVPR 2006"),
+        "contrastive": entry_of(
+            contrastive, "mean [m⁺ − s_p]₊ + mean [s_n − m⁻]₊ over the non-zero", "Hadsell et al., CVPR 2006"
+        ),
         "multi_similarity": entry_of(
-            multi_similarity, "mean 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)})", "Wang et al., CVPR 2019"
+            multi_similarity,
+            "mean 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)})",
+            "Wang et al., CVPR 2019",
         ),
         "xbm_pairs": entry_of(MemoryPairs, "1/B Σ_q (Σ_P (1 − s) + Σ_{N, s > margin} s)", "Wang et al., CVPR 2020"),
         "fast_ap": entry_of(fast_ap, "1 − Σ_bins h⁺ H⁺/H / |P|, squared distances", "Cakir et al., CVPR 2019"),

@@ -18,7 +18,9 @@ class WeightedSum(nn.Module):
     def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float]) -> None:
         super().__init__()
         if not losses or len(losses) != len(weights):
-            raise ConfigError("a sum needs losses with one weight each", expected="one weight per loss", found=f"{len(weights)}")
+            raise ConfigError(
+                "a sum needs losses with one weight each", expected="one weight per loss", found=f"{len(weights)}"
+            )
         self.losses, self.weights = nn.ModuleList(losses), tuple(weights)
 
     def forward(
@@ -48,7 +50,9 @@ class Combination(NamedTuple):
 
 COMBINATIONS: dict[str, Combination] = {
     "happier": Combination("sup_hap", "cluster", 0.1, {}, "HAPPIER (ECCV 2022) §3.2"),
-    "happier_f": Combination("sup_hap", "cluster", 0.1, {"alpha": 5.0}, "HAPPIER (ECCV 2022) §4: α = 5 on SOP, 3 on iNat"),
+    "happier_f": Combination(
+        "sup_hap", "cluster", 0.1, {"alpha": 5.0}, "HAPPIER (ECCV 2022) §4: α = 5 on SOP, 3 on iNat"
+    ),
     "roadmap": Combination("sup_ap", "calibration", 0.5, {}, "ROADMAP (NeurIPS 2021) Eq. 2"),
     "rod_ndcg": Combination("sup_ndcg", "cluster", 0.1, {}, "Rank losses (TPAMI 2024) Eq. 25"),
     "rod_recall": Combination("sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2024) Eq. 17"),
@@ -63,7 +67,9 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
     def build(given: Mapping[str, Any]) -> nn.Module:
         lam = given["lam"]
         if not 0 <= lam <= 1:
-            raise ConfigError("the weight of the decomposability loss is no share", expected="lam in 0 … 1", found=f"{lam:g}")
+            raise ConfigError(
+                "the weight of the decomposability loss is no share", expected="lam in 0 … 1", found=f"{lam:g}"
+            )
         parts = [entry.build({name: given[name] for name in entry.parameters}) for entry in (first, second)]
         return WeightedSum(parts, [1 - lam, lam])
 

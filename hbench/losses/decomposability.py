@@ -64,7 +64,10 @@ def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
 
 
 def decomposability_gap(
-    metric: Callable[[np.ndarray, np.ndarray], float], scores: np.ndarray, levels: np.ndarray, batches: Sequence[np.ndarray]
+    metric: Callable[[np.ndarray, np.ndarray], float],
+    scores: np.ndarray,
+    levels: np.ndarray,
+    batches: Sequence[np.ndarray],
 ) -> float:
     """Mean over batches of metric(scores[batch], levels[batch]) − metric(scores, levels), for one query ([N] Eq. 6, [T] Eq. 6).
 
@@ -83,7 +86,11 @@ def gap_bound(positives: Sequence[int], negatives: Sequence[int]) -> float:
     The inner sum runs over the batch's positives; the paper prints the batch size.
     """
     before_p, before_n = _before(positives), _before(negatives)
-    terms = [(j + p) / (j + p + n) for own, p, n in zip(positives, before_p, before_n, strict=True) for j in range(1, own + 1)]
+    terms = [
+        (j + p) / (j + p + n)
+        for own, p, n in zip(positives, before_p, before_n, strict=True)
+        for j in range(1, own + 1)
+    ]
     return _one_minus_mean(terms)
 
 

@@ -31,7 +31,9 @@ class LossEntry:
             _check_kind(name, parameter, value, self.parameters[parameter])
         missing = [p for p, default in self.parameters.items() if default is REQUIRED and p not in given]
         if missing:
-            raise ConfigError(f"loss {name!r} needs {' and '.join(missing)}", expected=_listing(self.parameters), fix="set them")
+            raise ConfigError(
+                f"loss {name!r} needs {' and '.join(missing)}", expected=_listing(self.parameters), fix="set them"
+            )
         return self.build({**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **given})
 
 
@@ -64,7 +66,9 @@ def _unknown(name: str, parameter: str, known: Mapping[str, Any]) -> ConfigError
 
 
 def _listing(known: Mapping[str, Any]) -> str:
-    return "one of " + ", ".join(name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items())
+    return "one of " + ", ".join(
+        name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items()
+    )
 
 
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:

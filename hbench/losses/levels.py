@@ -37,7 +37,13 @@ class PerLevel(nn.Module):
                 found=f"{labels.shape[1]} levels",
             )
         terms = [
-            loss(embeddings, labels[:, :level], ref_embeddings, None if ref_labels is None else ref_labels[:, :level], self_index)
+            loss(
+                embeddings,
+                labels[:, :level],
+                ref_embeddings,
+                None if ref_labels is None else ref_labels[:, :level],
+                self_index,
+            )
             for level, loss in enumerate(losses, start=1)
         ]
         return torch.stack(terms).sum()

@@ -48,8 +48,9 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
     """Lists with the level counts of each."""
-    counts = torch.stack([(levels == level).sum(1) for level in range(depth + 1)], dim=1)
-    return Lists(scores, levels, depth, counts.to(scores.dtype))
+    row = torch.arange(len(levels), device=levels.device)[:, None] * (depth + 2)
+    counts = torch.bincount((levels + row).flatten(), minlength=len(levels) * (depth + 2))
+    return Lists(scores, levels, depth, counts.view(-1, depth + 2)[:, :-1].to(scores.dtype))
 
 
 def find_positives(lists: Lists, relevance: Relevance) -> Positives:

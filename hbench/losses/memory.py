@@ -15,6 +15,11 @@ class CrossBatchMemory(nn.Module):
     them it is, so that it never ranks itself. A full queue drops its oldest entries. `loss` must take references.
     """
 
+    embeddings: Tensor
+    labels: Tensor
+    stored: Tensor
+    batches: Tensor
+
     def __init__(
         self, loss: nn.Module, size: int, *, warm_up: int = 0, batch_weight: float = 1.0, memory_weight: float = 1.0
     ) -> None:

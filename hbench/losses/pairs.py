@@ -77,7 +77,10 @@ def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> n
     from pytorch_metric_learning import distances, losses, reducers
 
     loss = losses.ContrastiveLoss(
-        positive_margin, negative_margin, distance=distances.DotProductSimilarity(), reducer=reducers.AvgNonZeroReducer()
+        positive_margin,
+        negative_margin,
+        distance=distances.DotProductSimilarity(),
+        reducer=reducers.AvgNonZeroReducer(),
     )
     return ChosenPairs(loss, all_pairs)
 
@@ -114,6 +117,8 @@ class MemoryPairs(nn.Module):
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
             same = labels[block, -1, None] == refs.labels[None, :, -1]
             pulled = same & (scores < 1 - 1e-5) & (column != refs.self_index[block, None])
-            return torch.where(pulled, 1 - scores, 0).sum() + torch.where(~same & (scores > self.margin), scores, 0).sum()
+            return (
+                torch.where(pulled, 1 - scores, 0).sum() + torch.where(~same & (scores > self.margin), scores, 0).sum()
+            )
 
         return sum_over_blocks(pull_and_push, embeddings, refs.embeddings) / max(1, len(labels))

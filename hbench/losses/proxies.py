@@ -77,7 +77,9 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
         own = cosine.gather(1, target[:, None])
         sine = (1 - own**2).clamp(min=torch.finfo(own.dtype).eps).sqrt()  # the slope of √ is infinite at 0
         turned = torch.where(
-            own > math.cos(math.pi - margin), own * math.cos(margin) - sine * math.sin(margin), own - margin * math.sin(margin)
+            own > math.cos(math.pi - margin),
+            own * math.cos(margin) - sine * math.sin(margin),
+            own - margin * math.sin(margin),
         )
         return scale * cosine.scatter(1, target[:, None], turned)
 
@@ -133,7 +135,9 @@ def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...
     """m_1 … m_L, coarse to fine; the papers' for depths 1, 2, 3 and 7, when not given."""
     if margins is None and depth not in CSL_MARGINS:
         raise ConfigError(
-            f"csl has no default margins for {depth} levels", expected=f"margins: {depth} numbers, coarse to fine", fix="set margins"
+            f"csl has no default margins for {depth} levels",
+            expected=f"margins: {depth} numbers, coarse to fine",
+            fix="set margins",
         )
     chosen = CSL_MARGINS[depth] if margins is None else tuple(margins)
     if len(chosen) != depth:

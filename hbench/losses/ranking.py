@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from hbench.losses import kernel, ranks
 from hbench.losses.blocks import sum_over_blocks
 from hbench.losses.lists import Lists, find_positives, make_lists, shared_levels
+from hbench.losses.ranks import Split, Steps, Sums, split_by_relevance
 from hbench.losses.references import resolve_references
-from hbench.losses.ranks import Split, Steps, Sums, split_by_level, split_by_relevance
 from hbench.losses.scores import Ranked, Score, h_ap
 from hbench.relevance import Relevance
 
@@ -54,7 +53,7 @@ class RankLoss(nn.Module):
         self_index: Tensor | None = None,
     ) -> Tensor:
         refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        defined = 0
+        defined: Tensor | int = 0
 
         def missing(scores: Tensor, block: slice) -> Tensor:
             nonlocal defined
@@ -71,19 +70,19 @@ class RankLoss(nn.Module):
         """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N)."""
         depth = labels.shape[1]
         levels = shared_levels(labels, ref_labels)
-        is_self = torch.arange(levels.shape[1], device=levels.device) == self_index[:, None]
-        levels = torch.where(is_self, self.own_level(depth), levels)
+        query = (self_index >= 0).nonzero().squeeze(1)
+        levels[query, self_index[query]] = self.own_level(depth)
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = make_lists(scores, levels, depth)
         positives = find_positives(lists, self.relevance)
         sums, split = heavy_sums(lists), self.split(positives)
-        order = sums.sort(lists)
+        order = sums.sort(lists, positives)
         ranked = Ranked(
             lists,
             positives,
-            ranks.ranks(lists, order, positives, self.steps, split, sums),
-            ranks.h_ranks(lists, order, positives, self.steps, split, sums) if self.score is h_ap else None,
+            ranks.ranks(lists, order, positives, self.steps, split, sums=sums),
+            ranks.h_ranks(lists, order, positives, self.steps, split, sums=sums) if self.score is h_ap else None,
         )
         return self.score(ranked), (lists.counts * positives.table).sum(1) > 0
 

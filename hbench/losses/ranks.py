@@ -47,11 +47,11 @@ class Order(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The heavy parts: sort(lists), then exact_sums(lists, order, positives, table) and step_sums(…, step), both (P,)."""
+    """The heavy parts: sort(lists, positives) gives an order of one's own, which exact_sums and step_sums, both (P,), take."""
 
-    sort: Callable[[Lists], Order]
-    exact_sums: Callable[[Lists, Order, Positives, Tensor], Tensor]
-    step_sums: Callable[[Lists, Order, Positives, Tensor, Step], Tensor]
+    sort: Callable[[Lists, Positives], Any]
+    exact_sums: Callable[[Lists, Any, Positives, Tensor], Tensor]
+    step_sums: Callable[[Lists, Any, Positives, Tensor, Step], Tensor]
 
 
 def split_by_relevance(positives: Positives) -> Split:
@@ -67,23 +67,29 @@ def split_by_level(positives: Positives) -> Split:
     return Split((level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape))
 
 
-def ranks(lists: Lists, order: Order, positives: Positives, steps: Steps, split: Split, sums: Sums) -> Tensor:
+def ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, *, sums: Sums) -> Tensor:
     """rank(k) of every positive: float (P,), differentiable in the scores."""
     less = split.less.to(positives.table)
     terms = [(steps.less, less), (steps.others, 1 - less)]
-    return _sum_terms(torch.ones_like(positives.relevance), lists, order, positives, terms, sums)
+    return _sum_terms(torch.ones_like(positives.relevance), lists, order, positives, terms, sums=sums)
 
 
-def h_ranks(lists: Lists, order: Order, positives: Positives, steps: Steps, split: Split, sums: Sums) -> Tensor:
+def h_ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, *, sums: Sums) -> Tensor:
     """H-rank(k) of every positive: float (P,), differentiable in the scores."""
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
     terms = [(steps.above, above), (steps.within, shared - above)]
-    return _sum_terms(positives.relevance, lists, order, positives, terms, sums)
+    return _sum_terms(positives.relevance, lists, order, positives, terms, sums=sums)
 
 
 def _sum_terms(
-    start: Tensor, lists: Lists, order: Order, positives: Positives, terms: list[tuple[Step | None, Tensor]], sums: Sums
+    start: Tensor,
+    lists: Lists,
+    order: Any,
+    positives: Positives,
+    terms: list[tuple[Step | None, Tensor]],
+    *,
+    sums: Sums,
 ) -> Tensor:
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
@@ -97,7 +103,7 @@ def _sum_terms(
     return start
 
 
-def sort(lists: Lists) -> Order:
+def sort(lists: Lists, positives: Positives) -> Order:
     """The columns by level, counted into place, and by rank, sorted from there."""
     place = torch.zeros_like(lists.levels)
     before = torch.zeros_like(lists.levels[:, :1])
@@ -141,7 +147,7 @@ def step_sums(lists: Lists, order: Order, positives: Positives, table: Tensor, s
 
 class _StepSums(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - torch passes them by position
         ctx: Any, scores: Tensor, levels: Tensor, order: Order, positives: Positives, table: Tensor, step: Step
     ) -> Tensor:
         ctx.save_for_backward(scores, levels)

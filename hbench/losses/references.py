@@ -19,7 +19,11 @@ class References(NamedTuple):
 
 
 def resolve_references(
-    embeddings: Tensor, labels: Tensor, ref_embeddings: Tensor | None, ref_labels: Tensor | None, self_index: Tensor | None
+    embeddings: Tensor,
+    labels: Tensor,
+    ref_embeddings: Tensor | None,
+    ref_labels: Tensor | None,
+    self_index: Tensor | None,
 ) -> References:
     """The references a loss was given, or the batch itself, where every query is its own reference."""
     if labels.ndim != 2 or labels.shape[0] != embeddings.shape[0]:

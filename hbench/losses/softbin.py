@@ -22,12 +22,20 @@ class SoftBinAP(nn.Module):
     """
 
     def __init__(
-        self, bins: int = 20, lower: float = -1.0, upper: float = 1.0, *, normalise: bool = False, released: bool = False
+        self,
+        bins: int = 20,
+        lower: float = -1.0,
+        upper: float = 1.0,
+        *,
+        normalise: bool = False,
+        released: bool = False,
     ) -> None:
         super().__init__()
         if bins < 2 or not lower < upper:
             raise ConfigError(
-                "these are no bins", expected="bins ≥ 2, lower < upper", found=f"bins {bins}, lower {lower:g}, upper {upper:g}"
+                "these are no bins",
+                expected="bins ≥ 2, lower < upper",
+                found=f"bins {bins}, lower {lower:g}, upper {upper:g}",
             )
         self.bins, self.lower, self.upper = bins, lower, upper
         self.normalise, self.released = normalise, released

@@ -1,6 +1,6 @@
 """The table of rank losses: each is one score, one family of steps and one relevance; a line adds a loss.
 
-    name -> (score, steps, relevance)        ([T] §III–V, [E] §3.2, losses of the same name in the papers)
+name -> (score, steps, relevance)        ([T] §III–V, [E] §3.2, losses of the same name in the papers)
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def graded(
         return relevance
     factory = relevances[relevance]
     offered = {"exponent": alpha, "weights": weights, "values": weights}
-    return factory(**{name: offered[name] for name in inspect.signature(factory).parameters if offered.get(name) is not None})
+    return factory(
+        **{name: offered[name] for name in inspect.signature(factory).parameters if offered.get(name) is not None}
+    )
 
 
 def h_ap() -> Score:
@@ -124,7 +126,9 @@ def rank_loss(
     )
 
 
-def recall_at_k(score: Score, steps: Steps, relevance: Relevance, released: bool = False, simix: bool = False) -> nn.Module:
+def recall_at_k(
+    score: Score, steps: Steps, relevance: Relevance, released: bool = False, simix: bool = False
+) -> nn.Module:
     """released: the query stays in its own list, as an item that is no positive."""
     loss = RankLoss(score, steps, relevance, own_level=(lambda depth: 0) if released else (lambda depth: depth + 1))
     return SiMix(loss) if simix else loss
@@ -145,7 +149,12 @@ RANK_LOSSES: dict[str, RankRow] = {
     "smooth_recall": RankRow(recall, smooth, fine_label, f"1 − {RECALL}, {SMOOTH}", f"{T} Eq. 16", rank_loss),
     "sup_recall": RankRow(recall, suprank, fine_label, f"1 − {RECALL}, {SUP}", f"{T} Eq. 17", rank_loss),
     "recall_at_k": RankRow(
-        clipped_recall, smooth, fine_label, f"1 − {RECALL}, sums clipped at K, {SMOOTH}", "Patel et al., CVPR 2022", recall_at_k
+        clipped_recall,
+        smooth,
+        fine_label,
+        f"1 − {RECALL}, sums clipped at K, {SMOOTH}",
+        "Patel et al., CVPR 2022",
+        recall_at_k,
     ),
 }
 

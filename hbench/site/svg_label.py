@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 from html import escape
 
-from hbench.tree_names import CONTROL
+from hbench.tree.names import CONTROL
 
 SIZES = (13, 12, 11, 10, 9, 8, 7)
 NARROW, WIDE = frozenset("fijlrtI.,;:!'|()[]- "), frozenset("mwMWŒœÆ@%")

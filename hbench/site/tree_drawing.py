@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hbench.site.palette import GREY, INK, branch_colours, ink_on, mixed
 from hbench.site.svg_label import Sector, clean, label, text_width
 from hbench.tree import LabelTree
-from hbench.tree_statistics import effective_number, items_of_level
+from hbench.tree.statistics import effective_number, items_of_level
 
 RADIUS, SMALLEST_RADIUS, HOLE, PANEL, MARGIN = 500.0, 340.0, 44.0, 240.0, 12.0
 DENSE = 26.0  # width of a ring whose arcs are too short for names

@@ -162,10 +162,8 @@ def load_weights(net: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise DataError(f"there is no file of weights {path}", fix="pretrained, random, or a .safetensors or .pth file")
     try:
-        if path.suffix == ".safetensors":
-            weights = load_file(path)
-        else:
-            weights = torch.load(path, map_location="cpu", weights_only=True)
+        plain = path.suffix == ".safetensors"
+        weights = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
         missing = net.load_state_dict(weights, strict=False).missing_keys
     except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, OSError) as error:
         raise DataError(f"{path} cannot be loaded", found=(str(error).splitlines() or ["?"])[0]) from None

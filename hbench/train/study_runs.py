@@ -14,9 +14,9 @@ import numpy as np
 from hbench.atomic import write_text
 from hbench.errors import HBenchError
 from hbench.leaderboard import Leaderboard
-from hbench.leaderboard_runs import row_of
+from hbench.leaderboard.row import Row
+from hbench.leaderboard.runs import row_of
 from hbench.report import Document
-from hbench.row import Row
 from hbench.train.log import FILE as LOG
 from hbench.train.loop import REPORT
 from hbench.train.recipe_files import as_toml

@@ -24,7 +24,7 @@ from hbench.datasets import building, specs
 from hbench.datasets.dataset import Dataset, read
 from hbench.datasets.sources import sources_of
 from hbench.errors import DataError, UnknownName
-from hbench.fetch_all import Job, fetch_all, summary
+from hbench.fetch.all import Job, fetch_all, summary
 from hbench.manifest import Manifest
 
 Transform = Callable[[Image.Image], Any]

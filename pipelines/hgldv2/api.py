@@ -10,16 +10,14 @@ from pipelines.hgldv2.entities import MISSING, Entity, Named, entities_of, names
 from pipelines.hgldv2.pages import Page, pages_of, soft_redirect, wikitexts_of
 from pipelines.hgldv2.scrape import Source
 from pipelines.hgldv2.verdict import Good, Refused
-from pipelines.hgldv2.wikimedia import Client, Endpoint
+from pipelines.hgldv2.wikimedia import SERVERS, Client, Endpoint, Servers
 
-COMMONS = "https://commons.wikimedia.org/w/api.php"
-WIKIDATA = "https://www.wikidata.org/w/api.php"
 COMMON = {"format": "json", "formatversion": "2"}
 
 
-def source(client: Client, *, commons: str = COMMONS, wikidata: str = WIKIDATA) -> Source:
+def source(client: Client, servers: Servers = SERVERS) -> Source:
     """The two APIs as a source."""
-    on_commons, on_wikidata = Endpoint(commons), Endpoint(wikidata)
+    on_commons, on_wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
     return Source(
         pages=lambda titles: _pages(client, on_commons, titles),
         soft_targets=lambda titles: _soft_targets(client, on_commons, titles),

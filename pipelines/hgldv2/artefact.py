@@ -42,9 +42,15 @@ def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> R
 def is_current(path: Path, record: Record) -> bool:
     """Whether `path` is whole and was made by the same step from the same inputs with the same settings."""
     known = record_of(path)
+    return known is not None and is_made_from(path) and _cause(known) == _cause(record)
+
+
+def is_made_from(path: Path, *inputs: Path) -> bool:
+    """Whether `path` is whole and was made, with whatever settings, from these files as they are now."""
+    known = record_of(path)
     if known is None or not path.exists() or known.sha256 != sha256(path):
         return False
-    return _cause(known) == _cause(record)
+    return all(known.inputs.get(file.name) == sha256(file) for file in inputs)
 
 
 def record_of(path: Path) -> Record | None:
@@ -83,11 +89,22 @@ def write_rows(
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
     """Rows as CSV text, one line each, with a header."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_columns(row_type))
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return out.getvalue()
+    return csv_text([_columns(row_type), *([_cell(value) for value in row] for row in rows)])
+
+
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Cells as CSV, lines ended by a newline; a cell with a lone carriage return is quoted too, so that it is read
+    back.
+
+    >>> csv_text([["a", "b,c"], ["\\r", ""]])
+    'a,"b,c"\\n"\\r",\\n'
+    """
+    lines = []
+    for row in rows:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\r\n").writerow(row)
+        lines.append(line.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:

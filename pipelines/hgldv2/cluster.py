@@ -198,14 +198,15 @@ _ROOTS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _condensed(vectors: Vectors, shape: Callable[[Any], Any]) -> NDArray[np.float64]:
+def _condensed(vectors: Vectors, shape: Callable[[Any], Any], *, block: int = 256) -> NDArray[np.float64]:
     """The upper triangle of the distances, row by row, without ever forming the square: (n·(n − 1)/2,)."""
     exact, position = vectors.astype(np.float64), 0
     result = np.empty(len(exact) * (len(exact) - 1) // 2)
-    for i in range(len(exact) - 1):
-        row = exact[i + 1 :] @ exact[i]
-        result[position : position + len(row)] = shape(np.clip(1 - row, 0, None))
-        position += len(row)
+    for start in range(0, len(exact), block):
+        distances = shape(np.clip(1 - exact[start : start + block] @ exact[start:].T, 0, None))
+        for i, row in enumerate(distances, start=1):
+            result[position : position + len(row) - i] = row[i:]
+            position += len(row) - i
     return result
 
 

@@ -50,7 +50,8 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
         raise DataError("vectors have no direction", expected="finite, not all zero", found=f"rows {examples(bad)}")
-    return np.asarray(vectors / lengths, np.float32)
+    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)  # so that unit vectors read from a file stay what they are
+    return np.asarray(vectors / exact, np.float32)
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
@@ -74,26 +75,42 @@ def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
 
 
 def load(path: Path, labels: Sequence[Label]) -> Vectors:
-    """The unit vectors (n, D) of the labels in an .npz with `ids` and `vectors`, in the labels' order; raises
-    DataError.
+    """The unit vectors (n, D) of the labels in an .npz with `ids` and `vectors`, in the labels' order;
+    raises DataError.
     """
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            ids, vectors = content["ids"], content["vectors"]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(
-            f"{path} holds no embeddings", expected="an .npz with arrays ids (n,) and vectors (n, D)", found=str(error)
-        ) from None
-    row = {str(class_id): number for number, class_id in enumerate(ids)}
-    missing = [label.class_id for label in labels if label.class_id not in row]
+    return rows_of(path, [label.class_id for label in labels])
+
+
+def rows_of(path: Path, wanted: Sequence[str]) -> Vectors:
+    """The unit vectors (n, D) of the wanted ids, in their order; raises DataError when one is not in the file."""
+    ids, vectors = _read(path)
+    row = {str(name): number for number, name in enumerate(ids)}
+    missing = [name for name in wanted if name not in row]
     if missing or len(ids) != len(vectors):
         raise DataError(
-            f"{path} does not cover the labels",
-            expected=f"{len(labels)} ids with a vector each",
+            f"{path} does not cover what is asked for",
+            expected=f"{len(wanted)} ids with a vector each",
             found=f"no {examples(missing)}" if missing else f"{len(ids)} ids, {len(vectors)} vectors",
             fix="encode the labels again",
         )
-    return unit(vectors[[row[label.class_id] for label in labels]])
+    return unit(vectors[[row[name] for name in wanted]])
+
+
+def ids_of(path: Path) -> list[str]:
+    """The ids in an embeddings file; raises DataError when it is none."""
+    return [str(i) for i in _read(path)[0]]
+
+
+def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return content["ids"], content["vectors"]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{path} holds no embeddings",
+            expected="an .npz with arrays ids (n,) and vectors (n, D)",
+            found=str(error),
+        ) from None
 
 
 @encoders.register("tfidf")

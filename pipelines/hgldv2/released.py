@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from hbench.errors import DataError
 from pipelines.hgldv2.clean import Selected
 from pipelines.hgldv2.decisions import Ambiguous, AnyDecision, Decisions, Group, Move
-from pipelines.hgldv2.labels import PREFIX, normalised
+from pipelines.hgldv2.labels import PREFIX, Label, normalised
 from pipelines.hgldv2.scrape import ClassName
 
 KINDS = ("human-made", "natural")
@@ -90,13 +90,13 @@ def selection_of(rows: Iterable[Released], split: str) -> tuple[list[Selected], 
     return selection, [names[key] for key in sorted(names)]
 
 
-def decisions_of(files: Iterable[Sequence[Released]]) -> Decisions:
+def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:
     """Decisions that reproduce released files: a move per group, and classes found in several groups as ambiguous.
 
-    Raises DataError for a group of two kinds.
+    With `labels`, for those whose text the files have, under their own ids. Raises DataError for a group of two kinds.
     """
     groups: dict[str, Group] = {}
-    placed: dict[str, set[str]] = defaultdict(set)
+    placed: Mapping[str, set[str]] = defaultdict(set)
     for row in (row for rows in files for row in rows if row.hierarchical_label):
         group = groups.setdefault(row.hierarchical_label, Group.model_validate({"kind": row.natural_or_human_made}))
         if group.kind != row.natural_or_human_made:
@@ -106,14 +106,20 @@ def decisions_of(files: Iterable[Sequence[Released]]) -> Decisions:
                 found=row.natural_or_human_made,
             )
         placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
+    if labels is not None:
+        placed = {
+            label.class_id: placed[key] for label in labels if (key := PREFIX + normalised(label.label)) in placed
+        }
     moves: list[AnyDecision] = []
     for number, name in enumerate(sorted(groups), start=1):
-        labels = tuple(sorted(label for label, found in placed.items() if found == {name}))
-        if labels:
-            moves.append(Move(id=f"r{number:03}", op="move", labels=labels, to=name, why="released"))
-    several = sorted((label, tuple(sorted(found))) for label, found in placed.items() if len(found) > 1)
-    for number, (label, choices) in enumerate(several, start=1):
+        ids = tuple(sorted(class_id for class_id, found in placed.items() if found == {name}))
+        if ids:
+            moves.append(Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released"))
+    several = sorted((class_id, tuple(sorted(found))) for class_id, found in placed.items() if len(found) > 1)
+    for number, (class_id, choices) in enumerate(several, start=1):
         moves.append(
-            Ambiguous(id=f"a{number:03}", op="ambiguous", labels=(label,), choices=choices, why="released with several")
+            Ambiguous(
+                id=f"a{number:03}", op="ambiguous", labels=(class_id,), choices=choices, why="released with several"
+            )
         )
     return Decisions(groups=dict(sorted(groups.items())), decisions=tuple(moves))

@@ -6,13 +6,13 @@ A curator fills `action` (move or drop), `target` and, for a new group, `kind`; 
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 from hbench.errors import ConfigError, DataError, UnknownName
+from pipelines.hgldv2.artefact import csv_text
 from pipelines.hgldv2.cluster import Clustered
 from pipelines.hgldv2.decisions import AnyDecision, Decisions, Drop, Group, Move
 from pipelines.hgldv2.labels import Label
@@ -89,11 +89,7 @@ def rows_of(
 
 def text_of(rows: Iterable[SheetRow]) -> str:
     """The sheet as CSV text; cells that a spreadsheet would run as formulas start with an apostrophe."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(cells(row) for row in rows)
-    return out.getvalue()
+    return csv_text([COLUMNS, *(cells(row) for row in rows)])
 
 
 def cells(row: SheetRow) -> tuple[str, ...]:

@@ -16,9 +16,8 @@ from pipelines.hgldv2.entities import MISSING, Entity, Named
 from pipelines.hgldv2.pages import Page
 from pipelines.hgldv2.scrape import Source
 from pipelines.hgldv2.verdict import Good
-from pipelines.hgldv2.wikimedia import Client, Endpoint
+from pipelines.hgldv2.wikimedia import SERVERS, Client, Endpoint, Servers
 
-QUERY_SERVICE = "https://query.wikidata.org/sparql"
 COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
 ENTITY = "http://www.wikidata.org/entity/"
 BATCH = 200
@@ -33,9 +32,9 @@ NAMES = 'SELECT ?item ?label WHERE { VALUES ?item { %s } ?item rdfs:label ?label
 REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?target }"
 
 
-def source(client: Client, *, url: str = QUERY_SERVICE) -> Source:
+def source(client: Client, servers: Servers = SERVERS) -> Source:
     """The query service as a source. It knows no revision, no wikitext, and only the best-ranked statements."""
-    ask = _Asker(client, Endpoint(url, maxlag=False, posts=True))
+    ask = _Asker(client, Endpoint(servers.query, maxlag=False, posts=True))
     return Source(
         pages=ask.pages,
         soft_targets=lambda titles: {},

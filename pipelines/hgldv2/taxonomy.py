@@ -44,6 +44,19 @@ class Removed(NamedTuple):
     why: str
 
 
+class Node(NamedTuple):
+    """One row of taxonomy.csv: a class, its place in the tree, and what was left aside for it."""
+
+    class_id: str
+    label: str
+    parent: str
+    depth: int
+    landmarks: int
+    kind: str
+    alternative_parents: tuple[str, ...]
+    members: tuple[str, ...]
+
+
 class Taxonomy(NamedTuple):
     """The tree (edges run from parent to child, from ROOT down), the removed edges, and each node's other possible
     parents.
@@ -115,24 +128,23 @@ def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str
     return "review" if natural == made else "natural" if natural else "human-made"
 
 
-def rows(result: Taxonomy, names: Mapping[str, str]) -> list[tuple[str, str, str, int, int, str, tuple[str, ...]]]:
-    """Class id, label, parent, depth, landmarks, kind and alternative parents of every node below the root,
-    in tree order.
-    """
-    depth = nx.shortest_path_length(result.tree, ROOT)
+def rows(result: Taxonomy, names: Mapping[str, str]) -> list[Node]:
+    """The nodes below the root, in tree order."""
+    depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(result.tree, ROOT).items()}
     order = list(nx.dfs_preorder_nodes(result.tree, ROOT, sort_neighbors=sorted))[1:]
     parent = {child: above for above, child in result.tree.edges}
     return [
-        (
-            n,
-            names.get(n, n),
-            parent[n],
-            depth[n],
-            result.tree.nodes[n]["landmarks"],
-            result.tree.nodes[n]["kind"],
-            result.alternatives[n],
+        Node(
+            node,
+            names.get(node, node),
+            parent[node],
+            depth[node],
+            int(result.tree.nodes[node]["landmarks"]),
+            str(result.tree.nodes[node]["kind"]),
+            result.alternatives[node],
+            result.tree.nodes[node]["members"],
         )
-        for n in order
+        for node in order
     ]
 
 

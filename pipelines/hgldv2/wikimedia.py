@@ -26,6 +26,17 @@ from pipelines.hgldv2.verdict import LEAST_LAG_WAIT, Again, Good, Refused, TooLo
 BATCH = 50  # values of one parameter, for clients without the apihighlimits right
 
 
+class Servers(NamedTuple):
+    """Where Wikimedia answers: the APIs of Commons and Wikidata, and the query service."""
+
+    commons: str = "https://commons.wikimedia.org/w/api.php"
+    wikidata: str = "https://www.wikidata.org/w/api.php"
+    query: str = "https://query.wikidata.org/sparql"
+
+
+SERVERS = Servers()
+
+
 class Endpoint(NamedTuple):
     """Where to ask: MediaWiki APIs take `maxlag` and GET, falling back to POST; a query service always gets POST."""
 
@@ -65,6 +76,7 @@ class Client:
     manners: Manners = Manners()
     clock: Clock = Clock()
     tell: Callable[[str], None] = lambda text: None
+    watch: Callable[[int, int | None], None] = lambda done, total: None
     counts: dict[str, int] = field(default_factory=lambda: {"cached": 0, "requests": 0, "retries": 0})
 
     def __post_init__(self) -> None:
@@ -110,6 +122,7 @@ class Client:
         yielded so.
         """
         batches = [list(values[start : start + size]) for start in range(0, len(values), size)][::-1]
+        answered = 0
         while batches:
             batch = batches.pop()
             answers = list(self.ask_all(endpoint, {**params, name: "|".join(batch)}))
@@ -117,6 +130,8 @@ class Client:
             if refusals and len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
             else:
+                answered += len(batch)
+                self.watch(answered, len(values))
                 yield batch, refusals[0] if refusals else [answer for answer in answers if isinstance(answer, Good)]
 
     def _fetch(self, endpoint: Endpoint, params: Mapping[str, str], request: str) -> Good | Refused:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pipelines.hgldv2 import api, scrape
 from pipelines.hgldv2.artefact import rows_text
 from pipelines.hgldv2.cache import Cache
-from pipelines.hgldv2.wikimedia import Client, Manners
+from pipelines.hgldv2.wikimedia import Client, Manners, Servers
 from tests.pipelines.wikimedia_world import world_of
 
 
@@ -15,7 +15,7 @@ def main(url: str, cache: str, out: str, size: str) -> None:
     landmarks = [scrape.Landmark("train", number, category) for number, category in world_of(int(size)).landmarks]
     with Cache(Path(cache)) as answers:
         client = Client("someone@example.org", answers, manners)
-        source = api.source(client, commons=f"{url}/commons/w/api.php", wikidata=f"{url}/wikidata/w/api.php")
+        source = api.source(client, Servers(f"{url}/commons/w/api.php", f"{url}/wikidata/w/api.php"))
         links, names = scrape.resolve(landmarks, source)
     Path(out).write_text(rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName), encoding="utf-8")
 

@@ -17,7 +17,7 @@ from hbench.errors import DataError, SourceError
 from pipelines.hgldv2 import api, scrape
 from pipelines.hgldv2.artefact import rows_text
 from pipelines.hgldv2.cache import Cache
-from pipelines.hgldv2.wikimedia import Client, Clock, Manners, user_agent
+from pipelines.hgldv2.wikimedia import Client, Clock, Manners, Servers, user_agent
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import World, world_of
 
@@ -46,7 +46,7 @@ def client_of(
 
 
 def source_of(server: Server, client: Client) -> scrape.Source:
-    return api.source(client, commons=f"{server.url}/commons/w/api.php", wikidata=f"{server.url}/wikidata/w/api.php")
+    return api.source(client, Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php"))
 
 
 def landmarks_of(world: World) -> list[scrape.Landmark]:

@@ -1,0 +1,176 @@
+"""Value, gradient difference, time and peak memory of the losses beside their plain dense form, in one run.
+
+    python benchmarks/losses.py                # the table, about ten minutes on one core
+    python benchmarks/losses.py --quick        # B = 64 and 128, short sequences
+    python benchmarks/losses.py --threads 2
+
+Each measurement runs in a process of its own, so that its peak memory is its own; times are the best of several runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from losses_dense import dense_ap_sequence, dense_loss
+from torch import Tensor
+
+from hbench.losses import build_loss, kernel
+from hbench.losses.blackbox import chosen_ranks
+
+DIM = 512
+RANK_LOSSES = [f"{family}_{score}" for score in ("hap", "ap", "ndcg", "recall") for family in ("sup", "smooth")]
+
+
+def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
+    """Normalised vectors around the classes of a tree: four per class; twelve super-categories as SOP has, or halves upwards."""
+    generator = torch.Generator().manual_seed(0)
+    classes = (size + references) // 4
+    paths = torch.arange(classes)[:, None].repeat(1, depth)
+    for level in range(depth - 2, -1, -1):
+        groups = 12 if depth == 2 else max(2, int(paths[:, level + 1].max() + 1) // 2)
+        paths[:, level] = paths[:, level + 1] * groups // (int(paths[:, level + 1].max()) + 1)
+    centres = torch.zeros(classes, DIM)
+    for level in range(depth):
+        centres += torch.randn(int(paths[:, level].max()) + 1, DIM, generator=generator)[paths[:, level]] / depth**0.5
+    vectors = centres.repeat_interleave(4, 0) + 3 * torch.randn(classes * 4, DIM, generator=generator)
+    shuffled = torch.randperm(classes * 4, generator=generator)
+    vectors, labels = torch.nn.functional.normalize(vectors[shuffled]), paths.repeat_interleave(4, 0)[shuffled]
+    if references:
+        return vectors[:size], labels[:size], vectors[size:], labels[size:]
+    return vectors, labels
+
+
+def peak_of(run: Callable[[], float]) -> tuple[float, int]:
+    """Value, and the largest resident memory above that at the start, in bytes, sampled every millisecond."""
+    page, done = resource.getpagesize(), threading.Event()
+    resident = lambda: int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page  # noqa: E731
+    before, highest = resident(), [0]
+
+    def watch() -> None:
+        while not done.wait(0.001):
+            highest[0] = max(highest[0], resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    value = run()
+    done.set()
+    watcher.join()
+    return value, max(0, highest[0] - before)
+
+
+def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[str, object]:
+    """Value, gradient norm and file, milliseconds, bytes of one loss on one path: dense, general or kernel."""
+    if path == "general":
+        kernel.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
+    if what == "rambo_ap":
+        return measure_sequence(size, path, repeats)
+    data = batch(256, depth, size) if what == "xbm" else batch(size, depth)
+    loss = build_loss("sup_hap" if what == "xbm" else what) if path != "dense" else None
+    leaf = data[0].clone().requires_grad_()
+
+    def run() -> float:
+        leaf.grad = None
+        value = dense_loss(what, leaf, data[1]) if loss is None else loss(leaf, *data[1:])
+        value.backward()
+        return value.item()
+
+    return timed(run, repeats, lambda: leaf.grad)
+
+
+def measure_sequence(length: int, path: str, repeats: int) -> dict[str, object]:
+    """The same for the AP of one sequence with 5 % positives on black-box ranks."""
+    generator = torch.Generator().manual_seed(0)
+    positive = torch.rand(length, generator=generator) < 0.05
+    leaf = (torch.randn(length, generator=generator) + positive).requires_grad_()
+
+    def run() -> float:
+        leaf.grad = None
+        if path == "dense":
+            value = dense_ap_sequence(leaf, positive, lam=4.0 * length)
+        else:
+            ranked = chosen_ranks(leaf[None], 4.0 * length, positive[None])
+            value = 1 - (ranked.within / ranked.rank).mean()
+        value.backward()
+        return value.item()
+
+    return timed(run, repeats, lambda: leaf.grad)
+
+
+def timed(run: Callable[[], float], repeats: int, gradient: Callable[[], Tensor | None]) -> dict[str, object]:
+    small = repeats > 1
+    if small:
+        run()
+    value, memory = peak_of(run)
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    saved = Path(f"/tmp/hbench-benchmark-{time.time_ns()}.pt")
+    torch.save(gradient(), saved)
+    return {"value": value, "ms": min(times) * 1e3, "bytes": memory, "gradient": str(saved)}
+
+
+def in_process(*arguments: object) -> dict[str, object]:
+    command = [sys.executable, __file__, "--one", *map(str, arguments)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    path = Path(result["gradient"])
+    result["gradient"] = torch.load(path, weights_only=True)
+    path.unlink()
+    return result
+
+
+def row(what: str, size: int, depth: int, threads: int, paths: tuple[str, ...]) -> None:
+    """One line per path: value, difference of value and relative difference of gradient from the first, time, memory, ratio."""
+    first: dict[str, object] | None = None
+    for path in paths:
+        repeats = (1 if size > 256 else 2) if path == "dense" else 3 if size > 1024 else 7
+        found = in_process(what, size, depth, path, repeats, threads)
+        first = first or found
+        reference, gradient = first["gradient"], found["gradient"]
+        difference = ((gradient - reference).norm() / reference.norm()).item()
+        print(
+            f"{what:<14}{size:>9} L={depth} {path:<8} value {found['value']:.7f}  Δvalue {found['value'] - first['value']:+.1e}"
+            f"  Δgradient {difference:.1e} {found['ms']:>10.2f} ms {found['bytes'] / 1e6:>9.1f} MB"
+            f"  ×{first['ms'] / found['ms']:.1f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", help="hap, others, large, rambo")
+    parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        what, size, depth, path, repeats, threads = given.one
+        torch.set_num_threads(int(threads))
+        print(json.dumps(measure(what, int(size), int(depth), path, int(repeats))))
+        return
+    every, sizes = ("dense", "general", "kernel"), (64, 128) if given.quick else (256, 512)
+    parts: dict[str, list[tuple[str, int, int, tuple[str, ...]]]] = {
+        "hap": [("sup_hap", size, depth, every) for depth in (2, 7) for size in sizes],
+        "others": [(name, sizes[0], 2, every) for name in RANK_LOSSES[1:]],
+        "large": [("sup_hap", 512 if given.quick else 4096, depth, ("kernel",)) for depth in (2, 7)]
+        + [("xbm", 4000 if given.quick else 60_000, 2, ("kernel",))],
+        "rambo": [("rambo_ap", 10**power, 1, ("dense", "kernel")) for power in ((4, 5) if given.quick else (5, 6, 7))],
+    }
+    for part, rows in parts.items():
+        for what, size, depth, paths in rows if given.only in {None, part} else []:
+            row(what, size, depth, given.threads, paths)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Submitted rankings: their files, and the level sequences they give."""

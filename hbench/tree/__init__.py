@@ -1,0 +1,247 @@
+"""A label tree: the classes of a dataset, nested from coarse to fine, all at the same depth.
+
+>>> rows = [["animal", "cat"], ["animal", "dog"], ["plant", "oak"]]
+>>> tree, labels = LabelTree.from_names(rows, levels=["kingdom", "species"])
+>>> tree.paths.tolist()  # one row per fine class: its node at each level, coarse to fine
+[[0, 0], [0, 1], [1, 2]]
+>>> levels_of_pairs(labels[:1], labels).tolist()  # cat against cat, dog, oak
+[[2, 1, 0]]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.errors import TreeError, UnknownName, examples
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Labels = NDArray[np.int32]
+Node = tuple[int, int]
+ROOT = "root"
+SHOWN_NODES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTree:
+    """Level names and node names, coarse to fine, and one path of node ids per fine class.
+
+    `levels`: L names. `names[l]`: the names of the nodes of level l + 1, by id, no two alike. `paths`: int32 (C, L),
+    sorted, ids contiguous per level; classes equal at a depth are equal at every smaller depth. A node is (depth, id),
+    the root (0, 0); the height of a node is L - depth, since all fine classes are equally deep.
+    """
+
+    levels: tuple[str, ...]
+    names: tuple[tuple[str, ...], ...]
+    paths: Labels
+
+    def __post_init__(self) -> None:
+        check_nested(self.paths, self.levels, self.names)
+        _check_unique(self.levels, "level names")
+        for level, names in zip(self.levels, self.names, strict=True):
+            _check_unique(names, f"names of level {level}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelTree):
+            return NotImplemented
+        same_names = (self.levels, self.names) == (other.levels, other.names)
+        return same_names and np.array_equal(self.paths, other.paths)
+
+    def __hash__(self) -> int:
+        return hash((self.levels, self.names))
+
+    @classmethod
+    def from_labels(
+        cls, labels: ArrayLike, *, levels: Sequence[str] | None = None, names: Sequence[Sequence[str]] | None = None
+    ) -> tuple[LabelTree, Labels]:
+        """A tree and the labels renumbered to its ids, from any integer labels (N, L), coarse to fine.
+
+        Nodes are numbered in the order of their paths. `names[l][id]` names the old id; without it the id is the name.
+        Raises TreeError when two rows share a label and differ at a coarser level.
+        """
+        array = as_labels(labels)
+        levels = tuple(levels or default_levels(array.shape[1]))
+        check_nested(array, levels, names)
+        ids: list[Labels] = []
+        new_names = []
+        of_node = np.zeros(0, np.intp)  # a row of each node
+        for level in range(array.shape[1]):
+            old, place = distinct(array[:, level])
+            of_node = np.empty(len(old), np.intp)
+            of_node[place] = np.arange(len(array))
+            above = [column[of_node] for column in reversed(ids)]
+            order = np.lexsort(np.array([old, *above]))
+            ids.append(np.argsort(order).astype(np.int32)[place])
+            of_node = of_node[order]
+            new_names.append(tuple(names[level][old[i]] if names else str(old[i]) for i in order))
+        renumbered = np.stack(ids, axis=1)
+        return cls(levels, tuple(new_names), renumbered[of_node]), renumbered
+
+    @classmethod
+    def from_names(cls, rows: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
+        """A tree and int32 labels (N, L) from names per row, coarse to fine; ids follow the names' order."""
+        if short := [row for row in rows if len(row) != len(levels)]:
+            raise TreeError(
+                f"{len(short)} rows have no name at some level, or one too many",
+                expected=f"{len(levels)} names per row: {', '.join(levels)}",
+                found=examples(map(list, short)),
+                fix="a ragged tree is made even by a policy: hbench tree validate --help",
+            )
+        return cls.from_columns([[row[level] for row in rows] for level in range(len(levels))], levels=levels)
+
+    @classmethod
+    def from_columns(cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
+        """A tree and int32 labels (N, L) from a column of names per level, coarse to fine; ids in the names' order."""
+        if not columns:
+            raise TreeError("a label tree has at least one level", expected="a column of names per level", found="none")
+        names, ids = [], []
+        for column in columns:
+            values = column.tolist() if isinstance(column, np.ndarray) else column
+            known = sorted(set(values), key=str)
+            place = {name: i for i, name in enumerate(known)}
+            names.append([str(name) for name in known])
+            ids.append(np.fromiter(map(place.__getitem__, values), np.int32, len(values)))
+        return cls.from_labels(np.array(ids).T, levels=levels, names=names)
+
+    @property
+    def depth(self) -> int:
+        """L, the number of levels."""
+        return len(self.levels)
+
+    def level(self, name: str) -> int:
+        """The depth 1 … L of a level given by name; raises UnknownName."""
+        if name not in self.levels:
+            raise UnknownName("level", name, self.levels)
+        return self.levels.index(name) + 1
+
+    def graph(self) -> nx.DiGraph[Node]:
+        """The tree as a networkx arborescence, from "root" down; a node is (depth, id), with its `name` and `level`."""
+        import networkx as nx
+
+        graph: nx.DiGraph[Node] = nx.DiGraph()
+        graph.add_node((0, 0), name=ROOT, level=ROOT)
+        for depth, level in enumerate(self.levels, start=1):
+            graph.add_nodes_from(
+                ((depth, i), {"name": name, "level": level}) for i, name in enumerate(self.names[depth - 1])
+            )
+        for depth, parents in enumerate(self.parents, start=1):
+            graph.add_edges_from(((depth - 1, int(parent)), (depth, i)) for i, parent in enumerate(parents))
+        return graph
+
+    @cached_property
+    def parents(self) -> tuple[Labels, ...]:
+        """For each level, the id of every node's parent in the level above (0, the root, for the coarsest)."""
+        above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
+        result = []
+        for own, parent in zip(self.paths.T, above, strict=True):
+            of_node = np.zeros(int(own.max(initial=-1)) + 1, np.int32)
+            of_node[own] = parent
+            result.append(of_node)
+        return tuple(result)
+
+    def lca(self, first: int, second: int) -> Node:
+        """The lowest common ancestor of two fine classes, given by their ids; its depth is the level of the pair."""
+        depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
+        return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
+
+    def leaves_of(self, node: Node) -> Labels:
+        """The ids of the fine classes at or under a node, ascending."""
+        depth, i = node
+        here = self.paths[:, depth - 1] == i if depth else np.ones(len(self.paths), dtype=bool)
+        return np.flatnonzero(here).astype(np.int32)
+
+    def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
+        """For each level, how many rows of `labels` (N, L) every node has."""
+        return tuple(
+            np.bincount(column, minlength=len(names)) for column, names in zip(labels.T, self.names, strict=True)
+        )
+
+
+def levels_of_pairs(queries: Labels, gallery: Labels) -> NDArray[np.uint8]:
+    """The level of every pair, the depth of its lowest common ancestor: (Q, L), (G, L) -> uint8 (Q, G), 0 … L."""
+    equal = queries[:, None, :] == gallery[None, :, :]
+    levels: NDArray[np.uint8] = np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8)
+    return levels
+
+
+def default_levels(depth: int) -> tuple[str, ...]:
+    """level1 (coarse) … levelL (fine)."""
+    return tuple(f"level{level}" for level in range(1, depth + 1))
+
+
+def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
+    """Integer labels (N, L), L ≥ 1; one dimension means one level. Raises TreeError otherwise."""
+    array = np.asarray(labels)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise TreeError(
+            "these are no labels",
+            expected="integers of shape (items, levels), coarse to fine",
+            found=f"{array.dtype} of shape {array.shape}",
+        )
+    return array.astype(np.int64, order="F")  # every use goes level by level
+
+
+def check_nested(
+    labels: NDArray[np.integer], levels: Sequence[str], names: Sequence[Sequence[str]] | None = None
+) -> None:
+    """Raise TreeError, naming nodes and parents, unless rows equal at one level are equal at every coarser level."""
+    for level in range(1, labels.shape[1]):
+        own, above = labels[:, level], labels[:, level - 1]
+        values, place = distinct(own)
+        parent = np.empty(len(values), dtype=labels.dtype)
+        parent[place] = above
+        bad = np.unique(own[parent[place] != above])
+        if len(bad):
+            raise TreeError(
+                f"the labels are no tree: {len(bad)} {levels[level]} labels have several parents",
+                expected=f"each {levels[level]} in one {levels[level - 1]}",
+                found=f"{levels[level]} {'; '.join(_parents_in_words(bad, labels, level, names))}",
+                fix="are the columns ordered coarse to fine? If so, a policy mends it: hbench tree validate --help",
+            )
+
+
+def _parents_in_words(
+    nodes: NDArray[np.integer], labels: NDArray[np.integer], level: int, names: Sequence[Sequence[str]] | None
+) -> list[str]:
+    def name(depth: int, i: int) -> str:
+        return repr(names[depth][i]) if names else str(i)
+
+    own, above = labels[:, level], labels[:, level - 1]
+    parents = {i: " and ".join(name(level - 1, p) for p in np.unique(above[own == i])) for i in nodes[:SHOWN_NODES]}
+    return [f"{name(level, i)} in {text}" for i, text in parents.items()] + ["…"] * (len(nodes) > SHOWN_NODES)
+
+
+def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """The distinct values (U,), ascending, and the place (N,) of each entry among them.
+
+    It is np.unique without its sort where the values span a small range.
+    """
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    span = high - low + 1
+    if span > 4 * len(column) + 1024:
+        values, place = np.unique(column, return_inverse=True)
+        return values.astype(np.int64), place
+    shifted = column - low
+    seen = np.zeros(span, dtype=bool)
+    seen[shifted] = True
+    return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
+
+
+def _check_unique(names: Sequence[str], what: str) -> None:
+    if len(set(names)) < len(names):
+        raise TreeError(
+            f"a label tree's {what} are not unique",
+            expected="each name once, so that a file of names gives the same tree again",
+            found=f"{examples(sorted(name for name, count in Counter(names).items() if count > 1))} several times",
+            fix="name them by their paths: hbench tree validate --policy by-path",
+        )

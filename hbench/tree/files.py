@@ -1,0 +1,207 @@
+"""Label trees in files: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and Newick, read and
+written."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench import manifest, sheet
+from hbench.errors import DataError, TreeError, UnknownName, UsageError, examples
+from hbench.manifest import RESERVED, Manifest
+from hbench.tree import ROOT, LabelTree
+from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
+from hbench.tree.names import CONTROL, NameTable, Row
+from hbench.tree.newick import format_newick, parse_newick
+
+EDGE_COLUMNS = ("parent", "child")
+LEVELS_KEY = b"hbench.levels"
+
+
+def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
+    """The name table in a file, whatever its format; `levels` names the columns of a table, coarse to fine.
+
+    Raises DataError for a file that cannot be read, UnknownName for a column that is not in it, UsageError for a
+    format that hbench does not know.
+    """
+    kind = sheet.kind_of(path)
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    if kind in sheet.SUFFIXES:
+        return _read_sheet(path, levels)
+    if kind not in GRAPH_READERS:
+        known = ", ".join((*sheet.SUFFIXES, *GRAPH_READERS))
+        raise UsageError(f"{path} is of no format that holds a tree", expected=f"one of {known}", found=kind or "none")
+    if levels:
+        raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is no table")
+    try:
+        return unfold(GRAPH_READERS[kind](path.read_text(encoding="utf-8-sig")))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no text in UTF-8", found=str(error)) from None
+
+
+def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
+    table = sheet.read_sheet(path)
+    if not levels and {name.lower() for name in table.column_names} == set(EDGE_COLUMNS):
+        by_name = {name.lower(): sheet.texts(table, name) for name in table.column_names}
+        return unfold(edges(zip(by_name["parent"], by_name["child"], strict=True)))
+    if not levels and LEVELS_KEY in (table.schema.metadata or {}):
+        return of_manifests([manifest.read(path)])
+    levels = level_columns(table, levels)
+    return NameTable.of(levels, zip(*(sheet.texts(table, level) for level in levels), strict=True))
+
+
+def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
+    """The columns that hold names: those asked for, else those of no other meaning. Raises UnknownName."""
+    for level in levels:
+        if level not in table.column_names:
+            raise UnknownName("column", level, table.column_names)
+    return list(levels) or [name for name in table.column_names if name not in RESERVED]
+
+
+def of_manifests(manifests: Sequence[Manifest]) -> NameTable:
+    """The classes of several manifests of the same levels, with the number of their items."""
+    rows: Counter[Row] = Counter()
+    for each in manifests:
+        if each.levels != manifests[0].levels:
+            raise UsageError(
+                "the splits have different levels",
+                found=f"{', '.join(manifests[0].levels)}; {', '.join(each.levels)}",
+                fix="choose one by --split",
+            )
+        for row, items in zip(class_rows(each.tree), each.tree.counts(each.labels)[-1].tolist(), strict=True):
+            rows[row] += items
+    return NameTable(manifests[0].levels, dict(rows))
+
+
+def write(tree: LabelTree, kind: str) -> str:
+    """The text of a tree in a format by its suffix (one of WRITERS). Raises TreeError for names with control
+    characters, which not every format holds."""
+    if kind not in WRITERS:
+        raise UnknownName("format", kind, WRITERS)
+    bad = [name for names in (tree.levels, *tree.names) for name in names if CONTROL.search(name)]
+    if bad:
+        raise TreeError(
+            f"{len(bad)} names hold control characters",
+            expected="names on one line",
+            found=examples(map(repr, bad)),
+            fix="--policy trim takes them out",
+        )
+    return WRITERS[kind](tree)
+
+
+def _parse_graphml(text: str) -> ClassGraph[NodeId]:
+    try:
+        graph = nx.parse_graphml(text)
+    except (ParseError, nx.NetworkXError, ValueError, KeyError) as error:
+        raise DataError("this is no GraphML", found=str(error)) from None
+    if not graph.is_directed():
+        raise DataError("the graph has no direction", expected="directed edges, from parent to child")
+    tree: ClassGraph[NodeId] = nx.DiGraph()
+    key = next((key for key in ("name", "label") if any(key in data for _, data in graph.nodes(data=True))), None)
+    for node, data in graph.nodes(data=True):
+        tree.add_node(node, name=str(data.get(key, "")) if key else str(node))
+    tree.add_edges_from(graph.edges())
+    tree.graph["levels"] = unpacked(str(graph.graph.get("levels", "")))
+    return tree
+
+
+def _format_graphml(tree: LabelTree) -> str:
+    graph = nx.relabel_nodes(tree.graph(), lambda node: f"{node[0]}.{node[1]}")
+    graph.graph["levels"] = packed(tree.levels)
+    file = io.BytesIO()
+    nx.write_graphml_xml(graph, file)
+    return file.getvalue().decode() + "\n"
+
+
+def _parse_json(text: str) -> ClassGraph[NodeId]:
+    graph: ClassGraph[NodeId] = nx.DiGraph()
+    try:
+        root = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError("this is no JSON", found=str(error)) from None
+    waiting: list[tuple[Any, NodeId | None]] = [(root, None)]
+    while waiting:
+        node, parent = waiting.pop()
+        children = node.get("children", []) if isinstance(node, dict) else None
+        if not isinstance(children, list) or not isinstance(node.get("name"), str):
+            raise DataError(
+                "this JSON is no tree", expected='{"name": "…", "children": […]}', found=json.dumps(node)[:80]
+            )
+        number = len(graph)
+        graph.add_node(number, name=node["name"])
+        if parent is not None:
+            graph.add_edge(parent, number)
+        waiting += [(child, number) for child in reversed(children)]
+    levels = root.get("levels", [])
+    graph.graph["levels"] = tuple(map(str, levels)) if isinstance(levels, list) else ()
+    return graph
+
+
+def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """The tree as {"name", "children"}, from the root down, which carries the level names; with `items` (C,) given,
+    every class has its own."""
+    below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
+    if items is not None:
+        below = [{**node, "items": own} for node, own in zip(below, items.tolist(), strict=True)]
+    for names, parents in zip((*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True):
+        above: list[dict[str, Any]] = [{"name": name, "children": []} for name in names]
+        for node, parent in zip(below, parents, strict=True):
+            above[parent]["children"].append(node)
+        below = above
+    return {"name": ROOT, "levels": list(tree.levels), "children": below[0]["children"]}
+
+
+def _format_json(tree: LabelTree) -> str:
+    return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
+
+
+def class_rows(tree: LabelTree) -> list[Row]:
+    """The names of every fine class, coarse to fine."""
+    columns = [[names[i] for i in ids] for names, ids in zip(tree.names, tree.paths.T, strict=True)]
+    return list(zip(*columns, strict=True))
+
+
+def _format_csv(tree: LabelTree) -> str:
+    return sheet.lines(tree.levels, class_rows(tree))
+
+
+def _format_tsv(tree: LabelTree) -> str:
+    return sheet.lines(tree.levels, class_rows(tree), delimiter="\t")
+
+
+def _format_dot(tree: LabelTree) -> str:
+    def quoted(name: str) -> str:
+        return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    graph = tree.graph()
+    nodes = [f"  n{depth}_{i} [label={quoted(graph.nodes[depth, i]['name'])}];" for depth, i in graph]
+    arrows = [f"  n{a}_{i} -> n{b}_{j};" for (a, i), (b, j) in graph.edges]
+    return "\n".join(["digraph tree {", "  rankdir=LR;", "  node [shape=box];", *nodes, *arrows, "}", ""])
+
+
+GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {
+    ".graphml": _parse_graphml,
+    ".json": _parse_json,
+    ".nwk": parse_newick,
+    ".newick": parse_newick,
+}
+WRITERS: dict[str, Callable[[LabelTree], str]] = {
+    ".csv": _format_csv,
+    ".tsv": _format_tsv,
+    ".json": _format_json,
+    ".graphml": _format_graphml,
+    ".nwk": format_newick,
+    ".newick": format_newick,
+    ".dot": _format_dot,
+}

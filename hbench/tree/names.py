@@ -1,0 +1,214 @@
+"""A name table: rows of class names, coarse to fine, as a source gives them, and what keeps them from being a tree.
+
+>>> table = NameTable.of(("order", "family"), [("Lacertilia", "Agamidae"), ("Serpentes", "NA"), ("Anura", "Agamidae")])
+>>> for problem in find_problems(table):
+...     print(problem.kind, "|", problem.node, "|", ", ".join(problem.where))
+placeholder | NA | Serpentes
+several parents | Agamidae | Lacertilia, Anura
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.errors import TreeError
+from hbench.tree import LabelTree, default_levels
+
+Row = tuple[str, ...]
+Key = tuple[int, Row]
+
+PLACEHOLDERS = frozenset(
+    ["", "-", "?", "n/a", "na", "nan", "none", "not assigned", "null", "unassigned", "undefined", "unknown"]
+)
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
+EVERYWHERE = -1
+ROOT_KEY: Key = (EVERYWHERE, ())
+
+KINDS = {
+    "cycle": "nodes that are their own ancestors",
+    "several roots": "nodes without a parent, where a tree has one root",
+    "placeholder": "rows that say that a name is missing; unrelated items would share it as a class",
+    "ragged": "leaves that end above the finest level",
+    "homonym": "one name in several branches that share nothing below it",
+    "several parents": "one node under several parents: a DAG, no tree",
+    "spaces": "names with surplus spaces or control characters",
+    "alike": "names of one level that differ only in case or spaces",
+}
+REMARKS = ("spaces", "alike")
+
+
+class Problem(NamedTuple):
+    """What is wrong with a node: its kind (one of KINDS), its level and name, where (its parents, its path or its
+    look-alikes), and how many items it touches."""
+
+    kind: str
+    level: str
+    node: str
+    where: tuple[str, ...]
+    items: int
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """Distinct rows of names, coarse to fine, in order of first appearance, each with its number of items.
+
+    `rows`: a row without a name at its finest levels is shorter than `levels`; "" is a missing name above a given one.
+    `one_namespace`: a name is one node wherever it stands, as in a list of edges; otherwise only within its level.
+    `broken`: what the source has that rows cannot show, cycles and several roots. `placeholders`: names, in lower
+    case, that mean that there is none.
+    """
+
+    levels: Row
+    rows: dict[Row, int] = field(repr=False)
+    one_namespace: bool = False
+    broken: tuple[Problem, ...] = ()
+    placeholders: frozenset[str] = PLACEHOLDERS
+
+    @classmethod
+    def of(cls, levels: Iterable[str], rows: Iterable[Iterable[str]]) -> NameTable:
+        """The table of one row per item."""
+        return cls(tuple(levels), dict(Counter(stripped(row) for row in rows)))
+
+    def is_placeholder(self, name: str) -> bool:
+        return name.strip().casefold() in self.placeholders
+
+    def keys(self, row: Row) -> list[Key]:
+        """The node at each level of a row: its level and name. A placeholder names no node, its path does."""
+        return [
+            (EVERYWHERE if self.one_namespace else level, row[: level + 1] if self.is_placeholder(name) else (name,))
+            for level, name in enumerate(row)
+        ]
+
+    def parents(self) -> dict[Key, dict[Key, int]]:
+        """For every node its parents, each with the number of items that put it there, in order of appearance."""
+        found: dict[Key, dict[Key, int]] = defaultdict(dict)
+        for row, items in self.rows.items():
+            keys = self.keys(row)
+            for parent, key in zip([ROOT_KEY, *keys], keys, strict=False):
+                found[key][parent] = found[key].get(parent, 0) + items
+        return found
+
+    def tree(self) -> tuple[LabelTree, NDArray[np.int64]]:
+        """The label tree, its nodes in order of first appearance, and the items of every fine class, int64 (C,).
+
+        Raises TreeError, which names the nodes, for a table that is no tree.
+        """
+        short = [row for row in self.rows if len(row) < len(self.levels)]
+        if self.broken or short:
+            first = self.broken[0] if self.broken else next(_ragged(self))
+            raise TreeError(
+                f"this is no tree: {first.kind}, {KINDS[first.kind]}",
+                expected=f"a path of {len(self.levels)} names for each leaf: {', '.join(self.levels)}",
+                found=f"{first.node} ({' > '.join(first.where)})" + f", one of {len(short)} short rows" * bool(short),
+                fix="hbench tree validate lists every problem and the policies that mend it",
+            )
+        numbers: list[dict[str, int]] = [{} for _ in self.levels]
+        ids = [
+            [number.setdefault(name, len(number)) for number, name in zip(numbers, row, strict=True)]
+            for row in self.rows
+        ]
+        array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
+        tree, labels = LabelTree.from_labels(array, levels=self.levels, names=[list(number) for number in numbers])
+        items = np.zeros(len(tree.paths), np.int64)
+        np.add.at(items, labels[:, -1], list(self.rows.values()))
+        return tree, items
+
+
+def stripped(row: Iterable[str]) -> Row:
+    """A row without the empty names at its fine end."""
+    names = list(row)
+    while names and not names[-1]:
+        names.pop()
+    return tuple(names)
+
+
+def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
+    """The level names for rows: as many of `levels` as the longest row needs, then default names."""
+    depth = max(map(len, rows), default=0)
+    return (*levels, *default_levels(depth)[len(levels) :])[:depth]
+
+
+def find_problems(table: NameTable) -> list[Problem]:
+    """Everything wrong with a table in the order of KINDS, remarks last; each offending node once."""
+    found = [*table.broken, *_placeholders(table), *_ragged(table), *_several_parents(table), *_remarks(table)]
+    return sorted(found, key=lambda problem: list(KINDS).index(problem.kind))
+
+
+def runs_backwards(table: NameTable) -> bool:
+    """Whether the table would be much more of a tree with its levels from fine to coarse turned round."""
+    turned = replace(table, levels=table.levels[::-1], rows={row[::-1]: items for row, items in table.rows.items()})
+    own = sum(1 for _ in _several_parents(table))
+    return own > 0 and 2 * sum(1 for _ in _several_parents(turned)) < own
+
+
+def refuse(problems: Iterable[Problem], source: str) -> None:
+    """Raise TreeError that counts the problems by kind, if any of them is more than a remark."""
+    kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
+    if kinds:
+        raise TreeError(
+            f"{source} is no tree: {kinds.total():,} problems",
+            found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
+            fix="mend them in the source or by policies, which hbench tree validate tells: --policy NAME",
+        )
+
+
+def _placeholders(table: NameTable) -> Iterator[Problem]:
+    found: Counter[tuple[int, str, str]] = Counter()
+    for row, items in table.rows.items():
+        for level, name in enumerate(row):
+            if table.is_placeholder(name):
+                found[level, name, row[level - 1] if level else "the root"] += items
+    for (place, name, parent), items in found.items():
+        yield Problem("placeholder", table.levels[place], name, (parent,), items)
+
+
+def _ragged(table: NameTable) -> Iterator[Problem]:
+    for row, items in table.rows.items():
+        if len(row) < len(table.levels):
+            level = table.levels[len(row) - 1] if row else "the root"
+            yield Problem("ragged", level, row[-1] if row else "", row, items)
+
+
+def _several_parents(table: NameTable) -> Iterator[Problem]:
+    parents = table.parents()
+    below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)
+    levels: dict[Key, str] = {}
+    for row in table.rows:
+        keys = [ROOT_KEY, *table.keys(row)]
+        for level, parent, key, child in zip(table.levels, keys, keys[1:], [*keys[2:], None], strict=False):
+            below[parent, key] |= {child} if child else set()
+            levels.setdefault(key, level)
+    for key, of_node in parents.items():
+        if len(of_node) > 1:
+            branches = [below[parent, key] for parent in of_node]
+            apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
+            kind = "homonym" if apart else "several parents"
+            yield Problem(kind, levels[key], key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
+
+
+def _name_of(key: Key) -> str:
+    return key[1][-1] if key[1] else "the root"
+
+
+def _remarks(table: NameTable) -> Iterator[Problem]:
+    found: list[Counter[str]] = [Counter() for _ in table.levels]
+    for row, items in table.rows.items():
+        for names, name in zip(found, row, strict=False):
+            names[name] += items
+    for level, names in zip(table.levels, found, strict=True):
+        alike = defaultdict(list)
+        for name, items in names.items():
+            if name != " ".join(name.split()) or CONTROL.search(name):
+                yield Problem("spaces", level, name, (), items)
+            alike[" ".join(name.split()).casefold()].append(name)
+        for variants in alike.values():
+            if len(variants) > 1:
+                items = sum(names[name] for name in variants)
+                yield Problem("alike", level, variants[0], tuple(map(repr, variants)), items)

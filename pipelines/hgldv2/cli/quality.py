@@ -1,0 +1,96 @@
+"""`quality`: quality.json, quality.svg, inconsistencies.csv."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hbench.atomic import write_text
+from hbench.cli import terminal
+from pipelines.hgldv2 import plots, quality
+from pipelines.hgldv2.artefact import made_by, read_rows, write, write_rows
+from pipelines.hgldv2.labels import Label
+from pipelines.hgldv2.replay import Placed
+from pipelines.hgldv2.work import Work
+
+
+@click.command(short_help="measures against a reference, and without one")
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path, exists=True),
+    help="A mapping.csv; the one in the work folder by default.",
+)
+@click.option(
+    "--mapping", type=click.Path(path_type=Path, exists=True), help="Judge this mapping.csv instead of the clusters."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the measures as JSON.")
+@click.pass_obj
+def command(work: Work, *, reference: Path | None, mapping: Path | None, as_json: bool) -> None:
+    """Measure the clusters, or a mapping, against a reference mapping.
+
+    \b
+    python -m pipelines.hgldv2 quality --reference mapping.csv
+    """
+    labels = work.labels()
+    vectors = work.vectors(labels)
+    found = _groups(mapping) if mapping else {class_id: str(cluster) for class_id, cluster in work.clusters().items()}
+    truth = _groups(reference or work / "mapping.csv")
+    measures, recalls = measured(labels, found, truth)
+    own = [found.get(label.class_id, "") for label in labels]
+    measures["all"] = {
+        "silhouette": float(quality.silhouettes(vectors, own).mean()),
+        "coherence": quality.lexical_coherence([label.label for label in labels], own),
+    }
+    judged = [i for i, label in enumerate(labels) if label.class_id in truth]
+    odd = quality.inconsistencies(
+        [labels[i].label for i in judged], [truth[labels[i].class_id] for i in judged], vectors[judged]
+    )
+    _save(work, measures, recalls, odd, [path for path in (reference or work / "mapping.csv", mapping) if path])
+    if as_json:
+        terminal.show_json(measures)
+        return
+    for title, values in measures.items():
+        terminal.show_table(title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()])
+    terminal.show_table(
+        "worst groups",
+        quality.Recall._fields,
+        [(r.group, str(r.labels), f"{r.recall:.2f}", str(r.fragments)) for r in recalls[:15]],
+    )
+    terminal.say(f"{len(odd)} pairs of near labels lie in different groups: {work / 'inconsistencies.csv'}")
+
+
+def measured(
+    labels: Sequence[Label], found: dict[str, str], truth: dict[str, str]
+) -> tuple[dict[str, dict[str, float]], list[quality.Recall]]:
+    """The measures over labels that both have, unweighted and weighted by landmarks, and each group's recall."""
+    shared = [label for label in labels if label.class_id in found and label.class_id in truth]
+    ours, theirs = [found[label.class_id] for label in shared], [truth[label.class_id] for label in shared]
+    weights = [label.landmarks for label in shared]
+    measures = {
+        "labels": quality.agreement_with(ours, theirs),
+        "landmarks": quality.agreement_with(ours, theirs, weights),
+    }
+    return measures, quality.recalls(ours, theirs)
+
+
+def _groups(mapping: Path) -> dict[str, str]:
+    return {row.class_id: row.group for row in read_rows(mapping, Placed) if row.status == "group"}
+
+
+def _save(
+    work: Work,
+    measures: dict[str, dict[str, float]],
+    recalls: list[quality.Recall],
+    odd: list[quality.Inconsistency],
+    inputs: list[Path],
+) -> None:
+    record = made_by("quality", [work / "labels.csv", work / "embeddings.npz", *inputs], {})
+    text = json.dumps(
+        {"measures": measures, "recalls": [row._asdict() for row in recalls]}, indent=1, ensure_ascii=False
+    )
+    write(work / "quality.json", record, {"pairs": len(odd)}, lambda path: write_text(path, text + "\n"))
+    write(work / "quality.svg", record, {}, lambda path: plots.recalls(path, recalls))
+    write_rows(work / "inconsistencies.csv", odd, quality.Inconsistency, record=record, counts={"pairs": len(odd)})

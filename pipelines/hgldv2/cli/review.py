@@ -1,0 +1,77 @@
+"""`review`: review.html and review.csv; a filled sheet becomes decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hbench import atomic
+from hbench.cli import terminal
+from pipelines.hgldv2 import notation, review, sheet
+from pipelines.hgldv2.artefact import record_of
+from pipelines.hgldv2.cli.encode import kinds_in
+from pipelines.hgldv2.decisions import Inputs
+from pipelines.hgldv2.replay import replay
+from pipelines.hgldv2.work import Work
+
+
+@click.command(short_help="the clusters as a page and a sheet, for curators")
+@click.option(
+    "--decisions",
+    type=click.Path(path_type=Path, exists=True),
+    help="Start from these; decisions.yaml in the work folder by default.",
+)
+@click.option(
+    "--names", type=click.Path(path_type=Path, exists=True), help="Wanted group names and kinds, as for encode."
+)
+@click.option(
+    "--sheet",
+    "filled",
+    type=click.Path(path_type=Path, exists=True),
+    help="Turn a filled review.csv into decisions.yaml instead.",
+)
+@click.option("--by", help="Who filled the sheet.")
+@click.pass_obj
+def command(work: Work, *, decisions: Path | None, names: Path | None, filled: Path | None, by: str | None) -> None:
+    """Write the review page and the sheet, or read a filled sheet.
+
+    \b
+    python -m pipelines.hgldv2 review
+    python -m pipelines.hgldv2 review --sheet review.csv --by AB
+    """
+    run(work, decisions, names) if filled is None else read_sheet(work, filled, decisions, by)
+
+
+def run(work: Work, decisions: Path | None = None, names: Path | None = None) -> None:
+    """Write review.html and review.csv."""
+    found = material(work, decisions, names)
+    curation = replay(found.labels, found.clusters, found.decisions)
+    atomic.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
+    rows = sheet.rows_of(found.labels, found.clustered, found.suggestions, curation)
+    atomic.write_text(work / "review.csv", sheet.text_of(rows))
+    terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work.folder}, then replay")
+
+
+def read_sheet(work: Work, filled: Path, decisions: Path | None, by: str | None) -> None:
+    """Add a filled sheet's decisions to those so far, in decisions.yaml."""
+    before = work.decisions(decisions)
+    after = sheet.decisions_of(sheet.read(filled), before, by=by)
+    atomic.write_text(work / "decisions.yaml", notation.dumps(after))
+    terminal.say(f"{len(after.decisions) - len(before.decisions)} new decisions in {work / 'decisions.yaml'}")
+
+
+def material(work: Work, decisions: Path | None = None, names: Path | None = None) -> review.Material:
+    """What the work folder has to review."""
+    labels, clustered, decided = work.labels(), work.clustered(), work.decisions(decisions)
+    curation = replay(labels, work.clusters(), decided)
+    placed = {row.class_id: row.group for row in curation.rows if row.status == "group"}
+    return review.Material(labels, clustered, work.suggestions(labels, placed), kinds_in(names), decided)
+
+
+def _made_with(work: Work) -> Inputs:
+    encoding, clustering = record_of(work / "embeddings.npz"), record_of(work / "clusters.csv")
+    if encoding is None or clustering is None:
+        return Inputs()
+    settings = {**encoding.settings, **clustering.settings, "weights_sha256": encoding.settings.get("weights") or None}
+    return Inputs.model_validate({name: settings.get(name) for name in Inputs.model_fields if name in settings})

@@ -1,0 +1,208 @@
+"""From landmarks to the released form: the real labels pass unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from hbench.errors import ConfigError, DataError
+from pipelines.hgldv2 import assemble, card, clean, quality, released
+from pipelines.hgldv2.artefact import rows_text
+from pipelines.hgldv2.clean import Selected
+from pipelines.hgldv2.labels import Label
+from pipelines.hgldv2.released import Released
+from pipelines.hgldv2.replay import Placed, replay
+from pipelines.hgldv2.scrape import ClassName, Link
+from tests.pipelines.official import GOLDEN, index_rows, official, rows_of
+
+
+def link(landmark: int, classes: tuple[str, ...], reason: str = "") -> Link:
+    url = f"http://commons.wikimedia.org/wiki/Category:L{landmark}"
+    return Link(
+        "train",
+        landmark,
+        url,
+        f"Category:L{landmark}",
+        "found",
+        "sitelink",
+        "Q1",
+        "Q1",
+        reason,
+        classes,
+        len(classes),
+        False,
+        0,
+    )
+
+
+NAMES = [
+    ClassName(f"Q{n}", name, "en")
+    for n, name in enumerate(
+        ["", "bridge", "viaduct", "river", "building", "Wikimedia category", "heritage site", "", "abbey"]
+    )
+    if n
+]
+RULES = [
+    clean.Rule("building", "Q4", "too_generic", ""),
+    clean.Rule("x", "Q5", "drop", ""),
+    clean.Rule("Heritage site", "", "too_generic", ""),
+]
+
+
+def test_cleaning_gives_every_landmark_a_status_and_a_reason() -> None:
+    links = [
+        link(1, ("Q1",)),
+        link(2, ("Q1", "Q2")),
+        link(3, ("Q4",)),
+        link(4, ("Q4", "Q3")),
+        link(5, ("Q5",)),
+        link(6, ("Q7",)),
+        link(7, (), "missing"),
+        link(8, ("Q6", "Q5", "Q8")),
+        link(9, ("Q6",)),
+    ]
+    found = clean.select(links, NAMES, RULES)
+    assert [(row.status, row.reason, row.classes) for row in found] == [
+        ("kept", "", ("Q1",)),
+        ("ambiguous", "several_classes", ("Q1", "Q2")),
+        ("dropped", "too_generic", ("Q4",)),
+        ("kept", "", ("Q3",)),
+        ("dropped", "irrelevant", ("Q5",)),
+        ("dropped", "no_label", ("Q7",)),
+        ("dropped", "missing", ()),
+        ("kept", "", ("Q8",)),
+        ("dropped", "too_generic", ("Q6",)),
+    ]
+    assert clean.counts(found) == {
+        "train kept": 3,
+        "train ambiguous": 1,
+        "train dropped": 5,
+        "several_classes": 1,
+        "too_generic": 2,
+        "irrelevant": 1,
+        "no_label": 1,
+        "missing": 1,
+    }
+    labels = {label.class_id: label for label in clean.labels_of(found, NAMES)}
+    assert labels["Q1"] == Label("Q1", "bridge", 1, 0, 1, ("L1", "L2"))
+    assert labels["Q2"] == Label("Q2", "viaduct", 0, 0, 1, ("L2",))
+
+
+def test_the_shipped_rules_are_read_and_bad_ones_refused(tmp_path: Path) -> None:
+    actions = {rule.qid: rule.action for rule in clean.read_rules()}
+    assert actions["Q4167836"] == "drop"
+    assert actions["Q41176"] == "too_generic"
+    file = tmp_path / "rules.csv"
+    file.write_text("label,qid,action,why\nx,Q1,delete,y\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="line 2"):
+        clean.read_rules(file)
+
+
+def placed(class_id: str, group: str, status: str = "group") -> Placed:
+    return Placed(class_id, class_id.lower(), status, group, "human-made" if group else "", "", "", (), ())
+
+
+def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group() -> None:
+    mapping = [
+        placed("Q1", "bridge"),
+        placed("Q2", "bridge"),
+        placed("Q3", "water"),
+        placed("Q4", "", "unassigned"),
+        placed("Q5", "", "dropped"),
+    ]
+    rows = [
+        ("kept", ("Q1",)),
+        ("ambiguous", ("Q1", "Q2")),
+        ("ambiguous", ("Q1", "Q3")),
+        ("kept", ("Q4",)),
+        ("ambiguous", ("Q5", "Q1")),
+        ("dropped", ()),
+    ]
+    selection = [Selected("train", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
+    found = assemble.assemble(selection, mapping, "train")
+    assert [row.hierarchical_label for row in found.rows] == ["bridge", "bridge", "", "", ""]
+    assert found.rows[1].supercategory == "q1 / q2"
+    assert found.counts == {"labelled": 1, "recovered": 1, "ambiguous": 2, "unassigned": 1}
+    assert assemble.assemble(selection, mapping, "index").rows == []
+    with pytest.raises(DataError, match="not in the mapping"):
+        assemble.assemble(selection, mapping[:1], "train")
+
+
+@pytest.fixture(scope="module")
+def index() -> list[Released]:
+    return [
+        Released(
+            int(r["landmark_id"]), "", r["hierarchical_label"], r["hierarchical_label"], r["natural_or_human_made"]
+        )
+        for r in index_rows()
+    ]
+
+
+def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index: list[Released]) -> None:
+    selection, names = released.selection_of(index, "index")
+    labels = clean.labels_of(
+        [row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection], names
+    )
+    decisions = released.decisions_of([index])
+    curation = replay(labels, {}, decisions)
+    found = assemble.assemble(selection, curation.rows, "index")
+    key = ("landmark_id", "hierarchical_label", "natural_or_human_made")
+    assert [[str(getattr(row, name)) for name in key] for row in found.rows] == [
+        [row[name] for name in key] for row in index_rows()
+    ]
+    assert found.counts == {"labelled": 55_529}
+    published = {
+        row["hierarchical_label"]: row["natural_or_human_made"] for row in rows_of("hgldv2_78_supercategories.csv")
+    }
+    assert len(published) == 78
+    assert curation.kinds == published
+    assert list(published.values()).count("human-made") == 60
+    assert "ocean area " in published
+    tree, paths = assemble.tree_of(found.rows)
+    assert [len(names) for names in tree.names] == [2, 78, 55_529]
+    assert paths.shape == (55_529, 3)
+    assert nx.is_arborescence(tree.graph())
+
+
+def test_the_card_states_the_published_imbalance(index: list[Released]) -> None:
+    text = card.card({"index": index}, {"index": {"labelled": len(index)}}, [], {"mapping.csv": "0" * 64})
+    assert "# Hierarchical landmarks: 78 super-categories" in text
+    assert "60 human-made, 18 natural" in text
+    assert "| church | human-made | 12871 |" in text
+    assert "largest/smallest\n  757" in text
+    found = card.imbalance([int(row["n_index_landmarks"]) for row in rows_of("hgldv2_78_supercategories.csv")])
+    assert round(found.effective) == 26
+    assert round(100 * found.top1) == 23
+
+
+def test_the_sample_of_the_train_file_is_read_written_and_replayed_unchanged() -> None:
+    file = GOLDEN / "train_label_to_hierarchical.sample5col.csv"
+    rows = released.read(file)
+    assert rows_text(rows, Released) == file.read_text(encoding="utf-8")
+    selection, names = released.selection_of(rows, "train")
+    curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
+    found = assemble.assemble(selection, curation.rows, "train")
+    assert [row[3:] for row in found.rows] == [row[3:] for row in rows]
+
+
+def test_released_rows_without_label_are_kept_apart_and_half_labels_refused() -> None:
+    header = ",".join(Released._fields)
+    assert released.parse([header, "1,u,,,"])[0].hierarchical_label == ""
+    with pytest.raises(DataError, match="half a label"):
+        released.parse([header, "1,u,x,church,"])
+    with pytest.raises(DataError, match="twice"):
+        released.parse([header, "1,u,,,", "1,u,,,"])
+    with pytest.raises(DataError, match="other columns"):
+        released.parse(["a,b"])
+    with pytest.raises(DataError, match="two kinds"):
+        released.decisions_of([[Released(1, "", "a", "g", "natural"), Released(2, "", "b", "g", "human-made")]])
+
+
+def test_the_inconsistencies_of_the_release_show_without_any_encoder() -> None:
+    labels, group_of = official()
+    found = quality.inconsistencies([label.label for label in labels], [group_of[label.class_id] for label in labels])
+    pairs = {frozenset((row.label, row.other)) for row in found}
+    assert frozenset(("church ruin", "castle ruin")) in pairs
+    assert all(row.group != row.other_group for row in found)

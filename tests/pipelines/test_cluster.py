@@ -1,0 +1,137 @@
+"""Clusterings: the same for any order of labels, and obedient to links."""
+
+from __future__ import annotations
+
+import random
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.cluster.hierarchy import linkage
+
+from hbench.errors import ConfigError, DataError, UsageError
+from pipelines.hgldv2 import cluster, encode, sweep
+from pipelines.hgldv2.cluster import Settings, algorithms
+from pipelines.hgldv2.encode import Vectors
+from pipelines.hgldv2.labels import Label
+from pipelines.hgldv2.links import Links
+from pipelines.hgldv2.suggest import suggest
+
+IDS = [f"Q{number}" for number in range(1, 61)]
+
+
+def blobs(seed: int = 0, groups: int = 6, spread: float = 0.15) -> Vectors:
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(groups, 16))
+    return encode.unit(centres[np.arange(len(IDS)) % groups] + spread * rng.normal(size=(len(IDS), 16)))
+
+
+@pytest.mark.parametrize("name", list(algorithms))
+def test_the_order_of_the_labels_changes_nothing(name: str) -> None:
+    vectors = blobs(spread=0.6)
+    order = random.Random(1).sample(range(len(IDS)), len(IDS))
+    first = cluster.cluster(IDS, vectors, Settings(7), algorithms[name])
+    again = cluster.cluster([IDS[i] for i in order], vectors[order], Settings(7), algorithms[name])
+    assert first == again
+    assert set(first.values()) == set(range(7))
+    sizes = [list(first.values()).count(number) for number in range(7)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("name", list(algorithms))
+def test_separate_groups_are_found(name: str) -> None:
+    found = cluster.cluster(IDS, blobs(), Settings(6), algorithms[name])
+    assert all(len({found[IDS[i]] for i in range(start, len(IDS), 6)}) == 1 for start in range(6))
+
+
+@pytest.mark.parametrize("name", list(algorithms))
+def test_must_and_cannot_links_are_respected(name: str) -> None:
+    links = Links(must=(("Q1", "Q2", "Q3"), ("Q3", "Q10")), cannot=(("Q7", "Q13", "Q19"), ("Q1", "Q61")))
+    found = cluster.cluster(IDS, blobs(), Settings(6), algorithms[name], links)
+    assert len({found[i] for i in ("Q1", "Q2", "Q3", "Q10")}) == 1
+    assert len({found[i] for i in ("Q7", "Q13", "Q19")}) == 3
+
+
+def test_links_that_contradict_or_need_more_clusters_are_refused() -> None:
+    with pytest.raises(ConfigError, match="must be linked and must not be"):
+        cluster.cluster(
+            IDS, blobs(), Settings(6), algorithms["ward"], Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),))
+        )
+    with pytest.raises(UsageError, match="need more clusters"):
+        cluster.cluster(IDS, blobs(), Settings(2), algorithms["kmeans"], Links((), (("Q1", "Q2", "Q3"),)))
+    for k in (0, 61):
+        with pytest.raises(UsageError, match="cannot be made"):
+            cluster.cluster(IDS, blobs(), Settings(k), algorithms["ward"])
+
+
+@pytest.mark.parametrize(("method", "metric"), [("ward", "euclidean"), ("average", "cosine")])
+def test_the_dendrogram_is_scipys_on_pairwise_distances(method: str, metric: str) -> None:
+    vectors = blobs(spread=0.5)
+    assert cluster.dendrogram(vectors, method) == pytest.approx(
+        linkage(vectors.astype(float), method, metric), abs=1e-6
+    )  # type: ignore[arg-type]
+
+
+def test_cuts_of_one_dendrogram_are_a_label_tree() -> None:
+    merges = cluster.dendrogram(blobs(spread=0.5), "ward")
+    tree = cluster.levels(IDS, merges, [3, 8, 20])
+    assert tree.levels == ("cut3", "cut8", "cut20", "label")
+    assert [len(names) for names in tree.names] == [3, 8, 20, 60]
+    assert nx.is_arborescence(tree.graph())
+
+
+def test_details_put_the_doubtful_first_and_flag_the_far() -> None:
+    vectors = blobs()
+    vectors[0] = encode.unit(-vectors[[1]] - vectors[[2]])[0]
+    found = cluster.cluster(IDS, vectors, Settings(6), algorithms["ward"])
+    rows = cluster.details(dict.fromkeys(IDS, "x"), vectors, found)
+    assert "Q1" in {row.class_id for row in rows if row.outlier}
+    assert sum(row.outlier for row in rows) < 6
+    keys = [(row.cluster, row.silhouette) for row in rows]
+    assert keys == sorted(keys)
+    assert all(row.margin >= 0 for row in rows if row.silhouette > 0.3)
+
+
+def test_a_sweep_prefers_the_true_number_and_counts_the_effort() -> None:
+    reference = {IDS[i]: str(i % 6) for i in range(len(IDS))}
+    names = [(i, f"word{reference[i]}") for i in IDS]
+    rows = list(
+        sweep.sweep(
+            names,
+            blobs(spread=0.3),
+            algorithms["ward"],
+            [Settings(k) for k in (3, 6, 12)],
+            reference=reference,
+            resamples=4,
+        )
+    )
+    assert max(rows, key=lambda row: row.stability).k == 6
+    assert max(rows, key=lambda row: row.silhouette).k == 6
+    assert (rows[1].splits, rows[1].merges, rows[1].ari) == (0, 0, 1.0)
+    assert (rows[0].splits, rows[0].merges) == (3, 0)
+    assert (rows[2].splits, rows[2].merges) == (0, 6)
+
+
+def test_suggestions_are_the_best_anchors_groups_once_each() -> None:
+    anchors = encode.unit(np.eye(4))
+    (best,) = suggest(encode.unit(np.asarray([[0.9, 0.5, 0.8, 0.1]])), anchors, ["a", "b", "a", "c"])
+    assert best == ("a", "b", "c")
+
+
+def test_embedding_files_are_checked(tmp_path: object) -> None:
+    from pathlib import Path
+
+    path = Path(str(tmp_path)) / "e.npz"
+    labels = [Label("Q1", "x", 1, 0, 0, ()), Label("Q2", "y", 1, 0, 0, ())]
+    encode.save(path, labels[:1], np.ones((1, 3), np.float32))
+    with pytest.raises(DataError, match="no Q2"):
+        encode.load(path, labels)
+    path.write_bytes(b"no zip")
+    with pytest.raises(DataError, match="holds no embeddings"):
+        encode.load(path, labels)
+    with pytest.raises(DataError, match="no direction"):
+        encode.unit(np.zeros((1, 3)))
+    with pytest.raises(UsageError, match="where the label goes"):
+        encode.encode(labels, "tfidf", "no braces")
+    with pytest.raises(UsageError, match="no open_clip model"):
+        encode.encode(labels, "open_clip:ViT-L-15/x")

@@ -1,0 +1,121 @@
+"""Measures of a grouping against hand-worked values, plain loops and scikit-learn."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import silhouette_samples
+
+from pipelines.hgldv2 import agreement, quality
+from pipelines.hgldv2.card import imbalance
+from pipelines.hgldv2.labels import Label, head_noun
+from pipelines.hgldv2.replay import Placed
+
+ids = st.lists(st.integers(0, 4), min_size=2, max_size=25)
+
+
+def f1_by_pairs(found: list[int], reference: list[int], weights: list[int]) -> float:
+    """Pairwise F1 by looking at every pair of copies."""
+    copies = [(f, r) for f, r, w in zip(found, reference, weights, strict=True) for _ in range(w)]
+    together = [(a[0] == b[0], a[1] == b[1]) for a, b in combinations(copies, 2)]
+    both, ours, theirs = (sum(map(test, together)) for test in (all, lambda t: t[0], lambda t: t[1]))
+    return 1.0 if ours + theirs == 0 else 2 * both / (ours + theirs)
+
+
+@given(st.data())
+def test_weighted_measures_are_those_of_copies(data: st.DataObject) -> None:
+    found = data.draw(ids)
+    reference = data.draw(st.lists(st.integers(0, 3), min_size=len(found), max_size=len(found)))
+    weights = data.draw(st.lists(st.integers(1, 3), min_size=len(found), max_size=len(found)))
+    measures = quality.agreement_with(found, reference, weights)
+    copied = quality.agreement_with(
+        [f for f, w in zip(found, weights, strict=True) for _ in range(w)],
+        [r for r, w in zip(reference, weights, strict=True) for _ in range(w)],
+    )
+    assert measures == pytest.approx(copied)
+    assert measures["pairwise_f1"] == pytest.approx(f1_by_pairs(found, reference, weights))
+    swapped = quality.agreement_with(reference, found, weights)
+    assert measures["purity"] == pytest.approx(swapped["inverse_purity"])
+    assert measures["homogeneity"] == pytest.approx(swapped["completeness"])
+
+
+def test_purity_and_effort_are_the_hand_worked_ones() -> None:
+    found, reference = [0, 0, 0, 1, 1, 2], ["a", "a", "b", "b", "b", "c"]
+    measures = quality.agreement_with(found, reference)
+    assert measures["purity"] == (2 + 2 + 1) / 6
+    assert measures["inverse_purity"] == (2 + 2 + 1) / 6
+    assert measures["effort"] == 2 * 4 - 3 - 3  # fragments 0a 0b 1b 2c
+    assert quality.agreement_with(found, reference, [10, 1, 1, 1, 1, 1])["purity"] == (11 + 2 + 1) / 15
+    assert quality.recalls(found, reference)[0] == quality.Recall("b", 3, 2 / 3, 2)
+
+
+def test_a_perfect_grouping_scores_one_whatever_its_names() -> None:
+    measures = quality.agreement_with([5, 5, 3, 1], ["x", "x", "y", "z"])
+    assert {name: value for name, value in measures.items() if value != 1.0} == {"effort": 0.0}
+
+
+@given(st.integers(0, 1000))
+def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(30, 5))
+    unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    clusters = np.concatenate([rng.integers(0, 4, 28), [4, 5]])
+    assert quality.silhouettes(unit, clusters.tolist()) == pytest.approx(
+        silhouette_samples(unit.astype(float), clusters, metric="cosine"), abs=1e-5
+    )
+
+
+def test_head_nouns_and_lexical_coherence_read_english_phrases() -> None:
+    assert [
+        head_noun(text)
+        for text in ("fortress of Brazil", "elementary school in Japan", "château", "tower (12th c.)", "?")
+    ] == [
+        "fortress",
+        "school",
+        "château",
+        "tower",
+        "?",
+    ]
+    assert quality.lexical_coherence(["stone bridge", "road bridge", "arch", "lake"], [0, 0, 0, 1]) == 3 / 4
+
+
+def test_imbalance_is_the_hand_worked_one() -> None:
+    found = imbalance([8, 1, 1])
+    assert (found.top1, found.top10, found.ratio) == (0.8, 1.0, 8.0)
+    assert found.effective == pytest.approx(0.8**-0.8 * 0.1**-0.1 * 0.1**-0.1)
+
+
+def placed(class_id: str, group: str, status: str = "group") -> Placed:
+    return Placed(class_id, class_id, status, group, "natural", "", "", (), ())
+
+
+def test_cohens_kappa_is_the_hand_worked_one() -> None:
+    labels = [Label(f"Q{i}", f"l{i}", weight, 0, 0, ()) for i, weight in enumerate([10, 1, 1, 1, 5])]
+    first = [placed("Q0", "a"), placed("Q1", "a"), placed("Q2", "b"), placed("Q3", "", "dropped"), placed("Q4", "a")]
+    second = [
+        placed("Q0", "a"),
+        placed("Q1", "b"),
+        placed("Q2", "b"),
+        placed("Q3", "", "dropped"),
+        placed("Q4", "", "unassigned"),
+    ]
+    found = agreement.compare(first, second, labels)
+    chance = (2 / 4) * (1 / 4) + (1 / 4) * (2 / 4) + (1 / 4) * (1 / 4)
+    assert found.labels == 4
+    assert found.observed == 3 / 4
+    assert found.kappa == pytest.approx((3 / 4 - chance) / (1 - chance))
+    assert found.weighted_observed == 12 / 13
+    assert found.queue == [agreement.Disagreement("Q1", "l1", 1, "'a'", "'b'")]
+
+
+def test_the_queue_starts_with_what_matters_most() -> None:
+    labels = [Label(f"Q{i}", "", weight, 0, 0, ()) for i, weight in enumerate([1, 9, 5])]
+    found = agreement.compare(
+        [placed(f"Q{i}", "a") for i in range(3)], [placed(f"Q{i}", "b") for i in range(3)], labels
+    )
+    assert [row.landmarks for row in found.queue] == [9, 5, 1]
+    assert found.kappa == 0.0

@@ -1,0 +1,246 @@
+"""Decisions: their notation, their replay, and what they explain."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.errors import ComparisonError, ConfigError, UnknownName
+from pipelines.hgldv2 import notation
+from pipelines.hgldv2.artefact import rows_text
+from pipelines.hgldv2.decisions import Decisions, Group
+from pipelines.hgldv2.explain import Difference, differences, explain
+from pipelines.hgldv2.labels import Label, digest, partition_digest
+from pipelines.hgldv2.replay import Curation, Placed, replay, require_clean
+
+NAMES = ["church building", "cathedral", "abbey", "castle", "fort", "lake", "river", "bridge"]
+LABELS = [Label(f"Q{number + 1}", name, number, 1, 0, ()) for number, name in enumerate(NAMES)]
+CLUSTERS = {"Q1": 0, "Q2": 0, "Q3": 0, "Q4": 1, "Q5": 1, "Q6": 2, "Q7": 2, "Q8": 2}
+GROUPS = (
+    "groups: {church: {kind: human-made}, monastery: {kind: human-made}, castle: {kind: human-made}, "
+    "water: {kind: natural}}\n"
+)
+INPUTS = f"inputs: {{labels_sha256: {digest(CLUSTERS)}, clusters_sha256: {partition_digest(CLUSTERS)}}}\n"
+
+
+def replayed(decisions: str, *, inputs: str = "", labels: list[Label] | None = None) -> Curation:
+    return replay(labels or LABELS, CLUSTERS, notation.loads(f"{inputs}{GROUPS}decisions:\n{decisions}"))
+
+
+def places(curation: Curation) -> dict[str, str]:
+    return {row.class_id: row.group or row.status for row in curation.rows}
+
+
+def test_each_operation_does_what_its_name_says() -> None:
+    found = replayed("""
+- {id: a, op: name, members_of: [Q1, Q2, Q3], to: church}
+- {id: b, op: name, members_of: [Q4, Q5], to: castle}
+- {id: c, op: move, labels: [Q3], to: monastery, expect_from: church}
+- {id: d, op: split, group: castle, into: {water: [Q5]}}
+- {id: e, op: drop, labels: [Q8]}
+- {id: f, op: merge, groups: [monastery], to: church}
+- {id: g, op: rename, group: castle, to: monastery}
+- {id: h, op: ambiguous, labels: [Q6], choices: [water, castle], use: water, rule: what the photo shows}
+- {id: i, op: ambiguous, labels: [Q7], choices: [water, castle]}
+- {id: j, op: set_kind, group: church, kind: natural}
+""")
+    assert places(found) == {
+        "Q1": "church",
+        "Q2": "church",
+        "Q3": "church",
+        "Q4": "monastery",
+        "Q5": "water",
+        "Q6": "water",
+        "Q7": "unassigned",
+        "Q8": "dropped",
+    }
+    assert found.conflicts == ()
+    by_id = {row.class_id: row for row in found.rows}
+    assert (by_id["Q1"].kind, by_id["Q7"].reason) == ("natural", "ambiguous")
+    assert by_id["Q3"].decided_by == ("a", "c", "f")
+
+
+def test_the_rest_of_a_split_goes_to_the_part_with_the_star() -> None:
+    found = replayed("""
+- {id: a, op: name, members_of: [Q1, Q2, Q3], to: church}
+- {id: b, op: split, group: church, into: {monastery: [Q3], castle: "*"}}
+""")
+    assert places(found) | {"Q9": ""} == places(found) | {"Q1": "castle", "Q2": "castle", "Q3": "monastery", "Q9": ""}
+
+
+def test_a_name_speaks_for_its_whole_cluster_only_over_the_inputs_it_was_made_with() -> None:
+    short = "- {id: a, op: name, members_of: [Q1], to: church}"
+    assert places(replayed(short, inputs=INPUTS))["Q3"] == "church"
+    assert places(replayed(short))["Q3"] == "unassigned"
+
+
+def test_a_new_label_needs_review_and_is_never_swept_along() -> None:
+    newcomer = Label("Q99", "chapel", 5, 5, 0, ())
+    labels = [*LABELS, newcomer]
+    decisions = notation.loads(f"{INPUTS}{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q1], to: church}}")
+    found = replay(labels, {**CLUSTERS, "Q99": 0}, decisions, suggestions={"Q99": ("church", "castle", "water", "x")})
+    row = next(row for row in found.rows if row.class_id == "Q99")
+    assert (row.status, row.reason, row.suggestions) == ("unassigned", "needs_review", ("church", "castle", "water"))
+
+
+def test_failed_preconditions_are_conflicts_and_strict_mode_refuses_them() -> None:
+    found = replayed(
+        """
+- {id: a, op: name, members_of: [Q1, Q4], to: church}
+- {id: b, op: move, labels: [Q2], to: castle, expect_from: church}
+- {id: c, op: split, group: church, into: {castle: [Q5]}}
+- {id: d, op: rename, group: church, to: castle}
+- {id: e, op: rename, group: castle, to: castle}
+- {id: f, op: must_link, labels: [Q1, Q2]}
+- {id: g, op: cannot_link, labels: [Q1, Q4]}
+""",
+        inputs=INPUTS,
+    )
+    assert [conflict.decision for conflict in found.conflicts] == ["a", "b", "c", "f", "g"]
+    assert places(found)["Q2"] == "unassigned"
+    with pytest.raises(ComparisonError, match="in 5 places"):
+        require_clean(found)
+
+
+def test_renaming_into_a_group_with_classes_is_a_conflict() -> None:
+    found = replayed(
+        "- {id: a, op: move, labels: [Q1], to: church}\n- {id: b, op: move, labels: [Q4], to: castle}\n"
+        "- {id: c, op: rename, group: church, to: castle}"
+    )
+    assert [conflict.decision for conflict in found.conflicts] == ["c"]
+    assert places(found)["Q1"] == "church"
+
+
+def test_an_approval_goes_stale_when_the_group_changes() -> None:
+    approval = f"- {{reviewer: B, group: church, sha256_of_members: {digest(['Q2', 'Q1'])}}}"
+    text = f"{GROUPS}approvals:\n{approval}\ndecisions:\n- {{id: a, op: move, labels: [Q1, Q2], to: church}}\n"
+    assert replay(LABELS, CLUSTERS, notation.loads(text)).stale == ()
+    changed = replay(LABELS, CLUSTERS, notation.loads(text + "- {id: b, op: drop, labels: [Q2]}\n"))
+    assert changed.stale == ("B: church",)
+    with pytest.raises(ComparisonError, match="stale approval of B: church"):
+        require_clean(changed)
+
+
+def test_a_decision_about_an_unknown_label_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(UnknownName, match="decision 'a'"):
+        replayed("- {id: a, op: drop, labels: [Q77]}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("decisions: [{id: a, op: move, labels: [Q1], to: chruch}]", "did you mean 'church'"),
+        ("decisions: [{id: a, op: mvoe, labels: [Q1], to: church}]", "mvoe"),
+        ("decisions: [{id: a, op: move, labels: [Q1], to: church, form: x}]", "form"),
+        ("decisions: [{id: a, op: move, labels: [3], to: church}]", "labels"),
+        ("decisions: [{id: a, op: move, labels: [], to: church}]", "at least 1"),
+        ("decisions: [{id: a, op: drop, labels: [Q1]}, {id: a, op: drop, labels: [Q2]}]", "occur twice: a"),
+        ("decisions: [{id: a, op: split, group: church, into: {church: '*', castle: '*'}}]", "only one part"),
+        (
+            "decisions: [{id: a, op: ambiguous, labels: [Q1], choices: [church, castle], use: water}]",
+            "none of its choices",
+        ),
+        ("decisions: [{op: drop, labels: [Q1]}]", "id"),
+        ("decisions: [", "no YAML"),
+        ("inputs: {k: 1, k: 2}", "given twice"),
+        ("schema: 2", "schema"),
+        ("- x", "schema"),
+    ],
+)
+def test_a_bad_file_is_refused_with_what_is_wrong(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        notation.loads(("" if text.startswith("-") else GROUPS) + text)
+
+
+def test_no_yaml_object_is_ever_built() -> None:
+    with pytest.raises(ConfigError, match="no YAML"):
+        notation.loads("groups: !!python/object/apply:os.system ['true']")
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+class_ids = st.sampled_from([label.class_id for label in LABELS])
+
+
+@st.composite
+def decision_files(draw: Any) -> Decisions:
+    groups = draw(
+        st.dictionaries(
+            names,
+            st.sampled_from([Group(kind="natural"), Group(kind="human-made", parent="p: é\u2028")]),
+            min_size=2,
+            max_size=5,
+        )
+    )
+    group = st.sampled_from(sorted(groups))
+    ids = st.lists(class_ids, min_size=1, max_size=3, unique=True)
+    one = st.one_of(
+        st.fixed_dictionaries({"op": st.just("name"), "members_of": ids, "to": group}),
+        st.fixed_dictionaries(
+            {"op": st.just("move"), "labels": ids, "to": group}, optional={"expect_from": group, "why": names}
+        ),
+        st.fixed_dictionaries(
+            {"op": st.just("split"), "group": group, "into": st.dictionaries(group, ids, min_size=1, max_size=2)}
+        ),
+        st.fixed_dictionaries({"op": st.just("merge"), "groups": st.lists(group, min_size=1, max_size=2), "to": group}),
+        st.fixed_dictionaries({"op": st.just("rename"), "group": group, "to": group}),
+        st.fixed_dictionaries({"op": st.just("drop"), "labels": ids}),
+        st.fixed_dictionaries(
+            {"op": st.just("set_kind"), "group": group, "kind": st.sampled_from(["natural", "human-made"])}
+        ),
+    )
+    listed = draw(st.lists(one, max_size=8))
+    return Decisions.model_validate(
+        {"groups": groups, "decisions": [{"id": f"d{i}", **d} for i, d in enumerate(listed)]}
+    )
+
+
+@given(decision_files())
+def test_a_file_written_and_read_is_the_same_and_the_bytes_are_fixed(decisions: Decisions) -> None:
+    text = notation.dumps(decisions)
+    assert notation.loads(text) == decisions
+    assert notation.dumps(notation.loads(text)) == text
+
+
+@given(decision_files(), st.randoms())
+def test_every_label_ends_in_exactly_one_place_whatever_the_order_of_the_labels(
+    decisions: Decisions, shuffle: Any
+) -> None:
+    found = replay(LABELS, CLUSTERS, decisions)
+    assert sorted(row.class_id for row in found.rows) == sorted(label.class_id for label in LABELS)
+    assert {row.status for row in found.rows} <= {"group", "dropped", "unassigned"}
+    assert all((row.status == "group") == bool(row.group) == bool(row.kind) for row in found.rows)
+    mixed = shuffle.sample(LABELS, len(LABELS))
+    renumbered = {label: 7 - cluster for label, cluster in CLUSTERS.items()}
+    assert rows_text(replay(mixed, renumbered, decisions).rows, Placed) == rows_text(found.rows, Placed)
+
+
+@given(decision_files())
+def test_the_history_of_a_label_leads_to_where_it_is(decisions: Decisions) -> None:
+    found = replay(LABELS, CLUSTERS, decisions)
+    for row in found.rows:
+        steps = found.history[row.class_id]
+        assert row.decided_by == tuple(step.decision for step in steps)
+        assert all(a.after == b.before for a, b in pairwise(steps))
+        assert not steps or (steps[-1].after.status, steps[-1].after.group) == (row.status, row.group)
+
+
+def test_explain_prints_the_chain_of_decisions_and_diff_the_differences() -> None:
+    text = f"{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q3], to: church}}"
+    first = replay(LABELS, CLUSTERS, notation.loads(text))
+    text += "\n- {id: b, op: move, labels: [Q3], to: monastery, by: X, at: 2025-01-02, why: abbey}"
+    decisions = notation.loads(text)
+    found = replay(LABELS, CLUSTERS, decisions)
+    assert explain(found, decisions, "Abbey") == [
+        "abbey (Q3): 'monastery', human-made",
+        "  a name: unassigned → 'church'",
+        "  b move: 'church' → 'monastery', X, 2025-01-02, abbey",
+    ]
+    assert explain(found, decisions, "Q4")[1:] == ["  no decision speaks of it: it needs review"]
+    with pytest.raises(UnknownName, match="label"):
+        explain(found, decisions, "abey")
+    assert differences(first, found) == [Difference("Q3", "abbey", "'church'", "'monastery'")]
+    assert differences(found, found) == []

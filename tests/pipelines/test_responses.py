@@ -1,0 +1,191 @@
+"""What recorded responses of the real Wikimedia mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbench.errors import DataError, SourceError
+from pipelines.hgldv2.entities import MISSING, Entity, Named, best, entities_of, names_of
+from pipelines.hgldv2.pages import Page, pages_of, soft_redirect, title_of
+from pipelines.hgldv2.sparql import bindings_of, iri_of
+from pipelines.hgldv2.verdict import Again, Good, Refused, TooLong, judge
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "wikimedia"
+
+
+def recorded(name: str) -> Any:
+    return json.loads((GOLDEN / name).read_text(encoding="utf-8"))
+
+
+def judged(name: str, headers: dict[str, str] | None = None) -> Any:
+    return judge(200, headers or {}, (GOLDEN / name).read_bytes(), now=0.0)
+
+
+def test_maxlag_in_both_recorded_shapes_is_retried_after_five_seconds_or_as_long_as_asked() -> None:
+    for name in ("error_maxlag_short.json", "error_maxlag_wikidata_queryservice_lag.json"):
+        assert judged(name).wait == 5.0
+        assert judged(name, {"Retry-After": "2"}).wait == 5.0
+        assert judged(name, {"Retry-After": "7.5"}).wait == 7.5
+
+
+def test_an_invalid_id_refuses_its_whole_batch() -> None:
+    for name in ("error_no_such_entity_Q0.json", "error_no_such_entity_bogus.json"):
+        assert isinstance(judged(name), Refused)
+
+
+def test_unrecognised_parameters_stop_the_run_in_version_1_and_2() -> None:
+    with pytest.raises(SourceError, match="Unrecognized parameter: 'rmparam'"):
+        judged("warnings_fv1.json")
+    body = json.dumps(
+        {"batchcomplete": True, "warnings": {"main": {"warnings": 'Unrecognized value for parameter "x"'}}}
+    )
+    with pytest.raises(SourceError, match="did not understand"):
+        judge(200, {}, body.encode(), now=0.0)
+    harmless = json.dumps({"warnings": {"main": {"warnings": "Subscribe to the mailing list"}}}).encode()
+    assert judge(200, {}, harmless, now=0.0) == Good(json.loads(harmless), ("Subscribe to the mailing list",))
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_busy_servers_are_asked_again_when_they_say(status: int) -> None:
+    assert judge(status, {}, b"<html>", now=0.0) == Again(f"HTTP {status}", 0.0)
+    assert judge(status, {"Retry-After": "3"}, b"", now=0.0).wait == 3.0  # type: ignore[union-attr]
+    assert judge(status, {"Retry-After": "0.25"}, b"", now=0.0).wait == 0.25  # type: ignore[union-attr]
+    date = {"Retry-After": "Thu, 01 Jan 1970 00:01:40 GMT"}
+    assert judge(status, date, b"", now=40.0).wait == 60.0  # type: ignore[union-attr]
+    assert judge(status, date, b"", now=400.0).wait == 0.0  # type: ignore[union-attr]
+    assert judge(status, {"Retry-After": "soon"}, b"", now=0.0).wait == 0.0  # type: ignore[union-attr]
+
+
+def test_other_statuses_are_final_or_too_long() -> None:
+    assert isinstance(judge(414, {}, b"", now=0.0), TooLong)
+    with pytest.raises(SourceError, match="refuses this client"):
+        judge(403, {}, b"Please set a user-agent", now=0.0)
+    with pytest.raises(SourceError, match="HTTP 301"):
+        judge(301, {}, b"", now=0.0)
+    with pytest.raises(SourceError, match="badvalue"):
+        judge(200, {}, b'{"error": {"code": "badvalue", "info": "x"}}', now=0.0)
+
+
+@pytest.mark.parametrize("body", [b"<!DOCTYPE html>", b'{"query": {"pages": [', b"", b"[]", b"\xff\xfe"])
+def test_what_is_no_json_object_is_asked_for_again(body: bytes) -> None:
+    assert isinstance(judge(200, {}, body, now=0.0), Again)
+
+
+def test_recorded_pages_are_followed_by_name_through_normalisation_and_redirects() -> None:
+    assert pages_of([recorded("query_pageprops_redirect_fv2_trimmed.json")], ["Adams, Douglas"]) == {
+        "Adams, Douglas": Page("Douglas Adams", "redirected", "Q42", "redirect")
+    }
+    name = "File:Albert_Einstein_Head.jpg"
+    assert pages_of([recorded("query_normalized_fv1.json")], [name]) == {
+        name: Page("File:Albert Einstein Head.jpg", "no_item")
+    }
+    titles = ["File:Not Found Either", "File:Not Found"]
+    assert pages_of([recorded("query_missing_twice_fv1.json")], titles) == {t: Page(t, "missing") for t in titles}
+    found = pages_of([recorded("query_pageprops_disambiguation_fv2_trimmed.json")], ["Douglas Adams (disambiguation)"])
+    assert found["Douglas Adams (disambiguation)"].item == "Q5301194"
+
+
+def test_invalid_titles_continuations_and_redirect_chains_are_read() -> None:
+    first = {
+        "query": {
+            "redirects": [{"from": "A", "to": "B"}, {"from": "B", "to": "C"}],
+            "pages": [{"title": "C"}, {"title": "D"}],
+        },
+        "continue": {"ppcontinue": "1", "continue": "||"},
+    }
+    second = {
+        "batchcomplete": True,
+        "query": {
+            "pages": [
+                {"title": "C", "pageprops": {"wikibase_item": "Q1"}},
+                {"title": "D"},
+                {"title": "<", "invalid": True, "invalidreason": "x"},
+            ]
+        },
+    }
+    assert pages_of([first, second], ["A", "B", "D", "<"]) == {
+        "A": Page("C", "redirected", "Q1", "redirect"),
+        "B": Page("C", "redirected", "Q1", "redirect"),
+        "D": Page("D", "no_item"),
+        "<": Page("<", "invalid"),
+    }
+
+
+def test_a_title_without_an_answer_is_an_error_not_a_missing_page() -> None:
+    with pytest.raises(SourceError, match="did not answer for 'Category:X'"):
+        pages_of([recorded("query_missing_twice_fv1.json")], ["Category:X"])
+
+
+def test_recorded_entities_give_best_statements_only() -> None:
+    bielefeld = recorded("entity_place_multi_P31_trimmed.json")
+    found = entities_of({"entities": {"Q2112": bielefeld}}, ["Q2112"])["Q2112"]
+    ranks = {s["mainsnak"]["datavalue"]["value"]["id"]: s["rank"] for s in bielefeld["claims"]["P31"]}
+    top = "preferred" if "preferred" in ranks.values() else "normal"
+    assert (found.n_classes, len(found.classes)) == (6, 5)
+    assert set(found.classes) == {qid for qid, rank in ranks.items() if rank == top}
+    assert found.revision == bielefeld["lastrevid"]
+    sandbox = recorded("entity_ranks_preferred_deprecated.json")
+    assert best(sandbox["claims"]["P135"]) == ("Q2044250",)
+    assert best(recorded("wbgetentities_novalue_snak.json")["entities"]["Q483718"]["claims"]["P576"]) == ()
+
+
+def test_missing_deleted_and_redirected_entities_are_told_apart() -> None:
+    assert entities_of(recorded("wbgetentities_deleted_item.json"), ["Q10908976"]) == {"Q10908976": MISSING}
+    assert entities_of(recorded("wbgetentities_missing_no_success_key.json"), ["M91629437"]) == {"M91629437": MISSING}
+    found = entities_of(recorded("wbgetentities_batch_with_one_missing_trimmed.json"), ["Q42", "Q6"])
+    assert (found["Q6"], found["Q42"].classes) == (MISSING, ("Q5",))  # only the numeric id is recorded
+    assert entities_of(recorded("wbgetentities_redirect_excerpt.json"), ["Q53265341"]) == {
+        "Q53265341": Entity("Q11036")
+    }
+    with pytest.raises(SourceError, match="nothing for Q1"):
+        entities_of(recorded("wbgetentities_deleted_item.json"), ["Q10908976", "Q1"])
+
+
+def test_labels_keep_the_language_they_are_in() -> None:
+    assert names_of(recorded("wbgetentities_labels_P31_Q5.json"), ["Q5"]) == {"Q5": Named("human", "en")}
+    answer = {
+        "entities": {
+            "Q1": {"labels": {"en": {"value": "Burg", "language": "de", "for-language": "en"}}},
+            "Q2": {"labels": []},
+        }
+    }
+    assert names_of(answer, ["Q1", "Q2"]) == {"Q1": Named("Burg", "de"), "Q2": Named()}
+
+
+def test_recorded_sparql_results_lose_blank_nodes_and_unbound_variables() -> None:
+    rows = bindings_of(recorded("sparql_single_var_sparql_results.json"))
+    assert [row.get("genre", "") == "" for row in rows] == [False, False, False, True, False]
+    (row,) = bindings_of(recorded("sparql_sparql_results_with_optional_values.json"))
+    assert "genre" not in row
+    assert row["imdbId"] == "tt1705952"
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("{{Category redirect|Foo}}", "Category:Foo"),
+        ("{{seecat|1=Foo_bar|x=y}}", "Category:Foo bar"),
+        ("x {{ Cat-red | :Category:Foo }} y", "Category:Foo"),
+        ("{{Monotypic taxon category redirect|Foo}}", "Category:Foo"),
+        ("{{redirected|Foo}}", None),
+        ("no template", None),
+        ("{{category redirect}}", None),
+    ],
+)
+def test_soft_redirects_are_found_in_wikitext(text: str, target: str | None) -> None:
+    assert soft_redirect(text) == target
+
+
+def test_titles_come_from_urls_as_the_released_files_write_them() -> None:
+    assert (
+        title_of("http://commons.wikimedia.org/wiki/Category:%C3%89glise_Saint-Jean_(Li%C3%A8ge)")
+        == "Category:Église Saint-Jean (Liège)"
+    )
+    assert title_of("http://commons.wikimedia.org/wiki/Category:A_%26_B,_C'D") == "Category:A & B, C'D"
+    assert iri_of("Category:A & B, C'D").endswith("/Category:A_%26_B,_C%27D")
+    with pytest.raises(DataError, match="no Commons page"):
+        title_of("http://en.wikipedia.org/wiki/X")

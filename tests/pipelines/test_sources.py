@@ -1,0 +1,170 @@
+"""The query service and the dumps give the links the APIs give."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pytest
+
+from hbench.errors import DataError
+from pipelines.hgldv2 import dumps, scrape, sparql
+from pipelines.hgldv2.cache import Cache
+from pipelines.hgldv2.wikimedia import Client, Clock, Manners, Servers
+from tests.pipelines.wikimedia_server import Server, serving
+from tests.pipelines.wikimedia_world import CLASSES, WITHOUT_ENGLISH, World, world_of
+
+SOFT = {"soft redirect"}
+DIRECT = "http://www.wikidata.org/prop/direct/"
+
+
+def landmarks_of(world: World) -> list[scrape.Landmark]:
+    return [scrape.Landmark("index", number, category) for number, category in world.landmarks]
+
+
+def check(world: World, links: list[scrape.Link], *, unknown: set[str]) -> None:
+    """Every link is the expected one, but for the ways of linking that this source does not know."""
+    for (_, url), link in zip(world.landmarks, links, strict=True):
+        status, via, topic, reason, classes = world.expected[scrape.title_of(url)]
+        if via in unknown:
+            assert link.classes == ()
+        elif status not in {"missing"}:
+            assert (link.status, link.via, link.topic, set(link.classes)) == (status, via, topic, set(classes)), url
+            assert link.reason == reason or {link.reason, reason} == {"item_missing", "no_class"}, url
+
+
+class QueryServer(Server):
+    """The query service over the same world: it answers the five queries of the source."""
+
+    def answer(self, params: dict[str, str]) -> dict[str, object]:
+        values = re.findall(r'<([^>]+)>|wd:(Q\d+)|"((?:[^"\\]|\\.)*)"(?! ?\))', params["query"].split("{", 1)[1])
+        plain = ["".join(value) for value in values]
+        rows = self.rows(params["query"], plain)
+        return {"head": {}, "results": {"bindings": rows}}
+
+    def rows(self, query: str, values: list[str]) -> list[dict[str, dict[str, str]]]:
+        entity = lambda qid: {"type": "uri", "value": sparql.ENTITY + qid}  # noqa: E731
+        if "schema:about" in query:
+            titles = {iri: unquote(iri.removeprefix(sparql.COMMONS_PAGE)).replace("_", " ") for iri in values}
+            return [
+                {"page": {"type": "uri", "value": iri}, "item": entity(self.world.pages[t]["item"])}
+                for iri, t in titles.items()
+                if "item" in self.world.pages.get(t, {})
+            ]
+        if "P373" in query:
+            return [
+                {"name": {"type": "literal", "value": name}, "item": entity(qid)}
+                for name in values
+                for qid in self.world.by_category.get(name, [])
+            ]
+        if "sameAs" in query:
+            return [
+                {"item": entity(i), "target": entity(self.world.item_redirects[i])}
+                for i in values
+                if i in self.world.item_redirects
+            ]
+        if "rdfs:label" in query:
+            named = [(i, self.world.names.get(i)) for i in values if i != "en"]
+            return [
+                {"item": entity(i), "label": {"type": "literal", "value": n[0]}} for i, n in named if n and n[1] == "en"
+            ]
+        return [row for i in values for row in self.statements(i)]
+
+    def statements(self, qid: str) -> list[dict[str, dict[str, str]]]:
+        found = []
+        for name, statements in self.world.items.get(qid, {"claims": {}})["claims"].items():
+            best = "preferred" if any(s["rank"] == "preferred" for s in statements) else "normal"
+            for statement in (s for s in statements if s["rank"] == best):
+                value = statement["mainsnak"].get("datavalue")
+                cell = (
+                    {"type": "uri", "value": f"{sparql.ENTITY}Q{value['value']['numeric-id']}"}
+                    if value
+                    else {"type": "bnode", "value": "t1"}
+                )
+                found.append(
+                    {
+                        "item": {"type": "uri", "value": sparql.ENTITY + qid},
+                        "property": {"type": "uri", "value": DIRECT + name},
+                        "value": cell,
+                    }
+                )
+        return found
+
+
+def test_the_query_service_gives_the_same_classes_but_knows_no_redirects(tmp_path: Path) -> None:
+    world = world_of(400)
+    time = [0.0]
+    clock = Clock(lambda: time[0], lambda: time[0], lambda seconds: time.__setitem__(0, time[0] + seconds))
+    with serving(QueryServer(world, faults=0.2)) as server, Cache(tmp_path / "c.sqlite") as cache:
+        client = Client("a@example.org", cache, Manners(), clock)
+        links, names = scrape.resolve(landmarks_of(world), sparql.source(client, Servers(query=f"{server.url}/sparql")))
+    check(world, links, unknown={"redirect", "soft redirect"})
+    assert {n.class_id for n in names if not n.label} <= set(WITHOUT_ENGLISH)
+
+
+def write_dumps(world: World, folder: Path) -> None:
+    """The world as dumps: several rows to an INSERT, quotes escaped, other namespaces between."""
+    escaped = lambda text: text.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')  # noqa: E731
+    keys = {title: title.partition(":")[2].replace(" ", "_") for title in [*world.pages, *world.redirects]}
+    ids = {title: number for number, title in enumerate(keys, start=1)}
+    tables = {
+        "page": [f"({ids[t]},14,'{escaped(k)}',0,0.5,NULL)" for t, k in keys.items()]
+        + ["(999999,0,'Category',0,0.5,NULL)"],
+        "page_props": [
+            f"({ids[t]},'wikibase_item','{page['item']}',NULL)" for t, page in world.pages.items() if "item" in page
+        ]
+        + ["(1,'hiddencat','',NULL)"],
+        "redirect": [f"({ids[a]},14,'{escaped(keys[b])}','','')" for a, b in world.redirects.items()],
+    }
+    for name, rows in tables.items():
+        lines = [f"INSERT INTO `{name}` VALUES {','.join(rows[i : i + 50])};" for i in range(0, len(rows), 50)]
+        with gzip.open(folder / f"commonswiki-latest-{name}.sql.gz", "wt", encoding="utf-8") as out:
+            out.write("-- MySQL dump\n" + "\n".join(lines) + "\n")
+    with bz2.open(folder / "latest-truthy.nt.bz2", "wt", encoding="utf-8") as out:
+        out.write("\n".join(triples_of(world)) + "\n")
+
+
+def triples_of(world: World) -> list[str]:
+    server = QueryServer(world)
+    lines = []
+    for qid in world.items:
+        for row in server.statements(qid):
+            value = f"<{row['value']['value']}>" if row["value"]["type"] == "uri" else "_:b1"
+            lines.append(f"<{row['item']['value']}> <{row['property']['value']}> {value} .")
+        lines.append(f'<{sparql.ENTITY}{qid}> <http://schema.org/description> "a \\"thing\\""@en .')
+    for name, items in world.by_category.items():
+        lines += [f"<{sparql.ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ." for qid in items]
+    lines += [
+        f'<{sparql.ENTITY}{q}> <http://www.w3.org/2000/01/rdf-schema#label> "{text}"@{lang} .'
+        for q, (text, lang) in world.names.items()
+    ]
+    return lines
+
+
+def test_the_dumps_give_the_same_links_but_for_soft_redirects(tmp_path: Path) -> None:
+    world = world_of(400, seed=3)
+    for qid, target in world.item_redirects.items():  # page_props of a dump name the target of a merged item
+        world.items[qid] = world.items[target]
+    write_dumps(world, tmp_path)
+    links, names = scrape.resolve(landmarks_of(world), dumps.source(tmp_path))
+    for (_, url), link in zip(world.landmarks, links, strict=True):
+        status, via, topic, reason, classes = world.expected[scrape.title_of(url)]
+        if via not in SOFT:
+            assert (link.status, link.via, link.classes) == (status, via, classes), url
+            assert link.reason == reason or {link.reason, reason} == {"item_missing", "no_class"}
+            assert link.topic == topic or topic in world.item_redirects.values()
+    known = [n.class_id for n in names if n.class_id not in WITHOUT_ENGLISH]
+    assert {n.class_id: n.label for n in names if n.label} == {i: CLASSES[i] for i in known}
+
+
+def test_a_folder_without_the_dumps_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="one dump"):
+        dumps.source(tmp_path)
+
+
+def test_titles_with_quotes_and_ampersands_make_the_iris_of_wikidata() -> None:
+    assert sparql.iri_of('Category:"A" & B!') == sparql.COMMONS_PAGE + "Category:" + quote('"A"') + "_%26_B!"

@@ -1,0 +1,260 @@
+"""The steps as commands, one after the other, against a local Wikimedia."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hbench import datasets
+from hbench.cli import build
+from hbench.datasets import gldv2
+from hbench.errors import ComparisonError, DataError, IntegrityError
+from pipelines.hgldv2 import artefact, notation, scrape
+from pipelines.hgldv2.cli import STEPS, group
+from pipelines.hgldv2.cli.from_scratch import from_scratch
+from pipelines.hgldv2.wikimedia import Servers
+from tests.pipelines.official import GOLDEN
+from tests.pipelines.wikimedia_server import Server, serving
+from tests.pipelines.wikimedia_world import World, world_of
+
+
+def run(work: Path, *arguments: str | Path, ok: bool = True) -> Result:
+    result = CliRunner().invoke(group, ["--work", str(work), *map(str, arguments)], standalone_mode=False)
+    if ok and result.exception:
+        raise result.exception
+    return result
+
+
+def raw_folder(world: World, folder: Path) -> Path:
+    """GLDv2's metadata over the world: even landmarks train, odd ones index."""
+    metadata, truth = folder / "metadata", folder / "ground_truth"
+    metadata.mkdir(parents=True)
+    truth.mkdir()
+    for split, start in (("train", 0), ("index", 1)):
+        rows = [(number, url) for number, url in world.landmarks if number % 2 == start]
+        write(metadata / f"{split}_label_to_category.csv", ["landmark_id", "category"], rows)
+        images = [(f"{split[0]}{number:015x}", number) for number, _ in rows]
+        if split == "train":
+            write(
+                metadata / "train_clean.csv", ["landmark_id", "images"], [(number, image) for image, number in images]
+            )
+        else:
+            write(metadata / "index_image_to_landmark.csv", ["id", "landmark_id"], images)
+            queries = [(f"q{number:015x}", image, "Private") for image, number in images[:40]]
+            write(truth / "retrieval_solution_v2.1.csv", ["id", "images", "Usage"], queries)
+    return folder
+
+
+def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as out:
+        csv.writer(out).writerows([header, *rows])
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def curate(work: Path) -> None:
+    """Decisions as a curator would export them: even classes are one group, odd ones another, one is dropped."""
+    ids = sorted(row["class_id"] for row in table(work / "labels.csv"))
+    decisions = {"made": [i for i in ids[1:] if int(i[1:]) % 2], "wild": [i for i in ids[1:] if not int(i[1:]) % 2]}
+    moves = "".join(
+        f"- {{id: {name}, op: move, labels: [{', '.join(labels)}], to: {name}}}\n" for name, labels in decisions.items()
+    )
+    groups = "groups: {made: {kind: human-made}, wild: {kind: natural}}"
+    text = f"{groups}\ndecisions:\n{moves}- {{id: d, op: drop, labels: [{ids[0]}]}}\n"
+    (work / "decisions.yaml").write_text(text, encoding="utf-8")
+
+
+def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
+    world, work = world_of(600), tmp_path / "work"
+    raw = raw_folder(world, tmp_path / "raw")
+    with serving(Server(world)) as server:
+        addresses = [
+            "--server",
+            "commons",
+            f"{server.url}/commons/w/api.php",
+            "--server",
+            "wikidata",
+            f"{server.url}/wikidata/w/api.php",
+        ]
+        scraping = ["scrape", "--raw", raw, "--contact", "a@example.org", "--rate", "10", "--limit", "40", *addresses]
+        run(work, *scraping)
+        asked = len(server.log)
+        assert "up to date" in run(work, *scraping).stderr
+        assert len(server.log) == asked
+        (work / "links.csv").unlink()
+        run(work, *scraping)
+        assert len(server.log) == asked  # the cache answers
+        assert {agent.split(" (")[1] for _, agent, _, _ in server.log} == {
+            f"a@example.org) {server.log[0][1].rpartition(' ')[2]}"
+        }
+    run(work, "clean")
+    names = tmp_path / "names.csv"
+    names.write_text("made,human-made\nwild,natural\n", encoding="utf-8")
+    run(work, "encode", "--encoder", "tfidf", "--names", names)
+    run(work, "cluster", "--k", "5", "--algorithm", "ward")
+    run(work, "sweep", "--k", "3,5", "--algorithm", "ward", "--resamples", "2")
+    run(work, "review", "--names", names)
+    curate(work)
+    run(work, "replay", "--strict")
+    before = (work / "mapping.csv").read_bytes()
+    run(work, "replay")
+    assert (work / "mapping.csv").read_bytes() == before
+    label = next(row for row in table(work / "mapping.csv") if row["group"] == "made")
+    assert "made move: unassigned → 'made'" in run(work, "explain", label["class_id"]).stdout
+    assert "0 differences" in run(work, "diff", work / "decisions.yaml", work / "decisions.yaml").stdout
+    agreement = json.loads(run(work, "agreement", work / "decisions.yaml", work / "decisions.yaml", "--json").stdout)
+    assert (agreement["observed"], agreement["queue"]) == (1.0, [])
+    measures = json.loads(run(work, "quality", "--mapping", work / "mapping.csv", "--json").stdout)
+    assert measures["labels"]["ari"] == 1.0
+    assert (work / "quality.svg").read_text(encoding="utf-8").startswith("<?xml")
+    run(work, "assemble", "--raw", raw)
+    dataset = datasets.load(work / "dataset")
+    assert dataset.levels == ("kind", "super_category", "landmark")
+    assert set(dataset.tests["test"].tree.names[1]) == {"made", "wild"}
+    assert dataset.tests["test"].query.sum() > 0
+    assert "2 super-categories" in (work / "card.md").read_text(encoding="utf-8")
+    record = json.loads((work / "mapping.csv.json").read_text(encoding="utf-8"))
+    assert record["sha256"] == artefact.sha256(work / "mapping.csv")
+    assert set(record["inputs"]) == {"labels.csv", "clusters.csv", "decisions.yaml"}
+    images = tmp_path / "images.npz"
+    width = np.load(work / "embeddings.npz")["vectors"].shape[1]
+    np.savez(
+        images, ids=[f"t{2 * n:015x}" for n in range(10)], vectors=np.random.default_rng(0).normal(size=(10, width))
+    )
+    write(tmp_path / "landmarks.csv", ["id", "landmark_id"], [(f"t{2 * n:015x}", n // 2) for n in range(10)])
+    run(work, "assign", "--images", images, "--landmarks", tmp_path / "landmarks.csv")
+    assert len((work / "assigned.csv").read_text(encoding="utf-8").splitlines()) == 1 + 5
+
+
+def test_a_file_changed_by_hand_is_noticed_until_someone_vouches_for_it(tmp_path: Path) -> None:
+    run(tmp_path, "clean", "--released", "train", GOLDEN / "train_label_to_hierarchical.sample5col.csv")
+    run(tmp_path, "encode", "--encoder", "tfidf")
+    labels = tmp_path / "labels.csv"
+    labels.write_text(
+        labels.read_text(encoding="utf-8").replace("label:abbey,abbey,1", "label:abbey,abbey,7"), encoding="utf-8"
+    )
+    with pytest.raises(IntegrityError, match="changed since the step 'clean'"):
+        run(tmp_path, "cluster", "--k", "3")
+    (tmp_path / "labels.csv.json").unlink()
+    run(tmp_path, "encode", "--encoder", "tfidf")
+    run(tmp_path, "cluster", "--k", "3")
+
+
+def test_a_filled_sheet_extends_the_decisions(tmp_path: Path) -> None:
+    run(tmp_path, "clean", "--released", "train", GOLDEN / "train_label_to_hierarchical.sample5col.csv")
+    run(tmp_path, "encode", "--encoder", "tfidf")
+    run(tmp_path, "cluster", "--k", "4")
+    run(tmp_path, "review")
+    text = (tmp_path / "review.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    for row in rows:
+        row |= {"action": "move", "target": "church", "kind": "human-made"} if "church" in row["label"] else {}
+    with (tmp_path / "filled.csv").open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    run(tmp_path, "review", "--sheet", tmp_path / "filled.csv", "--by", "AB")
+    (decision,) = notation.load(tmp_path / "decisions.yaml").decisions
+    assert (decision.op, decision.by, len(decision.labels)) == (
+        "move",
+        "AB",
+        sum("church" in row["label"] for row in rows),
+    )  # type: ignore[union-attr]
+    run(tmp_path, "replay")
+    run(tmp_path, "assemble")
+
+
+def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path: Path) -> None:
+    from pipelines.hgldv2.cli import taxonomy
+    from pipelines.hgldv2.entities import Entity, Named
+    from pipelines.hgldv2.work import Work
+
+    world = world_of(200)
+    links = [
+        scrape.Link("train", n, url, "t", "found", "sitelink", "Q1", "Q1", "", (f"Q{9000 + n % 6}",), 1, False, 0)
+        for n, url in world.landmarks
+    ]
+    names = [scrape.ClassName(f"Q{9000 + n}", f"class {n}", "en") for n in range(6)]
+    for rows, kind, name in ((links, scrape.Link, "links.csv"), (names, scrape.ClassName, "classes.csv")):
+        artefact.write_rows(tmp_path / name, rows, kind, record=artefact.made_by("scrape", [], {}), counts={})  # type: ignore[type-var]
+    run(tmp_path, "clean")
+    parents = {f"Q{9000 + n}": (f"Q{9100 + n // 3}",) for n in range(6)} | {
+        "Q9100": ("Q9200",),
+        "Q9101": ("Q9200",),
+        "Q9200": (),
+    }
+    source = scrape.Source(
+        pages=dict,
+        soft_targets=dict,
+        by_category=dict,
+        names=lambda ids: {i: Named(f"above {i}", "en") for i in ids},
+        entities=lambda ids: {i: Entity(i, parents=parents[i]) for i in ids},
+    )
+    taxonomy.run(Work(tmp_path), source, least=1)
+    rows = table(tmp_path / "taxonomy.csv")
+    assert [(row["label"], row["depth"]) for row in rows][:3] == [
+        ("above Q9200", "1"),
+        ("above Q9100", "2"),
+        ("class 0", "3"),
+    ]
+
+
+def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp_path: Path) -> None:
+    world, work = world_of(60), tmp_path / "work"
+    raw = raw_folder(world, tmp_path / "raw")
+    with serving(Server(world)) as server:
+        servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php")
+        again = lambda: from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5, rate=10.0)  # noqa: E731
+        with pytest.raises(DataError, match="have not decided yet"):
+            again()
+        assert (work / "review.html").exists()
+        curate(work)
+        folder = again()
+    built = CliRunner().invoke(
+        build.command,
+        ["hgldv2", "--root", str(raw), "--from-scratch", str(work), "--out", str(tmp_path / "out"), "--json"],
+        standalone_mode=False,
+    )
+    assert built.exception is None
+    assert json.loads(built.stdout)["version"].startswith("1+")
+    splits = gldv2.build(folder)
+    assert set(splits["train"].tree.names[1]) == {"made", "wild"}
+    (work / "decisions.yaml").write_text(
+        (work / "decisions.yaml").read_text(encoding="utf-8").replace("to: made", "to: made, expect_from: wild"),
+        encoding="utf-8",
+    )
+    with pytest.raises(ComparisonError), serving(Server(world)) as server:
+        from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5)
+
+
+def test_the_entry_point_that_hbench_build_uses_is_this_function() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    value = project["project"]["entry-points"]["hbench.pipelines"]["hgldv2"]
+    assert EntryPoint("hgldv2", value, "hbench.pipelines").load() is from_scratch
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_step_explains_itself_with_an_example(step: str, tmp_path: Path) -> None:
+    text = run(tmp_path, step, "--help").output
+    assert f"python -m pipelines.hgldv2 {step}" in text
+
+
+def test_hbench_never_imports_the_pipeline() -> None:
+    sources = (Path(__file__).parents[2] / "hbench").rglob("*.py")
+    assert not [
+        path
+        for path in sources
+        if "import pipelines" in (text := path.read_text(encoding="utf-8")) or "from pipelines" in text
+    ]

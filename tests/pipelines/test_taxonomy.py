@@ -1,0 +1,99 @@
+"""The taxonomy from subclass graphs with everything that real ones have: cycles, many parents, over-general classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.hgldv2.entities import MISSING, Entity
+from pipelines.hgldv2.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
+
+PARENTS = {
+    "Q1": ("Q10", "Q20"),  # church building: place of worship, building
+    "Q2": ("Q1",),  # cathedral
+    "Q3": ("Q10",),  # mosque
+    "Q4": ("Q20",),  # castle
+    "Q5": ("Q5", "Q6"),  # its own parent, and a cycle with Q6
+    "Q6": ("Q5", "Q20"),
+    "Q7": ("Q271669",),  # a landform
+    "Q10": ("Q20",),
+    "Q20": ("Q811979",),
+    "Q811979": (),
+    "Q271669": (),
+}
+LANDMARKS = {"Q1": 50, "Q2": 10, "Q3": 20, "Q4": 30, "Q5": 5, "Q6": 2, "Q7": 9}
+
+
+def test_the_hand_worked_tree() -> None:
+    found = taxonomy(PARENTS, LANDMARKS)
+    assert sorted(found.tree.edges) == [
+        ("Q1", "Q2"),
+        ("Q10", "Q1"),
+        ("Q10", "Q3"),
+        ("Q20", "Q10"),
+        ("Q20", "Q4"),
+        ("Q20", "Q5"),
+        (ROOT, "Q20"),
+        (ROOT, "Q7"),
+    ]
+    assert found.alternatives["Q1"] == ("Q20",)
+    assert Removed("Q1", "Q20", "less informative") in found.removed
+    assert Removed("Q5", "Q5", "its own parent") in found.removed
+    assert {removed.why for removed in found.removed if {removed.child, removed.parent} == {"Q5", "Q6"}} == {"cycle"}
+    assert Removed("Q20", "Q811979", "too general") in found.removed
+    nodes = found.tree.nodes
+    assert (nodes["Q5"]["members"], nodes["Q5"]["landmarks"]) == (("Q5", "Q6"), 7)
+    assert nodes["Q10"]["landmarks"] == 50 + 10 + 20
+    assert (nodes["Q2"]["kind"], nodes["Q7"]["kind"]) == ("human-made", "natural")
+
+
+def test_an_ancestor_with_too_few_landmarks_or_one_child_is_skipped() -> None:
+    assert "Q10" not in taxonomy(PARENTS, LANDMARKS, least=81).tree
+    assert "Q10" not in taxonomy(PARENTS, {"Q2": 1, "Q4": 1}).tree
+    listed = rows(taxonomy(PARENTS, LANDMARKS), {"Q1": "church building"})
+    assert [(row.class_id, row.depth) for row in listed][:4] == [("Q20", 1), ("Q10", 2), ("Q1", 3), ("Q2", 4)]
+    assert listed[2].label == "church building"
+
+
+graphs = st.dictionaries(
+    st.integers(1, 14).map(lambda n: f"Q{n}"),
+    st.lists(st.integers(1, 20).map(lambda n: f"Q{n}"), max_size=3).map(tuple),
+    max_size=14,
+)
+
+
+@given(
+    graphs,
+    st.dictionaries(st.integers(1, 14).map(lambda n: f"Q{n}"), st.integers(1, 9), min_size=1, max_size=10),
+    st.integers(1, 12),
+)
+def test_any_graph_becomes_an_arborescence_that_holds_every_class(
+    parents: Any, landmarks: dict[str, int], least: int
+) -> None:
+    found = taxonomy(parents, landmarks, least=least)
+    assert nx.is_arborescence(found.tree)
+    held = {member for node in found.tree for member in found.tree.nodes[node]["members"]}
+    assert set(landmarks) <= held
+    assert (
+        taxonomy(dict(reversed(parents.items())), dict(reversed(landmarks.items())), least=least).tree.edges
+        == found.tree.edges
+    )
+    for parent, child in found.tree.edges:
+        if parent != ROOT:
+            above = nx.DiGraph([(c, p) for c, ps in parents.items() for p in ps])
+            assert nx.has_path(above, child, parent)
+
+
+def test_the_closure_asks_for_each_class_once_and_survives_missing_ones() -> None:
+    asked: list[str] = []
+
+    def entities(ids: Any) -> dict[str, Entity]:
+        asked.extend(ids)
+        return {i: Entity(i, parents=PARENTS[i]) if i in PARENTS else MISSING for i in ids}
+
+    found = ancestors_of(["Q2", "Q5", "Q99"], entities)
+    assert len(asked) == len(set(asked))
+    assert set(found) == {"Q2", "Q5", "Q99", "Q1", "Q6", "Q10", "Q20", "Q811979"}

@@ -1,0 +1,101 @@
+"""The compiled path against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbench import compiled
+from hbench.conditions import conditions
+from hbench.measure import measure
+from hbench.metric_name import MetricName
+from hbench.protocol import Setting, protocols
+from hbench.ranking import Ranker, Side, optimistic, pessimistic
+from hbench.relevance import alpha
+from hbench.similarity import dot
+from hbench.tree import LabelTree
+
+pytestmark = pytest.mark.skipif(not compiled.AVAILABLE, reason="nothing is compiled here")
+
+
+def random_sides(rng, depth):
+    """Queries and gallery with uneven classes, singletons, small-integer vectors (ties), copies and ignore groups."""
+    items = int(rng.integers(2, 60))
+    columns = np.minimum(rng.geometric(0.4, size=(items, depth)), 4)
+    paths = np.stack([columns[:, : level + 1] @ 5 ** np.arange(level + 1) for level in range(depth)], axis=1)
+    labels = LabelTree.from_labels(paths)[1]
+    spread = int(rng.integers(1, 5))
+    vectors = rng.integers(-spread, spread + 1, size=(items, 3)).astype(np.float32)
+    if rng.random() < 0.5:
+        vectors += rng.normal(size=vectors.shape).astype(np.float32)
+    vectors[:: int(rng.integers(1, 9))] = vectors[0]
+    ignore = rng.integers(-1, 4, size=items) if rng.random() < 0.3 else None
+    if rng.random() < 0.5:
+        return Side(vectors, labels, ignore), None, None
+    part = int(rng.integers(1, items))
+    groups = [None, None] if ignore is None else [ignore[:part], ignore]
+    own = np.where(rng.random(part) < 0.5, np.arange(part), -1)
+    return Side(vectors[:part], labels[:part], groups[0]), Side(vectors, labels, groups[1]), own
+
+
+def every_scorer(depth, labels, all_pairs):
+    levels = [f"level{level}" for level in range(1, depth + 1)]
+    weights = ":".join(str(2 * level / (depth * (depth + 1))) for level in range(1, depth + 1))
+    table = f"wAP(weights={weights}),H-AP(weights={weights}),H-AP(relevance=exponential),H-AP(alpha=3),TR(norm=min)@5"
+    names = ["H-AP", "wAP", "ASI", "NDCG", "NDCG@3", "NDCG@100", "H-AP@R", "H-P@3", "H-R@4", *table.split(",")]
+    for level in levels:
+        names += [
+            f"{base}/{level}" for base in ("AP", "mAP@R", "mAP@3", "mAP@100", "R@1", "R@10", "P@5", "TR@4", "ASI")
+        ]
+        names.append(f"AP#{level}")
+    setting = Setting(levels, alpha(), 1.0, labels, all_pairs)
+    chosen = [MetricName.parse(name) for name in names]
+    return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 8), st.sampled_from([pessimistic, optimistic]))
+def test_the_compiled_path_equals_the_functions_of_one_level_sequence(seed, depth, policy):
+    rng = np.random.default_rng(seed)
+    queries, gallery, own = random_sides(rng, depth)
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    scorers = every_scorer(depth, queries.labels, gallery is None)
+    fast = measure(ranker, scorers, threads=1)
+    for block in range(ranker.blocks):
+        for query, sequence in zip(ranker.rows(block).tolist(), ranker.block(block), strict=True):
+            assert fast.counts[query].tolist() == sequence.counts.tolist()
+            assert fast.tied[query] == sequence.tied
+            first = sequence.levels[0] if len(sequence.ranks) and sequence.ranks[0] == 1 else 0
+            assert fast.first_level[query] == first
+            slow = [scorer(query, sequence) for scorer in scorers]
+            np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
+def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(dtype, crowd):
+    rng = np.random.default_rng(1)
+    scores = {
+        "constant": np.zeros(500),
+        "one far away": np.append(rng.normal(size=499) * 1e-6, 1e6),
+        "two heaps": np.append(rng.normal(size=250) * 1e-30, 1 + rng.integers(3, size=250)),
+        "infinite": np.append(rng.normal(size=498), [3e38, -3e38]),
+    }[crowd]
+    labels = np.sort(rng.integers(3, size=(500, 1)), axis=0)
+    fine = labels * 4 + rng.integers(4, size=(500, 1))
+    vectors = rng.permutation(scores)[:, None].astype(dtype)
+    one = Side(np.ones((1, 1), dtype), np.array([[1, 6]]))
+    ranker = Ranker(one, Side(vectors, np.column_stack([labels, fine])), similarity=dot)
+    scorers = every_scorer(2, one.labels, False)
+    fast = measure(ranker, scorers)
+    sequence = next(ranker.block(0))
+    np.testing.assert_allclose(fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12)
+
+
+def test_every_default_metric_is_computed_by_the_compiled_path():
+    chosen = conditions(["genus", "species"])
+    from hbench.batch import FAST
+
+    assert {name.base for name in chosen.metrics} <= set(FAST)
