@@ -101,7 +101,7 @@ def test_a_recipe_survives_being_written_and_aims_at_a_published_row(name, tmp_p
 
 @pytest.mark.parametrize("name", names())
 def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
-    """Its own sampler, losses, optimisers and schedule, on 48 classes of its dataset's depth; a small net, 16 images."""
+    """Its own sampler, losses, optimisers, schedule, on 48 classes of its dataset's depth; a small net, 16 images."""
     monkeypatch.setattr(loop, "images_of", lambda *args, **options: Noise())
     recipe = resolve(name, ["sampler.batch=16", "sampler.per_class=4", "steps_per_epoch=2", "epochs=1"])
     recipe = recipe.model_copy(update={"model": SMALL, "two_pass": 8 if recipe.two_pass else 0})

@@ -227,7 +227,7 @@ def test_a_shift_by_nothing_changes_nothing():
 
 
 def command(dataset, out, *changes):
-    settings = ["sampler.batch=16", "epochs=4", "steps_per_epoch=5", "log_every=1", "checkpoint_every=1", "model.dim=8"]
+    settings = ["sampler.batch=16", "epochs=2", "steps_per_epoch=6", "log_every=1", "checkpoint_every=2", "model.dim=8"]
     sets = [part for change in [f"dataset={dataset}", *settings, *changes] for part in ("--set", change)]
     return [sys.executable, "-m", "hbench.train", "glyphs-happier", *sets, "--out", str(out), "--threads", "1"]
 
@@ -238,7 +238,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(letters, tmp_path):
     whole, killed = (command(tmp_path / "letters", tmp_path / name) for name in ("whole", "killed"))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     victim = subprocess.Popen(killed, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
-    last = random.randint(2, 17)
+    last = random.choice([2, 4, 6, 8])
     while victim.poll() is None and not any(int(p.name[5:]) >= last for p in (tmp_path / "killed").glob("step-*")):
         time.sleep(0.005)
     victim.kill()
@@ -264,9 +264,8 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(letters, tmp_path):
     assert logged(tmp_path / "a") == logged(tmp_path / "b")
 
 
-@pytest.mark.parametrize("losses", ["xbm", "rambo-log"])
-def test_memories_are_part_of_what_is_resumed(letters, tmp_path, losses):
-    recipe = tiny(f"glyphs-{losses}", *(["losses.xbm.params.warm_up=0"] if losses == "xbm" else []))
+def test_a_memory_is_part_of_what_is_resumed(letters, tmp_path):
+    recipe = tiny("glyphs-xbm", "losses.xbm.params.warm_up=0")
 
     def interrupt(moment):
         if moment.step == 3:

@@ -28,7 +28,8 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Images(BaseModel):
     """How images are cut: resized to `resize`, then `size`; `augment` names how the training's are varied.
 
-    `scale`: the share of the area that a resized crop keeps, or the sizes that `shifted` gives. `workers`: processes that decode.
+    `scale`: the share of the area that a resized crop keeps, or the sizes that `shifted` gives. `workers`: processes
+    that decode.
     """
 
     model_config = STRICT
