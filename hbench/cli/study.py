@@ -10,7 +10,7 @@ import click
 from hbench.cli.terminal import progress, say, show, show_json
 
 if TYPE_CHECKING:
-    from hbench.train.study import Study
+    from hbench.train.study import Study, Verdict
 
 
 @click.command("study")
@@ -70,9 +70,7 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     text = markdown(study, found, verdicts, options["seeds"])
     write_text(out / "study.md", text)
     if options["as_json"]:
-        show_json(
-            [{**claim.model_dump(), **difference._asdict(), "verdict": word} for claim, difference, word in verdicts]
-        )
+        show_json([_as_values(verdict) for verdict in verdicts])
     else:
         show(text.rstrip("\n"))
     say(f"wrote {out / 'study.md'}")
@@ -81,3 +79,9 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
         for row in rows(study, leaderboard.read_file(path), found, out):
             leaderboard_runs.add(row, leaderboard.read_file(path), path)
         say(f"added {len(found)} rows to {path}")
+
+
+def _as_values(verdict: Verdict) -> dict[str, Any]:
+    """A verdict for a machine; JSON has no infinity, so the ends of one seed's interval are null."""
+    ends = {end: value if abs(value) != float("inf") else None for end, value in verdict.difference._asdict().items()}
+    return {**verdict.claim.model_dump(), **ends, "verdict": verdict.word}
