@@ -15,7 +15,9 @@ def sigmoid(x):
 
 def suprank_step(tau=0.01, rho=100.0, delta=0.05, offset=None, start=0.5):
     beyond = sigmoid(delta / tau) + 0.5 if offset is None else offset
-    return lambda t: sigmoid(t / tau) if t < 0 else sigmoid(t / tau) + start if t <= delta else rho * (t - delta) + beyond
+    return lambda t: (
+        sigmoid(t / tau) if t < 0 else sigmoid(t / tau) + start if t <= delta else rho * (t - delta) + beyond
+    )
 
 
 def smooth_step(tau=0.01):
@@ -61,7 +63,8 @@ def h_ap(scores, levels, relevance, less=None, others=None, above=None, within=N
 
 def ndcg(scores, levels, relevance, less=None, others=None):
     gain = sum(
-        relevance[levels[k]] / math.log2(1 + rank(scores, levels, relevance, k, less, others)) for k in range(len(scores))
+        relevance[levels[k]] / math.log2(1 + rank(scores, levels, relevance, k, less, others))
+        for k in range(len(scores))
     )
     best = sorted((relevance[level] for level in levels), reverse=True)
     return gain / sum(value / math.log2(2 + place) for place, value in enumerate(best))

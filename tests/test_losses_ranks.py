@@ -109,7 +109,11 @@ def test_every_rank_loss_is_its_equation(drawn, name):
         expected = 0.0
     else:
         smooth = name.startswith(("smooth", "recall_at_k"))
-        steps = {"less": oracle.smooth_step(), "others": oracle.smooth_step()} if smooth else {"less": oracle.suprank_step()}
+        steps = (
+            {"less": oracle.smooth_step(), "others": oracle.smooth_step()}
+            if smooth
+            else {"less": oracle.suprank_step()}
+        )
         if "recall" in name:
             expected = 1 - oracle.recall(scores, levels, relevance, (1, 2, 4, 8, 16), **steps)
         elif "ndcg" in name:
@@ -127,9 +131,7 @@ def test_the_linear_h_rank_replaces_the_step_of_more_relevant_items(drawn):
     relevance = relevance_of(alpha(), levels, depth)
     if not any(levels):
         return
-    expected = 1 - oracle.h_ap(
-        scores, levels, relevance, less=oracle.suprank_step(), above=oracle.linear_lower_bound()
-    )
+    expected = 1 - oracle.h_ap(scores, levels, relevance, less=oracle.suprank_step(), above=oracle.linear_lower_bound())
     assert loss_of(build_loss("sup_hap", h_rank="linear"), scores, levels, depth)[0].item() == pytest.approx(expected)
 
 
@@ -187,7 +189,9 @@ def test_L5_relevances_decide_what_is_less_relevant_and_levels_when_released():
     assert released.item() != pytest.approx(by_relevance)
 
 
-@pytest.mark.parametrize("step", [Sigmoid(), SupRank(), SupRank(offset=1.44), SupRank(delta=0.0, offset=1.0, start=0.0), LowerBound()])
+@pytest.mark.parametrize(
+    "step", [Sigmoid(), SupRank(), SupRank(offset=1.44), SupRank(delta=0.0, offset=1.0, start=0.0), LowerBound()]
+)
 def test_a_slope_is_the_derivative_of_its_step(step):
     t = torch.linspace(-0.3, 0.3, 1001, dtype=torch.float64) + 1e-5
     width = 1e-7
@@ -246,7 +250,9 @@ def test_the_kernel_and_the_general_path_agree(name, spread, monkeypatch):
     loss = build_loss(name.removesuffix("_linear"), **settings_)
     rng = np.random.default_rng(5)
     for size, depth, most_terms in ((40, 3, 8), (150, 2, 8), (150, 1, -1)):
-        embeddings, labels = square_batch(seed=int(rng.integers(1000)), size=size, dim=5, depth=depth, dtype=torch.float32)
+        embeddings, labels = square_batch(
+            seed=int(rng.integers(1000)), size=size, dim=5, depth=depth, dtype=torch.float32
+        )
         embeddings = (embeddings * spread**0.5).round(decimals=3)  # repeated vectors tie
         results = []
         for usable in (lambda scores: True, lambda scores: False):
@@ -257,4 +263,6 @@ def test_the_kernel_and_the_general_path_agree(name, spread, monkeypatch):
             value.backward()
             results.append((value.item(), leaf.grad))
         assert results[0][0] == pytest.approx(results[1][0], rel=2e-6, abs=2e-7)
-        torch.testing.assert_close(results[0][1], results[1][1], rtol=2e-4, atol=2e-5 * float(results[1][1].abs().max()))
+        torch.testing.assert_close(
+            results[0][1], results[1][1], rtol=2e-4, atol=2e-5 * float(results[1][1].abs().max())
+        )

@@ -78,7 +78,9 @@ def step_sums(lists: Lists, order: Sorted, positives: Positives, table: Tensor, 
     """ranks.step_sums, over sorted windows of each list; steps that are no sigmoid take that path itself."""
     if not isinstance(step, Sigmoid | SupRank):
         return ranks.step_sums(lists, ranks.sort(lists, positives), positives, table, step)
-    result: Tensor = _StepSums.apply(lists.scores, order, table, constants(step, lists.scores.shape[1]), len(positives.query))
+    result: Tensor = _StepSums.apply(
+        lists.scores, order, table, constants(step, lists.scores.shape[1]), len(positives.query)
+    )
     return result
 
 
@@ -106,7 +108,9 @@ class _StepSums(torch.autograd.Function):
 
         def work(part: slice) -> None:
             rows = order.score[part], order.level[part], order.place[part]
-            kernel_loops.step_slopes(rows, ctx.table[part], ctx.step, kernels, (order.column[part], wanted, result[part]))
+            kernel_loops.step_slopes(
+                rows, ctx.table[part], ctx.step, kernels, (order.column[part], wanted, result[part])
+            )
 
         _by_threads(work, len(result))
         return torch.from_numpy(result), None, None, None, None
@@ -123,7 +127,15 @@ def constants(step: Sigmoid | SupRank, items: int) -> Array:
     at_delta = 1 / (1 + math.exp(-step.delta / step.tau))
     terms = math.ceil(20 * step.tau / step.delta) if step.delta > 0 else MOST_TERMS + 1
     return np.array(
-        [step.tau, step.delta, step.rho, at_delta + step.start + step.jump, step.start, reach, terms if terms <= MOST_TERMS else -1]
+        [
+            step.tau,
+            step.delta,
+            step.rho,
+            at_delta + step.start + step.jump,
+            step.start,
+            reach,
+            terms if terms <= MOST_TERMS else -1,
+        ]
     )
 
 

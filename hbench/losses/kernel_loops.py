@@ -59,7 +59,10 @@ def step_slopes(rows: Any, table: Array, step: Array, kernels: Array, gradients:
                 continue
             for k in range(found):
                 floats[4, k] = upstream[integers[0, k]]
-            positives, items = (floats[0, :found], floats[4, :found]), (floats[1, :count], floats[2, :count], floats[3, :count])
+            positives, items = (
+                (floats[0, :found], floats[4, :found]),
+                (floats[1, :count], floats[2, :count], floats[3, :count]),
+            )
             bounds = integers[3, :found], integers[4, :found]
             pairs = _bounds(positives[0], items[0], step, bounds)
             slopes = to_own[:found], to_item[:count]

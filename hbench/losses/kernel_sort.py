@@ -33,7 +33,9 @@ def unpack(keys: Array, places: Array, column: Array, rows: tuple[Array, Array, 
             column[row, position] = key & np.uint64(0xFFFFFF)
             level[row, position] = (key >> np.uint64(24)) & np.uint64(0xFF)
             descending = np.uint32(key >> np.uint64(32))
-            bits[row, position] = descending if descending & np.uint32(0x80000000) else descending ^ np.uint32(0x7FFFFFFF)
+            bits[row, position] = (
+                descending if descending & np.uint32(0x80000000) else descending ^ np.uint32(0x7FFFFFFF)
+            )
             place[row, position] = places[row, column[row, position]]
 
 
