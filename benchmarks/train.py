@@ -1,9 +1,10 @@
 """What the training loop costs over the bare net, and whether decoding keeps up; ratios within one run.
 
-    python benchmarks/train.py [--steps 20] [--rounds 5]
+    python benchmarks/train.py [--steps 38]
 
 Loop: a step of `hbench train glyphs-happier` (batches, losses, optimisers, log, finite check) over forward, loss, backward
-and optimiser step of the same net on a batch that is there already. Rounds alternate, so that a busy machine meets both.
+and optimiser step of the same net on a batch that is there already, in seconds of processor time of one thread, so that a
+busy machine does not disturb it. What varies the images is measured apart.
 Images: JPEG files of 500 × 375 decoded, cut and normalised to 224, per second and process.
 """
 
@@ -31,59 +32,51 @@ from hbench.train.sampler import plan
 from hbench.train.transforms import augmentations
 
 
-def bare(run, pixels: torch.Tensor, labels: torch.Tensor, number: int) -> float:
-    """Seconds of so many steps of net, losses and optimisers alone."""
-    start = time.perf_counter()
-    for _ in range(number):
-        for optimizer in run.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        total, _ = run.objective(run.model(pixels), labels)
-        total.backward()
-        for optimizer in run.optimizers:
-            optimizer.step()
-    return time.perf_counter() - start
+def bare(run, pixels: torch.Tensor, labels: torch.Tensor) -> None:
+    """A step of net, losses and optimisers alone."""
+    for optimizer in run.optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    total, _ = run.objective(run.model(pixels), labels)
+    total.backward()
+    for optimizer in run.optimizers:
+        optimizer.step()
 
 
-def ours(run, recipe, data, folder: Path, number: int) -> float:
-    """Seconds of so many steps of the loop, log included."""
-    log = Log(folder, step=run.step)
-    moments = loop.steps(run, recipe, data, folder)
-    next(moments)  # what is done once per epoch is not a step's
-    start = time.perf_counter()
-    for _ in range(number):
-        log.moment(next(moments))
-    seconds = time.perf_counter() - start
-    run.step = 0
-    return seconds
-
-
-def loop_overhead(number: int, rounds: int) -> None:
+def loop_overhead(number: int) -> None:
+    torch.set_num_threads(1)
     data = load("glyphs")
-    recipe = resolve("glyphs-happier", ["log_every=1"])
+    recipe = resolve("glyphs-happier", ["log_every=1", "images.augment=none"])
     run = begin(recipe, data)
     images = images_of("glyphs", data.train, recipe.images, vary=True)
-    batches = plan(data.train.labels, recipe.sampler, seed=0, epoch=0, steps=1)
-    pixels, rows = next(training_batches(images, batches, workers=0))
-    pixels = pixels.to(memory_format=run.layout)
-    labels = torch.from_numpy(data.train.labels.astype(np.int64))[rows]
-    ratios, rates = [], []
+    labels = torch.from_numpy(data.train.labels.astype(np.int64))
+    ahead = plan(data.train.labels, recipe.sampler, seed=0, epoch=0, steps=number)
+    batches = [
+        (pixels.to(memory_format=run.layout), labels[rows])
+        for pixels, rows in training_batches(images, ahead, workers=0)
+    ]
+    whole, alone = [], []
     with tempfile.TemporaryDirectory() as folder:
-        bare(run, pixels, labels, 2)
-        for _ in range(rounds):
-            alone, whole = bare(run, pixels, labels, number), ours(run, recipe, data, Path(folder), number)
-            ratios.append(whole / alone)
-            rates.append(number * recipe.sampler.batch / whole)
-    best, middle = min(ratios), statistics.median(ratios)
-    print(f"loop / bare step          median {middle:.3f}, least {best:.3f}   ({rounds} rounds of {number} steps)")
-    start = time.perf_counter()
-    held = plan(data.train.labels, recipe.sampler, seed=0, epoch=1, steps=number)
-    for _ in training_batches(images, held, workers=0):
-        pass
-    loading = number * recipe.sampler.batch / (time.perf_counter() - start)
-    print(f"images/s trained          {statistics.median(rates):,.0f}")
+        log = Log(Path(folder), step=0)
+        moments = loop.steps(run, recipe, data, Path(folder))
+        for batch in batches:
+            start = time.process_time()
+            log.moment(next(moments))
+            middle = time.process_time()
+            bare(run, *batch)
+            whole.append(middle - start)
+            alone.append(time.process_time() - middle)
+    ratios = [one / other for one, other in zip(whole[1:], alone[1:], strict=True)]  # the first step warms up
+    rate = recipe.sampler.batch / statistics.median(whole)
     print(
-        f"images/s from memory      {loading:,.0f}   ({loading / statistics.median(rates):.0f} times what is trained)"
+        f"loop / bare step          median {statistics.median(ratios):.3f}   ({len(ratios)} pairs of steps on the same batch)"
     )
+    print(f"images/s trained          {rate:,.0f}")
+    varied = images_of("glyphs", data.train, resolve("glyphs-happier").images, vary=True)
+    start = time.process_time()
+    for _ in training_batches(varied, ahead, workers=0):
+        pass
+    loading = number * recipe.sampler.batch / (time.process_time() - start)
+    print(f"images/s varied in memory {loading:,.0f}   ({loading / rate:.0f} times what is trained)")
 
 
 def decoding(number: int) -> None:
@@ -95,17 +88,16 @@ def decoding(number: int) -> None:
     smooth.save(stored, "JPEG", quality=90)
     for name in ("resized_crop", "crop", "none"):
         prepare = augmentations[name](Images())
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(number):
             stored.seek(0)
             prepare(Image.open(stored))
-        print(f"images/s decoded, {name:<12}{number / (time.perf_counter() - start):>8,.0f}   (one process)")
+        print(f"images/s decoded, {name:<12}{number / (time.process_time() - start):>8,.0f}   (one process)")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=38)
     chosen = parser.parse_args()
-    loop_overhead(chosen.steps, chosen.rounds)
+    loop_overhead(chosen.steps)
     decoding(200)
