@@ -8,7 +8,6 @@ items before the window are taken off again by σ(x) = 1 − e^−x + e^−2x �
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,11 @@ class CrossBatchMemory(nn.Module):
     The memory holds the last `size` embeddings without gradient, the batch itself among them; a query is told which of
     them it is, so that it never ranks itself. A full queue drops its oldest entries. `loss` must take references.
     """
+
+    embeddings: Tensor
+    labels: Tensor
+    stored: Tensor
+    batches: Tensor
 
     def __init__(
         self, loss: nn.Module, size: int, *, warm_up: int = 0, batch_weight: float = 1.0, memory_weight: float = 1.0
@@ -53,9 +60,9 @@ class CrossBatchMemory(nn.Module):
         self.batches += 1
         return torch.cat([place.new_full((len(labels) - kept,), -1), place])
 
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: object) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         # The queue takes its width from the first batch, so a fresh module takes over the stored shapes.
         for name in ("embeddings", "labels"):
             if prefix + name in state_dict:
                 setattr(self, name, torch.empty_like(state_dict[prefix + name], device=getattr(self, name).device))
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[arg-type]
+        super()._load_from_state_dict(state_dict, prefix, *rest)
