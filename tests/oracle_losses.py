@@ -32,7 +32,7 @@ def before(scores, levels, j, k):
     return (-scores[j], levels[j], j) < (-scores[k], levels[k], k)
 
 
-def rank(scores, levels, relevance, k, less, others):
+def rank(scores, levels, relevance, k, *, less, others):
     """1 + Σ steps over the other items; a step of None is exact."""
     total = 1.0
     for j in range(len(scores)):
@@ -42,7 +42,7 @@ def rank(scores, levels, relevance, k, less, others):
     return total
 
 
-def h_rank(scores, levels, relevance, k, above, within):
+def h_rank(scores, levels, relevance, k, *, above, within):
     total = relevance[levels[k]]
     for j in range(len(scores)):
         if j != k:
@@ -52,26 +52,31 @@ def h_rank(scores, levels, relevance, k, above, within):
     return total
 
 
-def h_ap(scores, levels, relevance, less=None, others=None, above=None, within=None):
+def h_ap(scores, levels, relevance, *, less=None, others=None, above=None, within=None):
     positives = [k for k in range(len(scores)) if relevance[levels[k]] > 0]
     gathered = sum(
-        h_rank(scores, levels, relevance, k, above, within) / rank(scores, levels, relevance, k, less, others)
+        h_rank(scores, levels, relevance, k, above=above, within=within)
+        / rank(scores, levels, relevance, k, less=less, others=others)
         for k in positives
     )
     return gathered / sum(relevance[levels[k]] for k in positives)
 
 
-def ndcg(scores, levels, relevance, less=None, others=None):
+def ndcg(scores, levels, relevance, *, less=None, others=None):
     gain = sum(
-        relevance[levels[k]] / math.log2(1 + rank(scores, levels, relevance, k, less, others))
+        relevance[levels[k]] / math.log2(1 + rank(scores, levels, relevance, k, less=less, others=others))
         for k in range(len(scores))
     )
     best = sorted((relevance[level] for level in levels), reverse=True)
     return gain / sum(value / math.log2(2 + place) for place, value in enumerate(best))
 
 
-def recall(scores, levels, relevance, at, temperature=1.0, less=None, others=None):
+def recall(scores, levels, relevance, at, *, temperature=1.0, less=None, others=None):
     """Mean over k of Σ σ((k − rank)/temperature)/min(k, n); a temperature of None is the exact outer step."""
-    ranks = [rank(scores, levels, relevance, k, less, others) for k in range(len(scores)) if relevance[levels[k]] > 0]
+    ranks = [
+        rank(scores, levels, relevance, k, less=less, others=others)
+        for k in range(len(scores))
+        if relevance[levels[k]] > 0
+    ]
     outer = (lambda slack: float(slack >= 0)) if temperature is None else (lambda slack: sigmoid(slack / temperature))
     return sum(sum(outer(k - r) for r in ranks) / min(k, len(ranks)) for k in at) / len(at)

@@ -1,4 +1,4 @@
-"""Every named loss in anyone's training loop: arbitrary batches, references, mixed precision, refusals, and the formulas."""
+"""Every named loss in anyone's training loop: arbitrary batches, references, mixed precision, refusals, formulas."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def ap_of(scores, levels):
 def test_the_gap_of_perfect_batches_stays_below_its_bound(batches, positives, negatives, random):
     # equal batches, each with AP 1, as the bound assumes
     scores, levels, index = [], [], []
-    for _batch in range(batches):
+    for _ in range(batches):
         drawn = sorted((random.random() for _ in range(positives + negatives)), reverse=True)
         index.append(np.arange(len(scores), len(scores) + len(drawn)))
         scores += drawn

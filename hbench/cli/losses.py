@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from hbench.cli.terminal import show, show_json, show_table
@@ -21,21 +19,22 @@ def command(name: str | None, as_json: bool) -> None:
     from hbench.losses import loss_entry, losses
     from hbench.losses.entries import REQUIRED
 
-    rows: list[dict[str, Any]] = []
-    for known in [name] if name else losses:
-        entry = loss_entry(known)
-        parameters = {p: "required" if default is REQUIRED else default for p, default in entry.parameters.items()}
-        rows.append({"name": known, "formula": entry.formula, "paper": entry.paper, "parameters": parameters})
+    known = [name] if name else list(losses)
+    entries = [loss_entry(each) for each in known]
+    parameters = [{p: "required" if d is REQUIRED else d for p, d in entry.parameters.items()} for entry in entries]
     if as_json:
-        show_json(rows[0] if name else rows)
+        described = [
+            {"name": each, "formula": entry.formula, "paper": entry.paper, "parameters": own}
+            for each, entry, own in zip(known, entries, parameters, strict=True)
+        ]
+        show_json(described[0] if name else described)
     elif name:
-        show(f"{rows[0]['name']}\n  formula   {rows[0]['formula']}\n  paper     {rows[0]['paper']}")
-        for parameter, default in rows[0]["parameters"].items():
+        show(f"{name}\n  formula           {entries[0].formula}\n  paper             {entries[0].paper}")
+        for parameter, default in parameters[0].items():
             show(f"  {parameter:<18}{default}")
     else:
-        spelled = [", ".join(f"{p}={d}" for p, d in row["parameters"].items()) for row in rows]
-        show_table(
-            None,
-            ["loss", "formula", "paper", "parameters"],
-            [[row["name"], row["formula"], row["paper"], text] for row, text in zip(rows, spelled, strict=True)],
-        )
+        rows = [
+            [each, entry.formula, entry.paper, ", ".join(f"{p}={d}" for p, d in own.items())]
+            for each, entry, own in zip(known, entries, parameters, strict=True)
+        ]
+        show_table(None, ["loss", "formula", "paper", "parameters"], rows)

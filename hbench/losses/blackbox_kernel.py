@@ -33,7 +33,7 @@ class ChosenRank(torch.autograd.Function):
         rank = np.empty(int(number.sum()), dtype=np.float32)
         for key, part in zip(keys, _by_row(rank, number), strict=True):
             _chosen_positions(key, part)
-        ctx.keys, ctx.rows, ctx.number, ctx.lam = keys, rows, number, np.float32(lam)
+        ctx.keys, ctx.rows, ctx.number, ctx.lam = keys, rows, number, lam
         counts = torch.from_numpy(number)
         ctx.mark_non_differentiable(counts)
         return torch.from_numpy(rank), counts
@@ -41,11 +41,11 @@ class ChosenRank(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         grad = np.zeros_like(ctx.rows)
-        shifts = _by_row(upstream[0].detach().contiguous().numpy() * ctx.lam, ctx.number)
+        shifts = _by_row((ctx.lam * upstream[0].detach()).contiguous().numpy(), ctx.number)
         for key, row, shift, slope in zip(ctx.keys, ctx.rows, shifts, grad, strict=True):
             perturbed = _perturb(key, row, shift, slope)
             perturbed.sort()
-            _merge(key, perturbed, ctx.lam, slope)
+            _merge(key, perturbed, np.float32(ctx.lam), slope)
         return torch.from_numpy(grad), None, None
 
 

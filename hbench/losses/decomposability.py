@@ -1,8 +1,8 @@
 """The decomposability gap: how far the mean AP inside batches lies above the AP of the whole set; its bounds, and the loss
 that narrows it by calibrating scores across batches ([N] §3.2, [T] §III-C).
 
->>> round(gap_bound([2, 2], [3, 3]), 6)  # 1 − (1/1 + 2/2 + 3/6 + 4/7) / 4
-0.232143
+>>> gap_bound([1, 1], [2, 2])  # 1 − (1/1 + 2/4) / 2
+0.25
 >>> calibrated_gap_bound([(2, 0), (2, 0)], [(3, 0), (3, 0)])  # every score on its side of the thresholds
 0.0
 """

@@ -33,8 +33,8 @@ def panel_kernels() -> Array:
     apart = PANEL * np.arange(-REACH, REACH + 1)[:, None, None]
     value = 1 / (1 + np.exp(-(apart + (nodes[None, :] - nodes[:, None]) * PANEL / 2)))
     both = np.stack([value, value * (1 - value)])
-    tables: np.ndarray = np.einsum("ra,kdab,sb->kdrs", cosine, both, cosine)
-    return tables
+    kernels: Array = np.einsum("ra,kdab,sb->kdrs", cosine, both, cosine)
+    return kernels
 
 
 @njit(nogil=True, cache=True)

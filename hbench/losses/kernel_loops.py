@@ -82,10 +82,11 @@ def _positives(row: Any, at: int, own: Array, integers: Array) -> int:
     """How many positives of one level; their scores into `own`, places and positions into the first two of `integers`."""
     score, level, place = row
     found = 0
-    for item in range(len(score)):
-        if level[item] == at and place[item] >= 0:
-            own[found], integers[0, found], integers[1, found] = score[item], place[item], item
-            found += 1
+    for item in range(len(score)):  # without a branch, which would be mispredicted half the time
+        own[found], integers[0, found], integers[1, found] = score[item], place[item], item
+        found += (level[item] == at) & (place[item] >= 0)
+        if found == len(score):
+            break
     return found
 
 

@@ -32,7 +32,7 @@ def direct_values(own: Array, items: Any, bounds: Any, step: Array, values: Arra
             centre = own[k] - SPAN * tau
             _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
             _exponentials(own, np.float32(centre), np.float32(LOG2_E / tau), own_exponential)
-        values[k] += _sigmoids(exponential, weight, np.uint32(first[k]), np.uint32(last[k]), own_exponential[k])
+        values[k] += _sigmoids(exponential, weight, np.uint64(first[k]), np.uint64(last[k]), own_exponential[k])
 
 
 @njit(nogil=True, cache=True)
@@ -48,7 +48,7 @@ def direct_slopes(positives: Any, items: Any, bounds: Any, step: Array, slopes: 
             _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
             _exponentials(own, np.float32(centre), np.float32(LOG2_E / tau), own_exponential)
         pair = own_exponential[k], np.float32(wanted[k] / tau)
-        slope = _sigmoid_slopes((exponential, weight), np.uint32(first[k]), np.uint32(last[k]), pair, to_item)
+        slope = _sigmoid_slopes((exponential, weight), np.uint64(first[k]), np.uint64(last[k]), pair, to_item)
         to_own[k] += pair[1] * slope
 
 
@@ -140,6 +140,7 @@ def _alternating(tail: Array, factor: float, slope: int) -> float:
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})
 def _exponentials(score: Array, centre: np.float32, scale: np.float32, exponential: Array) -> None:
     """2^((s − centre)·scale) by a polynomial between whole powers, 10⁻⁷ exact, kept finite where it is not needed."""
+    bits, between = exponential.view(np.int32), np.empty(len(score), np.float32)
     for item in range(len(score)):
         power = (score[item] - centre) * scale
         power = np.float32(-125) if power < np.float32(-125) else power
@@ -151,12 +152,14 @@ def _exponentials(score: Array, centre: np.float32, scale: np.float32, exponenti
         value = value * part + np.float32(5.5826318e-2)
         value = value * part + np.float32(2.4015361e-1)
         value = value * part + np.float32(6.9315308e-1)
-        value = value * part + np.float32(9.9999994e-1)
-        exponential[item] = value * np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)
+        between[item] = value * part + np.float32(9.9999994e-1)
+        bits[item] = np.int32((whole + np.int32(127)) << np.int32(23))  # the float32 2^whole
+    for item in range(len(score)):
+        exponential[item] *= between[item]
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoids(exponential: Array, weight: Array, first: np.uint32, last: np.uint32, own: np.float32) -> np.float32:
+def _sigmoids(exponential: Array, weight: Array, first: np.uint64, last: np.uint64, own: np.float32) -> np.float32:
     total = np.float32(0)
     for item in range(first, last):  # unsigned, so that no index is checked for counting from the end
         total += weight[item] * (exponential[item] / (exponential[item] + own))
@@ -164,7 +167,7 @@ def _sigmoids(exponential: Array, weight: Array, first: np.uint32, last: np.uint
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoid_slopes(items: Any, first: np.uint32, last: np.uint32, pair: Any, to_item: Array) -> np.float32:
+def _sigmoid_slopes(items: Any, first: np.uint64, last: np.uint64, pair: Any, to_item: Array) -> np.float32:
     (exponential, weight), (own, share) = items, pair
     total = np.float32(0)
     for item in range(first, last):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -58,9 +60,9 @@ class CrossBatchMemory(nn.Module):
         self.batches += 1
         return torch.cat([place.new_full((len(labels) - kept,), -1), place])
 
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: object) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         # The queue takes its width from the first batch, so a fresh module takes over the stored shapes.
         for name in ("embeddings", "labels"):
             if prefix + name in state_dict:
                 setattr(self, name, torch.empty_like(state_dict[prefix + name], device=getattr(self, name).device))
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[arg-type]
+        super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hbench.losses import kernel, ranks
 from hbench.losses.blocks import sum_over_blocks
 from hbench.losses.lists import Lists, find_positives, make_lists, shared_levels
-from hbench.losses.ranks import Split, Steps, Sums, split_by_relevance
+from hbench.losses.ranks import Ranking, Split, Steps, Sums, split_by_relevance
 from hbench.losses.references import resolve_references
 from hbench.losses.scores import Ranked, Score, h_ap
 from hbench.relevance import Relevance
@@ -53,16 +53,16 @@ class RankLoss(nn.Module):
         self_index: Tensor | None = None,
     ) -> Tensor:
         refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        defined: Tensor | int = 0
+        defined = 0
 
         def missing(scores: Tensor, block: slice) -> Tensor:
             nonlocal defined
             values, counted = self.per_query(scores, labels[block], refs.labels, refs.self_index[block])
-            defined += counted.sum()
+            defined += int(counted.sum())
             return ((1 - values) * counted).sum()
 
         total = sum_over_blocks(missing, embeddings, refs.embeddings)
-        return total / max(1, int(defined))
+        return total / max(1, defined)
 
     def per_query(
         self, scores: Tensor, labels: Tensor, ref_labels: Tensor, self_index: Tensor
@@ -80,14 +80,10 @@ class RankLoss(nn.Module):
             scores, levels = self.extra(scores, levels, depth)
         lists = make_lists(scores, levels, depth)
         positives = find_positives(lists, self.relevance)
-        sums, split = heavy_sums(lists), self.split(positives)
-        order = sums.sort(lists, positives)
-        ranked = Ranked(
-            lists,
-            positives,
-            ranks.ranks(lists, order, positives, self.steps, split, sums=sums),
-            ranks.h_ranks(lists, order, positives, self.steps, split, sums=sums) if self.score is h_ap else None,
-        )
+        sums = heavy_sums(lists)
+        ranking = Ranking(lists, sums.sort(lists, positives), positives, self.split(positives), sums)
+        h_rank = ranks.h_ranks(ranking, self.steps) if self.score is h_ap else None
+        ranked = Ranked(lists, positives, ranks.ranks(ranking, self.steps), h_rank)
         return self.score(ranked), (lists.counts * positives.table).sum(1) > 0
 
 

@@ -67,30 +67,33 @@ def split_by_level(positives: Positives) -> Split:
     return Split((level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape))
 
 
-def ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, *, sums: Sums) -> Tensor:
+class Ranking(NamedTuple):
+    """A block of lists in order, their positives, which items are less and more relevant, and the heavy parts to use."""
+
+    lists: Lists
+    order: Any
+    positives: Positives
+    split: Split
+    sums: Sums
+
+
+def ranks(ranking: Ranking, steps: Steps) -> Tensor:
     """rank(k) of every positive: float (P,), differentiable in the scores."""
-    less = split.less.to(positives.table)
-    terms = [(steps.less, less), (steps.others, 1 - less)]
-    return _sum_terms(torch.ones_like(positives.relevance), lists, order, positives, terms, sums=sums)
+    less = ranking.split.less.to(ranking.positives.table)
+    one = torch.ones_like(ranking.positives.relevance)
+    return _sum_terms(one, ranking, [(steps.less, less), (steps.others, 1 - less)])
 
 
-def h_ranks(lists: Lists, order: Any, positives: Positives, steps: Steps, split: Split, *, sums: Sums) -> Tensor:
+def h_ranks(ranking: Ranking, steps: Steps) -> Tensor:
     """H-rank(k) of every positive: float (P,), differentiable in the scores."""
-    shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
-    above = shared * split.above
-    terms = [(steps.above, above), (steps.within, shared - above)]
-    return _sum_terms(positives.relevance, lists, order, positives, terms, sums=sums)
+    table = ranking.positives.table
+    shared = torch.minimum(table[:, :, None], table[:, None, :])
+    above = shared * ranking.split.above
+    return _sum_terms(ranking.positives.relevance, ranking, [(steps.above, above), (steps.within, shared - above)])
 
 
-def _sum_terms(
-    start: Tensor,
-    lists: Lists,
-    order: Any,
-    positives: Positives,
-    terms: list[tuple[Step | None, Tensor]],
-    *,
-    sums: Sums,
-) -> Tensor:
+def _sum_terms(start: Tensor, ranking: Ranking, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
+    lists, order, positives, _, sums = ranking
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
@@ -141,37 +144,45 @@ def step_sums(lists: Lists, order: Order, positives: Positives, table: Tensor, s
 
     `table` (Q, L+1, L+2), 0 for items outside. Differentiable in lists.scores, with the step's own slope.
     """
-    result: Tensor = _StepSums.apply(lists.scores, lists.levels, order, positives, table, step)
+    result: Tensor = _StepSums.apply(lists.scores, _Pairs(lists.levels, order.by_level, positives, table, step))
     return result
+
+
+class _Pairs(NamedTuple):
+    """Levels and columns by level (Q, N), the positives, the table (Q, L+1, L+2), the step."""
+
+    levels: Tensor
+    by_level: Tensor
+    positives: Positives
+    table: Tensor
+    step: Step
 
 
 class _StepSums(torch.autograd.Function):
     @staticmethod
-    def forward(  # noqa: PLR0917 - torch passes them by position
-        ctx: Any, scores: Tensor, levels: Tensor, order: Order, positives: Positives, table: Tensor, step: Step
-    ) -> Tensor:
-        ctx.save_for_backward(scores, levels)
-        ctx.order, ctx.positives, ctx.table, ctx.step = order, positives, table, step
+    def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
+        ctx.save_for_backward(scores)
+        ctx.pairs, positives = pairs, pairs.positives
         sums = scores.new_zeros(len(positives.query) + 1)  # the last place takes what padding asks for
-        for tile in _tiles(scores, levels, order, positives, table):
-            value = step.value(tile.scores[:, None, :] - tile.own[:, :, None])
+        for tile in _tiles(scores, pairs):
+            value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])
             sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
-        own = table[positives.query, positives.level, positives.level]
-        return sums[:-1] - own * step.value(scores.new_zeros(1))
+        own = pairs.table[positives.query, positives.level, positives.level]
+        return sums[:-1] - own * pairs.step.value(scores.new_zeros(1))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        scores, levels = ctx.saved_tensors
+        (scores,) = ctx.saved_tensors
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
-        for tile in _tiles(scores, levels, ctx.order, ctx.positives, ctx.table):
-            slope = ctx.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
+        for tile in _tiles(scores, ctx.pairs):
+            slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
             wanted = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, wanted) * tile.weight
             to_own = torch.einsum("qkj,qj->qk", slope, tile.weight) * -wanted
             rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(1, tile.column, to_items)
             result[tile.query] += rows.scatter_add(1, tile.item, to_own)
-        return result, None, None, None, None, None
+        return result, None
 
 
 class Tile(NamedTuple):
@@ -189,9 +200,9 @@ class Tile(NamedTuple):
     weight: Tensor
 
 
-def _tiles(scores: Tensor, levels: Tensor, order: Order, positives: Positives, table: Tensor) -> Iterator[Tile]:
+def _tiles(scores: Tensor, pairs: _Pairs) -> Iterator[Tile]:
     """Tiles that together hold every pair of non-zero weight; items by level, so that the less relevant ones come first."""
-    by_level = order.by_level
+    levels, by_level, positives, table, _ = pairs
     sorted_levels, sorted_scores = levels.gather(1, by_level), scores.gather(1, by_level)
     most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
     for level in range(1, table.shape[1]):
