@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hbench.protocol import ScoreQuery
 from hbench.ranking import Ranker
 from hbench.scores import one_blas_thread
-from hbench.values import Values, ValuesOf, values_of
+from hbench.values import Block, StartBlock, Values, values_of
 
 OnBlock = Callable[[int, int], None]
 QUERIES = 16  # valued by one task
@@ -48,7 +48,7 @@ def measure(
     ranker: Ranker, scorers: Sequence[ScoreQuery], *, threads: int | None = None, on_block: OnBlock | None = None
 ) -> Measurement:
     """Apply `scorers` to the level sequence of every query; `on_block(done, blocks)` is told of progress."""
-    result = Values.empty(len(scorers), len(ranker.queries), ranker.depth)
+    result = Values.empty(len(scorers), np.zeros((len(ranker.queries), ranker.depth + 1), np.int64))
     blocks = on_threads(ranker, values_of(ranker, scorers), range(ranker.blocks), threads=threads)
     for done, (block, values) in enumerate(blocks, start=1):
         result.put(ranker.rows(block), values)
@@ -63,16 +63,16 @@ def available_threads() -> int:
 
 
 class Stage(NamedTuple):
-    """A block on its way: its room for scores, the tasks at work on it, and what follows when they are done."""
+    """A block on its way: its room for scores, the tasks at work on it, and, once it is multiplied, its values."""
 
     block: int
     scores: NDArray[np.floating]
     tasks: list[Future[Any]]
-    valued: bool
+    values: Block | None
 
 
 def on_threads(
-    ranker: Ranker, values_of_rows: ValuesOf, blocks: Sequence[int], *, threads: int | None = None
+    ranker: Ranker, start_block: StartBlock, blocks: Sequence[int], *, threads: int | None = None
 ) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries, in order; an interrupt or an error leaves the blocks that wait undone."""
     waiting, line = deque(blocks), deque[Stage]()
@@ -85,12 +85,13 @@ def on_threads(
                 while waiting and room:
                     line.append(_multiplied(pool, ranker, waiting.popleft(), room.pop()))
                 stage = line.popleft()
-                found = [task.result() for task in stage.tasks]
-                if stage.valued:
-                    room.append(stage.scores)
-                    yield stage.block, _joined(found)
+                for task in stage.tasks:
+                    task.result()
+                if stage.values is None:
+                    line.append(_valued(pool, ranker, start_block(stage.block), stage))
                 else:
-                    line.append(_valued(pool, ranker, values_of_rows, stage))
+                    room.append(stage.scores)
+                    yield stage.block, stage.values.finish()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -104,18 +105,10 @@ def _rooms(ranker: Ranker, threads: int) -> int:
 
 def _multiplied(pool: ThreadPoolExecutor, ranker: Ranker, block: int, scores: NDArray[np.floating]) -> Stage:
     multiply = partial(ranker.scores.multiply, ranker.scores.block_vectors(block), out=scores)
-    return Stage(block, scores, [pool.submit(multiply, start) for start in ranker.scores.chunks], False)
+    return Stage(block, scores, [pool.submit(multiply, start) for start in ranker.scores.chunks], None)
 
 
-def _valued(pool: ThreadPoolExecutor, ranker: Ranker, values_of_rows: ValuesOf, stage: Stage) -> Stage:
-    first, queries = stage.block * ranker.scores.block_size, len(ranker.rows(stage.block))
+def _valued(pool: ThreadPoolExecutor, ranker: Ranker, values: Block, stage: Stage) -> Stage:
+    queries = len(ranker.rows(stage.block))
     parts = [slice(start, min(start + QUERIES, queries)) for start in range(0, queries, QUERIES)]
-    tasks = [pool.submit(values_of_rows, stage.scores[part], first + part.start) for part in parts]
-    return Stage(stage.block, stage.scores, tasks, True)
-
-
-def _joined(parts: Sequence[Values]) -> Values:
-    values, first_level, tied, counts = zip(*parts, strict=True)
-    return Values(
-        np.concatenate(values, axis=1), np.concatenate(first_level), np.concatenate(tied), np.concatenate(counts)
-    )
+    return stage._replace(tasks=[pool.submit(values.add, stage.scores[p], p.start) for p in parts], values=values)

@@ -117,33 +117,36 @@ class Ranker:
         """The input positions of a block's queries."""
         return self.scores.rows(block)
 
-    def masked(self, scores: NDArray[np.floating], first: int) -> NDArray[np.int64]:
-        """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the score of their
-        original, what is left out of a query's list −inf. Returns the level counts of the lists (n, L+1)."""
-        if len(self.copies):
-            scores[:, self.copies] = scores[:, self.originals]
-        last = first + len(scores)
+    def counts(self, first: int, last: int) -> NDArray[np.int64]:
+        """The level counts (n, L+1) of the lists of a range of the canonical queries."""
         rows, columns = self.left_out(first, last)
-        scores[rows, columns] = -np.inf
         starts, ends = self.starts[first:last], self.ends[first:last]
-        at_least = np.zeros((len(scores), self.depth + 2), np.int64)
+        at_least = np.zeros((last - first, self.depth + 2), np.int64)
         at_least[:, 0], at_least[:, 1:-1] = len(self.columns), ends - starts
-        counts = at_least[:, :-1] - at_least[:, 1:]
+        counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(counts, (rows, inside.sum(axis=1)), 1)
         return counts
 
+    def mask(self, scores: NDArray[np.floating], first: int) -> None:
+        """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the score of their
+        original, what is left out of a query's list −inf."""
+        if len(self.copies):
+            scores[:, self.copies] = scores[:, self.originals]
+        scores[self.left_out(first, first + len(scores))] = -np.inf
+
     def sequences(self, scores: NDArray[np.floating], first: int) -> Iterator[LevelSequence]:
-        """The level sequences of the canonical queries from `first` on, from their rows of scores (n, G)."""
-        for row, (query, counts) in enumerate(enumerate(self.masked(scores, first), start=first)):
+        """The level sequences of the canonical queries from `first` on, from their masked rows of scores (n, G)."""
+        for query, (row, counts) in enumerate(zip(scores, self.counts(first, first + len(scores)), strict=True), first):
             levels = self.levels(query)
             levels[self.left_out(query, query + 1)[1]] = 0
-            yield level_sequence(scores[row], levels, counts, self.tie_key)
+            yield level_sequence(row, levels, counts, self.tie_key)
 
     def block(self, block: int) -> Iterator[LevelSequence]:
         """The level sequences of one block's queries, in the order of `rows(block)`."""
-        scores = self.scores.whole(block)
-        return self.sequences(scores, block * self.scores.block_size)
+        scores, first = self.scores.whole(block), block * self.scores.block_size
+        self.mask(scores, first)
+        return self.sequences(scores, first)
 
     def levels(self, query: int) -> NDArray[np.uint8]:
         """The level of every gallery item for a query, both in canonical order; (G,)."""

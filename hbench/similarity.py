@@ -24,7 +24,7 @@ TILE = 512  # rows read and scaled at once: they stay in the second cache
 
 @dataclass(frozen=True)
 class Rows:
-    """`vectors` (N, D), each row times its `scale` (N,), and `last` (N,) as one more dimension, where they are given."""
+    """`vectors` (N, D), each row times its `scale` (N,), and `last` (N,) as one more dimension, if given."""
 
     vectors: NDArray[np.floating]
     scale: NDArray[np.floating] | None = None

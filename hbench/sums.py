@@ -147,7 +147,7 @@ def split(ranks: Ranks, levels: Levels, lowest: int, room: Scratch) -> Scalar:
 
 @compiled_sum
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
-    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(items found, items in the ideal order).
+    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the ideal order).
 
     With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
     """

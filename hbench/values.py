@@ -5,9 +5,10 @@ A metric that the compiled path does not know is computed on the level sequence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,44 +29,57 @@ class Values(NamedTuple):
     counts: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, metrics: int, queries: int, depth: int) -> Values:
-        return cls(
-            np.full((metrics, queries), np.nan),
-            np.zeros(queries, np.uint8),
-            np.zeros(queries, bool),
-            np.zeros((queries, depth + 1), np.int64),
-        )
+    def empty(cls, metrics: int, counts: NDArray[np.int64]) -> Values:
+        n = len(counts)
+        return cls(np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts)
 
     def put(self, at: NDArray[np.int64], other: Values) -> None:
         """Write the values of other queries at their positions."""
         self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = other
 
-
-ValuesOf = Callable[[NDArray[np.floating], int], Values]
-
-
-def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> ValuesOf:
-    """The function from rows of scores (n, G), of the canonical queries from a number on, to those queries' values."""
-    pessimistic = ranker.pessimistic
-    if not AVAILABLE or pessimistic is None:
-        return lambda scores, first: _of_sequences(ranker, scorers, scores, first)
-    return Compiled(ranker, scorers, pessimistic)
+    def put_sequence(self, n: int, sequence: LevelSequence) -> None:
+        self.tied[n] = sequence.tied
+        if len(sequence.ranks) and sequence.ranks[0] == 1:
+            self.first_level[n] = sequence.levels[0]
 
 
-def _of_sequences(ranker: Ranker, scorers: Sequence[ScoreQuery], scores: NDArray[np.floating], first: int) -> Values:
-    result = Values.empty(len(scorers), len(scores), ranker.depth)
-    queries = ranker.queries[first : first + len(scores)].tolist()
-    for n, (query, sequence) in enumerate(zip(queries, ranker.sequences(scores, first), strict=True)):
-        _put_sequence(result, n, sequence)
-        for row, scorer in enumerate(scorers):
-            result.values[row, n] = scorer(query, sequence)
-    return result
+class Block(Protocol):
+    """The values of the queries of one block in the making."""
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        """Value the queries of the block from `start` on by their rows of scores (n, G)."""
+
+    def finish(self) -> Values:
+        """The values, when every query was added."""
 
 
-def _put_sequence(result: Values, n: int, sequence: LevelSequence) -> None:
-    result.counts[n], result.tied[n] = sequence.counts, sequence.tied
-    if len(sequence.ranks) and sequence.ranks[0] == 1:
-        result.first_level[n] = sequence.levels[0]
+StartBlock = Callable[[int], Block]
+
+
+def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> StartBlock:
+    """The function that starts a block, from its number."""
+    if AVAILABLE and ranker.pessimistic is not None:
+        return partial(CompiledBlock, Plan.of(ranker, scorers, pessimistic=ranker.pessimistic))
+    return partial(SequenceBlock, ranker, scorers)
+
+
+class SequenceBlock:
+    """Every metric is a function of the level sequence."""
+
+    def __init__(self, ranker: Ranker, scorers: Sequence[ScoreQuery], block: int) -> None:
+        self.ranker, self.scorers, self.queries = ranker, scorers, ranker.rows(block)
+        self.first = block * ranker.scores.block_size
+        self.values = Values.empty(len(scorers), ranker.counts(self.first, self.first + len(self.queries)))
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.ranker.mask(scores, self.first + start)
+        for n, sequence in enumerate(self.ranker.sequences(scores, self.first + start), start):
+            self.values.put_sequence(n, sequence)
+            for row, scorer in enumerate(self.scorers):
+                self.values.values[row, n] = scorer(int(self.queries[n]), sequence)
+
+    def finish(self) -> Values:
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -110,51 +124,71 @@ class Listed:
             result.values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
 
 
-class Compiled:
-    """The compiled path of one ranker and its scorers: a function as `values_of` gives."""
+@dataclass(frozen=True)
+class Plan:
+    """What the compiled path does with every block: `lists` of fast metrics, and the `others` by row of the values."""
 
-    def __init__(self, ranker: Ranker, scorers: Sequence[ScoreQuery], pessimistic: bool) -> None:
-        self.ranker, self.pessimistic, self.metrics = ranker, pessimistic, len(scorers)
+    ranker: Ranker
+    pessimistic: bool
+    metrics: int
+    lists: Sequence[Listed]
+    others: Mapping[int, ScoreQuery]
+    positives: int
+
+    @classmethod
+    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], *, pessimistic: bool) -> Plan:
         known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
         by_list = [{row: each for row, each in known.items() if each.loses_last == loses} for loses in (False, True)]
         tables = sums.tables(len(ranker.columns))
-        self.lists = [Listed(each, loses, tables) for loses, each in zip((False, True), by_list, strict=True) if each]
-        self.others = {row: each for row, each in enumerate(scorers) if row not in known}
-        self.positives = int((ranker.ends[:, 0] - ranker.starts[:, 0]).max())
+        lists = [Listed(each, loses, tables) for loses, each in zip((False, True), by_list, strict=True) if each]
+        others = {row: each for row, each in enumerate(scorers) if row not in known}
+        return cls(ranker, pessimistic, len(scorers), lists, others, int((ranker.ends - ranker.starts)[:, 0].max()))
 
-    def __call__(self, scores: NDArray[np.floating], first: int) -> Values:
-        counts = self.ranker.masked(scores, first)
-        queries = self.ranker.queries[first : first + len(scores)]
-        result = Values.empty(self.metrics, len(scores), self.ranker.depth)
-        batches = [(listed, listed.batch(queries, counts)) for listed in self.lists]
-        room = sums.scratch(self.positives)
-        for n, sequence in enumerate(self.sequences(scores, first, counts)):
-            _put_sequence(result, n, sequence)
-            for listed, batch in batches:
-                own = listed.without_last(batch, n, int(queries[n]), sequence) if listed.loses_last else sequence
+
+class CompiledBlock:
+    """The metrics are sums over the ranks, all taken at once."""
+
+    def __init__(self, plan: Plan, block: int) -> None:
+        self.plan, self.ranker, self.queries = plan, plan.ranker, plan.ranker.rows(block)
+        self.first = block * self.ranker.scores.block_size
+        counts = self.ranker.counts(self.first, self.first + len(self.queries))
+        self.values = Values.empty(plan.metrics, counts)
+        self.batches = [(listed, listed.batch(self.queries, counts)) for listed in plan.lists]
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.ranker.mask(scores, self.first + start)
+        room = sums.scratch(self.plan.positives)
+        for n, sequence in enumerate(self.sequences(scores, start), start):
+            self.values.put_sequence(n, sequence)
+            for listed, batch in self.batches:
+                query = int(self.queries[n])
+                own = listed.without_last(batch, n, query, sequence) if listed.loses_last else sequence
                 if len(own.ranks):
                     sums.sum_up((own.ranks, own.levels), n, batch.wanted, batch.tables, (room, batch.sums))
-            if self.others:
+            if self.plan.others:
                 whole = sequence._replace(ranks=sequence.ranks.astype(np.int64))
-                for row, other in self.others.items():
-                    result.values[row, n] = other(int(queries[n]), whole)
-        for listed, batch in batches:
-            listed.put(batch, result)
-        return result
+                for row, other in self.plan.others.items():
+                    self.values.values[row, n] = other(int(self.queries[n]), whole)
 
-    def sequences(self, scores: NDArray[np.floating], first: int, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
+    def sequences(self, scores: NDArray[np.floating], start: int) -> Iterator[LevelSequence]:
         """The level sequences, their ranks in int32, each in the same arrays as the one before."""
-        room = kernel.scratch(self.positives)
-        ordered = np.empty(self.positives + 1, scores.dtype)
-        starts, ends = self.ranker.starts[first:], self.ranker.ends[first:]
-        listed = counts[:, 1:].sum(axis=1).tolist()
-        for row, start, end, positives, of_level in zip(scores, starts, ends, listed, counts, strict=False):
+        room = kernel.scratch(self.plan.positives)
+        ordered = np.empty(self.plan.positives + 1, scores.dtype)
+        of_level = self.values.counts[start : start + len(scores)]
+        listed = of_level[:, 1:].sum(axis=1).tolist()
+        starts, ends = self.ranker.starts[self.first + start :], self.ranker.ends[self.first + start :]
+        for row, range_start, range_end, positives, counts in zip(scores, starts, ends, listed, of_level, strict=False):
             tied = False
             if positives:
-                found = int(end[0] - start[0])
-                ordered[:found] = row[start[0] : end[0]]
+                found = int(range_end[0] - range_start[0])
+                ordered[:found] = row[range_start[0] : range_end[0]]
                 ordered[:found].sort()  # what is left out stands first, at −inf
                 ordered[found] = np.inf
                 kept = ordered[found - positives : found + 1]
-                tied = kernel.rank_positives(row, (start, end), kept, self.pessimistic, room)
-            yield LevelSequence(room.ranks[:positives], room.levels[:positives], of_level, tied)  # type: ignore[arg-type]
+                tied = kernel.rank_positives(row, (range_start, range_end), kept, self.plan.pessimistic, room)
+            yield LevelSequence(room.ranks[:positives], room.levels[:positives], counts, tied)  # type: ignore[arg-type]
+
+    def finish(self) -> Values:
+        for listed, batch in self.batches:
+            listed.put(batch, self.values)
+        return self.values

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from hbench.datasets import load
 from hbench.site.palette import GREY, INK, PALETTE, branch_colours, ink_on, mixed
@@ -25,9 +24,6 @@ from tests.tree_strategies import label_trees
 
 TREES = Path(__file__).parent / "golden" / "trees"
 SVG = "{http://www.w3.org/2000/svg}"
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = """--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update
---disable-sync --disable-quic"""
 CORNERS = """() => [...document.querySelectorAll('.labels text')].map(text => {
     const box = text.getBBox(), to_screen = text.getScreenCTM()
     const centre = document.querySelector('.labels').getScreenCTM()
@@ -62,16 +58,6 @@ def small() -> LabelTree:
 
 def picture(tree: LabelTree) -> str:
     return draw(tree, np.ones(len(tree.paths), np.int64), title="A tree")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip("no Chromium here; Debian has it: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield browser
-        browser.close()
 
 
 def arcs_of(svg: str) -> dict[str, list[tuple[str, list[float]]]]:

@@ -75,19 +75,18 @@ def _published(name: str | None, options: dict[str, Any]) -> Dataset:
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
     """The dataset with its labels made anew by the pipeline of its name, if there is one."""
-    import importlib
+    from importlib.metadata import entry_points
 
     from hbench.datasets import read
     from hbench.datasets.building import find_raw
 
-    pipeline = f"pipelines.{spec.name}.cli.from_scratch"
-    try:
-        rebuild = importlib.import_module(pipeline).from_scratch
-    except ModuleNotFoundError as error:
+    pipelines = entry_points(group="hbench.pipelines")
+    if spec.name not in pipelines.names:
         raise UsageError(
-            f"the labels of {spec.name} cannot be made from scratch", expected="hgldv2", found=f"no module {error.name}"
-        ) from None
-    rebuild(find_raw(spec, root), work, contact)
+            f"the labels of {spec.name} cannot be made from scratch",
+            expected=f"one of {', '.join(sorted(pipelines.names))}",
+        )
+    pipelines[spec.name].load()(find_raw(spec, root), work, contact)
     return read(work / "dataset")
 
 

@@ -56,7 +56,7 @@ class _BlockSum(torch.autograd.Function):
             if value.requires_grad:
                 (slope,) = torch.autograd.grad(value, scores)
                 if grads[0] is not None:
-                    grads[0][block] = slope @ references
+                    torch.mm(slope, references, out=grads[0][block])
                 if grads[1] is not None:
                     grads[1].addmm_(slope.T, embeddings[block])
         ctx.save_for_backward(*(grad for grad in grads if grad is not None))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.errors import ConfigError
-from hbench.losses.blocks import sum_over_blocks
+from hbench.losses.blocks import full_precision, sum_over_blocks
 from hbench.losses.pairs import contrastive
 from hbench.losses.references import resolve_references
 
@@ -50,7 +50,7 @@ class Calibration(nn.Module):
             below, above = (self.alpha - scores).clamp(min=0), (scores - self.beta).clamp(min=0)
             return (_mean_where(positive, below) + _mean_where(~same, above)).sum()
 
-        normal = functional.normalize(embeddings), functional.normalize(refs.embeddings)
+        normal = map(functional.normalize, full_precision(embeddings, refs.embeddings))
         return sum_over_blocks(excess, *normal) / max(1, len(labels))
 
 

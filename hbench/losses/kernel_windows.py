@@ -8,7 +8,6 @@ items before the window are taken off again by σ(x) = 1 − e^−x + e^−2x �
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,13 @@ def direct_values(own: Array, items: Any, bounds: Any, step: Array, values: Arra
     score, weight, exponential = items
     first, last = bounds
     tau, centre = step[0], np.inf
+    own_exponential = np.empty(len(own), np.float32)
     for k in range(len(own)):
         if centre - own[k] > SPAN * tau:
             centre = own[k] - SPAN * tau
             _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
-        at = np.float32(math.exp((own[k] - centre) / tau))
-        values[k] += _sigmoids(exponential[first[k] : last[k]], weight[first[k] : last[k]], at)
+            _exponentials(own, np.float32(centre), np.float32(LOG2_E / tau), own_exponential)
+        values[k] += _sigmoids(exponential, weight, np.uint32(first[k]), np.uint32(last[k]), own_exponential[k])
 
 
 @njit(nogil=True, cache=True)
@@ -41,13 +41,15 @@ def direct_slopes(positives: Any, items: Any, bounds: Any, step: Array, slopes: 
     (own, wanted), (score, weight, exponential) = positives, items
     (first, last), (to_own, to_item) = bounds, slopes
     tau, centre = step[0], np.inf
+    own_exponential = np.empty(len(own), np.float32)
     for k in range(len(own)):
         if centre - own[k] > SPAN * tau:
             centre = own[k] - SPAN * tau
             _exponentials(score, np.float32(centre), np.float32(LOG2_E / tau), exponential)
-        at, share = np.float32(math.exp((own[k] - centre) / tau)), np.float32(wanted[k] / tau)
-        window = slice(first[k], last[k])
-        to_own[k] += share * _sigmoid_slopes(exponential[window], weight[window], at, share, to_item[window])
+            _exponentials(own, np.float32(centre), np.float32(LOG2_E / tau), own_exponential)
+        pair = own_exponential[k], np.float32(wanted[k] / tau)
+        slope = _sigmoid_slopes((exponential, weight), np.uint32(first[k]), np.uint32(last[k]), pair, to_item)
+        to_own[k] += pair[1] * slope
 
 
 @njit(nogil=True, cache=True)
@@ -154,19 +156,18 @@ def _exponentials(score: Array, centre: np.float32, scale: np.float32, exponenti
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoids(exponential: Array, weight: Array, own: np.float32) -> np.float32:
+def _sigmoids(exponential: Array, weight: Array, first: np.uint32, last: np.uint32, own: np.float32) -> np.float32:
     total = np.float32(0)
-    for item in range(len(exponential)):
+    for item in range(first, last):  # unsigned, so that no index is checked for counting from the end
         total += weight[item] * (exponential[item] / (exponential[item] + own))
     return total
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
-def _sigmoid_slopes(
-    exponential: Array, weight: Array, own: np.float32, share: np.float32, to_item: Array
-) -> np.float32:
+def _sigmoid_slopes(items: Any, first: np.uint32, last: np.uint32, pair: Any, to_item: Array) -> np.float32:
+    (exponential, weight), (own, share) = items, pair
     total = np.float32(0)
-    for item in range(len(exponential)):
+    for item in range(first, last):
         sigmoid = exponential[item] / (exponential[item] + own)
         slope = sigmoid - sigmoid * sigmoid
         total += weight[item] * slope

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from hbench.losses.blocks import full_precision
+
 Draw = Callable[[int], Tensor]  # how many -> α of every pair, in the order of (first, second)
 
 
@@ -33,6 +35,7 @@ class SiMix(nn.Module):
         ref_labels: Tensor | None = None,
         self_index: Tensor | None = None,
     ) -> Tensor:
+        (embeddings,) = full_precision(embeddings)
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]

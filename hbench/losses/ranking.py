@@ -72,6 +72,10 @@ class RankLoss(nn.Module):
         levels = shared_levels(labels, ref_labels)
         query = (self_index >= 0).nonzero().squeeze(1)
         levels[query, self_index[query]] = self.own_level(depth)
+        return self.per_list(scores, levels, depth)
+
+    def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+        """per_query, from the level int64 (Q, N) of every item, L+1 for those outside the list."""
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = make_lists(scores, levels, depth)

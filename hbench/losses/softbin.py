@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.errors import ConfigError
-from hbench.losses.blocks import sum_over_blocks
+from hbench.losses.blocks import full_precision, sum_over_blocks
 from hbench.losses.references import resolve_references
 
 
@@ -60,7 +60,7 @@ class SoftBinAP(nn.Module):
             defined += int(counted.sum())
             return ((1 - self._ap(scores, present, positive)) * counted).sum()
 
-        vectors = (embeddings, refs.embeddings)
+        vectors = full_precision(embeddings, refs.embeddings)
         total = sum_over_blocks(missing, *(map(functional.normalize, vectors) if self.normalise else vectors))
         return total / max(1, defined)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from pipelines.hgldv2 import notation, review, sheet
 from pipelines.hgldv2.cluster import Clustered
@@ -16,16 +15,6 @@ from pipelines.hgldv2.decisions import Decisions, Name, labels_named
 from pipelines.hgldv2.labels import Label, digest
 from pipelines.hgldv2.replay import replay, require_clean
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-]
 CLUSTERS = [
     ["church building", "cathedral", "chapel", "priory"],
     ["castle", "fort", "palace"],
@@ -55,14 +44,6 @@ HOSTILE = [
     'quote " and \\ slash',
     "&lt;b&gt;",
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def material_of(

@@ -103,6 +103,9 @@ def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
     run(work, "encode", "--encoder", "tfidf", "--names", names)
     run(work, "cluster", "--k", "5", "--algorithm", "ward")
     run(work, "sweep", "--k", "3,5", "--algorithm", "ward", "--resamples", "2")
+    alone = json.loads(run(work, "quality", "--json").stdout)
+    assert set(alone) == {"without a reference"}
+    assert set(alone["without a reference"]) == {"silhouette", "coherence", "stability"}
     run(work, "review", "--names", names)
     curate(work)
     run(work, "replay", "--strict")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import click
@@ -62,8 +63,10 @@ def kinds_in(names: Path | None) -> dict[str, str]:
     """Group name -> kind ("" where not given), from a file with a line each; a header of the official
     list is skipped.
     """
-    lines = names.read_text(encoding="utf-8").splitlines() if names else []
-    rows = [line.split(",")[:2] for line in lines if line.strip() and not line.startswith("hierarchical_label,")]
+    if names is None:
+        return {}
+    with names.open(encoding="utf-8-sig", newline="") as lines:
+        rows = [row for row in csv.reader(lines) if row and row[0] != "hierarchical_label"]
     return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
 
 

@@ -10,8 +10,10 @@ import click
 
 from hbench.atomic import write_text
 from hbench.cli import terminal
-from pipelines.hgldv2 import plots, quality
-from pipelines.hgldv2.artefact import made_by, read_rows, write, write_rows
+from hbench.errors import DataError
+from pipelines.hgldv2 import cluster, plots, quality, sweep
+from pipelines.hgldv2.artefact import made_by, read_rows, record_of, write, write_rows
+from pipelines.hgldv2.encode import Vectors
 from pipelines.hgldv2.labels import Label
 from pipelines.hgldv2.replay import Placed
 from pipelines.hgldv2.work import Work
@@ -21,7 +23,7 @@ from pipelines.hgldv2.work import Work
 @click.option(
     "--reference",
     type=click.Path(path_type=Path, exists=True),
-    help="A mapping.csv; the one in the work folder by default.",
+    help="A mapping.csv; by default the one in the work folder, if there is one.",
 )
 @click.option(
     "--mapping", type=click.Path(path_type=Path, exists=True), help="Judge this mapping.csv instead of the clusters."
@@ -36,29 +38,25 @@ def command(work: Work, *, reference: Path | None, mapping: Path | None, as_json
     """
     labels = work.labels()
     vectors = work.vectors(labels)
+    reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
     found = _groups(mapping) if mapping else {class_id: str(cluster) for class_id, cluster in work.clusters().items()}
-    truth = _groups(reference or work / "mapping.csv")
+    truth = _groups(reference) if reference else {}
     measures, recalls = measured(labels, found, truth)
-    own = [found.get(label.class_id, "") for label in labels]
-    measures["all"] = {
-        "silhouette": float(quality.silhouettes(vectors, own).mean()),
-        "coherence": quality.lexical_coherence([label.label for label in labels], own),
-    }
+    measures["without a reference"] = coherence(labels, vectors, found)
+    if mapping is None:
+        measures["without a reference"]["stability"] = _stability(work, labels, vectors)
     judged = [i for i, label in enumerate(labels) if label.class_id in truth]
-    odd = quality.inconsistencies(
-        [labels[i].label for i in judged], [truth[labels[i].class_id] for i in judged], vectors[judged]
-    )
-    _save(work, measures, recalls, odd, [path for path in (reference or work / "mapping.csv", mapping) if path])
+    groups = [truth[labels[i].class_id] for i in judged]
+    odd = quality.inconsistencies([labels[i].label for i in judged], groups, vectors[judged])
+    _save(work, measures, recalls, odd, [path for path in (reference, mapping or work / "clusters.csv") if path])
     if as_json:
         terminal.show_json(measures)
         return
     for title, values in measures.items():
         terminal.show_table(title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()])
-    terminal.show_table(
-        "worst groups",
-        quality.Recall._fields,
-        [(r.group, str(r.labels), f"{r.recall:.2f}", str(r.fragments)) for r in recalls[:15]],
-    )
+    if recalls:
+        worst = [(row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments)) for row in recalls[:15]]
+        terminal.show_table("worst groups", quality.Recall._fields, worst)
     terminal.say(f"{len(odd)} pairs of near labels lie in different groups: {work / 'inconsistencies.csv'}")
 
 
@@ -69,11 +67,30 @@ def measured(
     shared = [label for label in labels if label.class_id in found and label.class_id in truth]
     ours, theirs = [found[label.class_id] for label in shared], [truth[label.class_id] for label in shared]
     weights = [label.landmarks for label in shared]
-    measures = {
-        "labels": quality.agreement_with(ours, theirs),
-        "landmarks": quality.agreement_with(ours, theirs, weights),
-    }
+    measures = {"labels": quality.agreement_with(ours, theirs)} if shared else {}
+    if any(weights):
+        measures["landmarks"] = quality.agreement_with(ours, theirs, weights)
     return measures, quality.recalls(ours, theirs)
+
+
+def coherence(labels: Sequence[Label], vectors: Vectors, found: dict[str, str]) -> dict[str, float]:
+    """The mean silhouette and the lexical coherence of the labels that are grouped."""
+    rows = [i for i, label in enumerate(labels) if label.class_id in found]
+    own = [found[labels[i].class_id] for i in rows]
+    return {
+        "silhouette": float(quality.silhouettes(vectors[rows], own).mean()),
+        "coherence": quality.lexical_coherence([labels[i].label for i in rows], own),
+    }
+
+
+def _stability(work: Work, labels: Sequence[Label], vectors: Vectors) -> float:
+    """The stability of the work folder's clustering, with the settings its record tells."""
+    record = record_of(work / "clusters.csv")
+    if record is None:
+        raise DataError("clusters.csv has no record", expected="the settings it was made with", fix="cluster again")
+    settings = cluster.Settings(int(record.settings["k"]), int(record.settings["seed"]))
+    algorithm = cluster.algorithms[str(record.settings["algorithm"])]
+    return sweep.stability([label.class_id for label in labels], vectors, algorithm, settings)
 
 
 def _groups(mapping: Path) -> dict[str, str]:

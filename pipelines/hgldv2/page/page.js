@@ -4,7 +4,8 @@
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const model = makeModel(data);
-const FIRST = 12;
+const FIRST = 12; // labels shown of a card before "show more"
+const FIRST_OF_GROUP = 6; // what is decided needs less room
 const STORE = "hbench-review-" + data.inputs.labels_sha256 + data.inputs.clusters_sha256;
 const view = { card: null, row: 0, selected: new Set(), open: new Set(), query: "", dragging: null, picked: null };
 const whole = new Map(); // card -> its element, and the same for the cards that a search shows
@@ -81,7 +82,7 @@ function actionsOf(card) {
 }
 
 function render(card) {
-  const group = groupOf(card), ids = shown(card), limit = view.open.has(card) || card === view.card ? Infinity : FIRST;
+  const group = groupOf(card), ids = shown(card), limit = view.open.has(card) || card === view.card ? Infinity : group === null ? FIRST : FIRST_OF_GROUP;
   const element = elementOf(card) ?? make("section", { className: "card", tabIndex: -1 });
   elementsNow().set(card, element);
   element.state = stateOf(card);

@@ -1,0 +1,82 @@
+"""How long clustering takes for 20,000 labels, and the review page an action, as multiples of one similarity matrix.
+
+python benchmarks/pipeline.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+from pipelines.hgldv2 import cluster, encode, review
+from pipelines.hgldv2.cluster import Settings, algorithms
+from pipelines.hgldv2.decisions import Decisions
+from pipelines.hgldv2.labels import Label
+
+T = TypeVar("T")
+LABELS, GROUPS, K = 20_000, 300, 160
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+ACTIONS = {
+    "name a cluster": "nameCard('a')",
+    "drop a label": "drop(chosen())",
+    "undo": "stepBack()",
+    "next card": "turn(1)",
+    "next label": "step(1)",
+    "search": "$('search').value = 'label 77'; $('search').oninput()",
+    "end the search": "$('search').value = ''; $('search').oninput()",
+}
+TIMED = "async () => {const t = performance.now(); %s; document.body.offsetHeight; return performance.now() - t}"
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    vectors = encode.unit(
+        rng.normal(size=(GROUPS, 384))[rng.integers(GROUPS, size=LABELS)] + rng.normal(size=(LABELS, 384))
+    )
+    labels = [Label(f"Q{i + 1}", f"label {i}", i % 50, 1, 0, ("Somewhere",)) for i in range(LABELS)]
+    ids, names = [label.class_id for label in labels], {label.class_id: label.label for label in labels}
+    unit = timed("similarity matrix", lambda: vectors @ vectors.T, None)
+    for name in ("faiss", "ward"):
+        run = partial(cluster.cluster, ids, vectors, Settings(K), algorithms[name])
+        found = timed_value(f"cluster, {name}", run, unit)
+    rows = cluster.details(names, vectors, found)
+    page = timed_value("page", lambda: review.page(review.Material(labels, rows, {}, {}, Decisions())), unit)
+    drive(page)
+
+
+def drive(page: str) -> None:
+    """Milliseconds per action: the median of five."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        file = Path(folder) / "review.html"
+        file.write_text(page, encoding="utf-8")
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        tab = browser.new_page()
+        tab.goto(file.as_uri())
+        for name, script in ACTIONS.items():
+            print(f"{name:24}{np.median([tab.evaluate(TIMED % script) for _ in range(5)]):8.0f} ms")
+        browser.close()
+
+
+def timed(name: str, run: Callable[[], object], unit: float | None) -> float:
+    began = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - began
+    print(f"{name:24}{seconds:8.1f} s" + (f"{seconds / unit:8.1f} ×" if unit else ""))
+    return seconds
+
+
+def timed_value(name: str, run: Callable[[], T], unit: float) -> T:
+    kept: list[T] = []
+    timed(name, lambda: kept.append(run()), unit)
+    return kept[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The browser of the page tests: a real headless Chromium per module."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--disable-quic"),
+]
+
+
+@pytest.fixture(scope="module")  # an open playwright keeps an event loop: not for the whole session
+def browser() -> Iterator[Browser]:
+    """Skipped by name where no Chromium is installed, except under CI, which must have one."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on PATH: the page tests need one (Debian: apt-get install chromium)")
+    assert chromium is not None, "CI has no Chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()

@@ -1,0 +1,49 @@
+"""docs/hgldv2.md: its commands exist and its decisions replay."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+
+from pipelines.hgldv2 import notation
+from pipelines.hgldv2.cli import STEPS, group
+from pipelines.hgldv2.labels import Label
+from pipelines.hgldv2.replay import replay, require_clean
+
+TEXT = (Path(__file__).parents[2] / "docs" / "hgldv2.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_page_parse() -> None:
+    lines = re.findall(r"^    python -m pipelines\.hgldv2 --work work (.+)$", TEXT, re.MULTILINE)
+    assert len(lines) == 8
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {argument for argument in arguments if argument.startswith("--")} <= known, line
+
+
+def test_the_page_names_every_step() -> None:
+    table = TEXT.split("| step |")[1].split("\n\n")[0]
+    assert all(re.search(rf"\b{step}\b", table) for step in STEPS)
+
+
+def test_the_decisions_of_the_page_replay_without_a_conflict() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    ids = sorted(set(re.findall(r"Q\d+", example)))
+    labels = [Label(i, i, 1, 1, 0, ()) for i in ids]
+    found = replay(labels, dict.fromkeys(ids, 0), notation.loads(example.replace("expect_from: church, ", "")))
+    require_clean(found)
+    assert {row.class_id: row.group or row.status for row in found.rows} == {
+        "Q16970": "church",
+        "Q317557": "church",
+        "Q160742": "monastery",
+        "Q12518": "tower",
+        "Q11303": "skyscraper",
+        "Q4167836": "dropped",
+        "Q181348": "bridge",
+    }

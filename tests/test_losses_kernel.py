@@ -1,0 +1,115 @@
+"""The compiled kernels against plain sums: windows item by item and on panels, black-box ranks by packed sorts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbench.losses import blackbox_kernel
+from hbench.losses.blackbox import blackbox_rank, chosen_ranks
+from hbench.losses.kernel import constants
+from hbench.losses.kernel_grid import panel_kernels
+from hbench.losses.kernel_loops import _bounds
+from hbench.losses.kernel_windows import direct_slopes, direct_values, panel_slopes, panel_values
+from hbench.losses.rambo import ap_loss, log_weight, recall_loss, score_margin
+from hbench.losses.surrogates import Sigmoid, SupRank
+
+
+def window_problem(seed, spread, step):
+    rng = np.random.default_rng(seed)
+    own = -np.sort(-rng.normal(0.02, spread, 70)).astype(np.float32)
+    score = -np.sort(-rng.normal(0, spread, 300)).astype(np.float32)
+    weight = rng.choice([0.25, 1.0, 2.0], 300).astype(np.float32)
+    bounds = np.empty(70, np.int32), np.empty(70, np.int32)
+    numbers = constants(step, 300)
+    _bounds(own, score, numbers, bounds)
+    return own, score, weight, bounds, numbers, rng.normal(size=70).astype(np.float32)
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.2])
+@pytest.mark.parametrize("step", [SupRank(), SupRank(tau=0.05, delta=0.2), Sigmoid(0.02)])
+def test_windows_on_panels_and_item_by_item_are_the_plain_sum(spread, step):
+    own, score, weight, bounds, numbers, wanted = window_problem(3, spread, step)
+    items = score, weight, np.empty_like(score)
+    t = score[None].astype(np.float64) - own[:, None]
+    inside = ~(t > np.float32(numbers[1]))
+    sigmoid = 1 / (1 + np.exp(-np.clip(t / step.tau, -600, 600)))
+    slope = sigmoid * (1 - sigmoid) / step.tau * inside
+    expected = (weight * sigmoid * inside).sum(1)
+    to_own, to_item = wanted * (weight * slope).sum(1), (wanted[:, None] * slope).sum(0)
+    for panels in (False, True):
+        values, found_own, found_item = np.zeros(70), np.zeros(70), np.zeros(300, np.float32)
+        if panels:
+            panel_values(own, items, bounds[0], numbers, (panel_kernels(), values))
+            panel_slopes((own, wanted), items, bounds[0], numbers, (panel_kernels(), found_own, found_item))
+        else:
+            direct_values(own, items, bounds, numbers, values)
+            direct_slopes((own, wanted), items, bounds, numbers, (found_own, found_item))
+        np.testing.assert_allclose(values, expected, rtol=3e-6, atol=2e-5)
+        np.testing.assert_allclose(found_own, to_own, rtol=1e-4, atol=1e-5 * np.abs(to_own).max())
+        np.testing.assert_allclose(found_item, to_item, rtol=1e-4, atol=1e-5 * np.abs(to_item).max())
+
+
+def integer_rank(scores):
+    """1 + the number of higher scores, or of equal ones in an earlier column, item by item."""
+    return [
+        1 + sum(other > score or (other == score and j < k) for j, other in enumerate(scores))
+        for k, score in enumerate(scores)
+    ]
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=12), st.floats(0.1, 30), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_a_black_box_gradient_is_the_difference_of_integer_ranks(drawn, lam, random):
+    scores = torch.tensor([drawn], dtype=torch.float32) / 4
+    chosen = torch.tensor([[random.random() < 0.5 for _ in drawn]])
+    upstream = torch.zeros_like(scores)
+    upstream[chosen] = torch.tensor([random.gauss(0, 0.2) for _ in range(int(chosen.sum()))])
+    leaf = scores.clone().requires_grad_()
+    rank = blackbox_rank(leaf, lam)
+    (rank * upstream).sum().backward()
+    before, after = (integer_rank(row.tolist()) for row in (scores[0], (scores + lam * upstream)[0]))
+    assert rank[0].tolist() == before
+    torch.testing.assert_close(leaf.grad[0], (torch.tensor(after) - torch.tensor(before)) / lam)
+    some = scores.clone().requires_grad_()
+    ranked = chosen_ranks(some, lam, chosen)
+    order = rank[chosen].argsort()
+    assert ranked.rank.tolist() == rank[chosen][order].tolist()
+    (ranked.rank * upstream[chosen][order]).sum().backward()
+    torch.testing.assert_close(some.grad, leaf.grad)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_packed_sort_and_the_general_path_agree_exactly(ties, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 400, generator=generator)
+    scores = (scores * 4).round() / 4 if ties else scores
+    scores[0, :3] = torch.tensor([0.0, -0.0, 0.0])
+    chosen = torch.rand(5, 400, generator=generator) < 0.2
+    chosen[2] = False
+    results = []
+    for usable in (blackbox_kernel.usable, lambda scores: False):
+        monkeypatch.setattr(blackbox_kernel, "usable", usable)
+        leaf = scores.clone().requires_grad_()
+        ranked = chosen_ranks(leaf, 40.0, chosen)
+        (ranked.within / ranked.rank).sum().backward()
+        results.append((*ranked, leaf.grad))
+    for first, second in zip(*results, strict=True):
+        assert torch.equal(first, second)
+
+
+def test_rambo_losses_are_their_equations():
+    scores = torch.tensor([[0.9, 0.5, 0.7, 0.1], [0.2, 0.8, 0.4, 0.6]])
+    positive = torch.tensor([[True, True, False, False], [False, False, True, False]])
+    # ranks of the positives: 1 and 3 of the first row, 3 of the second
+    assert ap_loss(scores, positive, 1.0).item() == pytest.approx(1 - ((1 / 1 + 2 / 3) / 2 + 1 / 3) / 2)
+    expected = (np.log1p(0) + np.log1p(1) + np.log1p(2)) / 3  # irrelevant items ahead: 0, 1, 2
+    assert recall_loss(scores, positive, 1.0, log_weight).item() == pytest.approx(expected)
+    shifted = score_margin(0.4)(scores, positive)
+    assert shifted[0].tolist() == pytest.approx([0.7, 0.3, 0.9, 0.3])
+    nothing = torch.zeros_like(positive)
+    assert ap_loss(scores, nothing, 1.0).item() == 0
+    assert recall_loss(scores, nothing, 1.0, log_weight).item() == 0
