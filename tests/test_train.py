@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
+from safetensors.torch import load as read_weights
 from torch import nn
 
 import hbench
+from hbench.cli import group
 from hbench.datasets import save
-from hbench.errors import DataError, HBenchError, UsageError
+from hbench.errors import DataError, HBenchError, UnknownName, UsageError
 from hbench.train import checkpoint, loop
 from hbench.train.data import images_of, training_batches
 from hbench.train.log import Log
@@ -26,6 +30,7 @@ from hbench.train.model import EmbeddingModel, GeM, begin_projection_by_pca, bui
 from hbench.train.optimise import FACTORS, set_rates
 from hbench.train.processes import ALONE
 from hbench.train.recipe import Images, Model, Sampler, Schedule
+from hbench.train.recipe_files import resolve
 from hbench.train.run import begin
 from hbench.train.sampler import plan
 from hbench.train.step import direct, in_two_passes
@@ -201,9 +206,14 @@ def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
     assert half == pytest.approx({"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2})
 
 
-def test_bfloat16_trains_and_embeds_in_float32(letters, tmp_path):
-    report = loop.train(tiny("glyphs-happier", "precision=bfloat16", "epochs=1"), tmp_path, dataset=letters)
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_trains_and_embeds_in_float32(letters, tmp_path, precision):
+    report = loop.train(tiny("glyphs-happier", f"precision={precision}"), tmp_path, dataset=letters)
     assert report.document.embedding.dtype == "float32"
+    assert all(np.isfinite(line["loss"]) for line in logged(tmp_path)[:-1])
+    begun = begin(tiny("glyphs-happier", f"precision={precision}"), letters).model
+    trained = read_weights(weights_of(tmp_path))
+    assert not torch.equal(trained["projection.weight"], begun.projection.weight)
 
 
 def test_uniform_numbers_are_uniform_and_their_seeds_own():
@@ -262,6 +272,19 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(letters, tmp_path):
     loop.train(tiny(), tmp_path / "b", dataset=letters)
     assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
     assert logged(tmp_path / "a") == logged(tmp_path / "b")
+
+
+def test_a_process_that_torchrun_starts_again_goes_on_by_itself(letters, tmp_path, monkeypatch):
+    def interrupt(moment):
+        if moment.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(loop.Interrupted):
+        loop.train(tiny(), tmp_path, dataset=letters, watch=interrupt)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    taken = []
+    loop.train(tiny(), tmp_path, dataset=letters, watch=lambda moment: taken.append(moment.step))
+    assert taken == [5, 6]
 
 
 def test_a_memory_is_part_of_what_is_resumed(letters, tmp_path):
@@ -364,3 +387,48 @@ def hbench_loss(name):
     from hbench.losses import build_loss
 
     return build_loss(name)
+
+
+# ---- docs/training.md and the command line
+
+DOC = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+def block(kind):
+    return re.search(rf"^```{kind}\n(.*?)^```", DOC, re.MULTILINE | re.DOTALL)[1]
+
+
+def test_the_python_of_the_docs_runs():
+    done = subprocess.run(
+        [sys.executable, "-c", block("python")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_recipe_of_the_docs_resolves(tmp_path):
+    (tmp_path / "mine.toml").write_text(block("toml"))
+    assert resolve(str(tmp_path / "mine.toml")).losses["sup_hap"].params == {"alpha": 2.0}
+
+
+def test_the_command_prints_a_recipe_trains_it_and_refuses_what_is_wrong(letters, tmp_path):
+    save(letters, tmp_path / "letters")
+    sets = ["--set", f"dataset={tmp_path / 'letters'}"]
+    for change in ("epochs=1", "steps_per_epoch=1", "sampler.batch=16"):
+        sets += ["--set", change]
+    printed = CliRunner().invoke(group, ["train", "glyphs-happier", "--print", *sets])
+    (tmp_path / "mine.toml").write_text(printed.stdout)
+    done = CliRunner().invoke(
+        group, ["train", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "H-AP" in done.stdout
+    assert "step 1/1" in done.stderr
+    with pytest.raises(UnknownName, match="did you mean 'glyphs-happier'"):
+        CliRunner().invoke(group, ["train", "glyphs-hapier"], catch_exceptions=False)
+
+
+def test_every_command_of_training_says_how_it_is_used():
+    for verb in ("train", "recipes", "embed", "study"):
+        helped = CliRunner().invoke(group, [verb, "--help"])
+        assert helped.exit_code == 0
+        assert f"Example: hbench {verb}" in " ".join(helped.output.split())

@@ -36,7 +36,7 @@ from hbench.train.data import all_tests, images_of, training_batches
 from hbench.train.embedding import embed_all
 from hbench.train.log import Log, Moment
 from hbench.train.optimise import set_rates
-from hbench.train.processes import ALONE, Processes, any_of, average_gradients
+from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
 from hbench.train.recipe import Recipe
 from hbench.train.recipe_files import as_toml, differences, resolve
 from hbench.train.run import Run, begin, training_manifest
@@ -164,12 +164,11 @@ def _score(run: Run, recipe: Recipe, data: Dataset, out: Path, processes: Proces
     if processes.first:
         about = {"recipe": as_toml(recipe), "step": str(run.step)}
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)
-    processes.wait()
-    report = evaluate(out / EMBEDDINGS, data, method=recipe.aim.method if recipe.aim else None)
-    if processes.first:
+        report = evaluate(out / EMBEDDINGS, data, method=recipe.aim.method if recipe.aim else None)
         report.write(out / REPORT)
         report.write_by_query(out / BY_QUERY)
-    return report
+    shared: Report = together(report if processes.first else None, processes)[0]
+    return shared
 
 
 def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:

@@ -32,11 +32,6 @@ class Processes(NamedTuple):
     def first(self) -> bool:
         return self.rank == 0
 
-    def wait(self) -> None:
-        """Go on when all processes are here."""
-        if self.world > 1:
-            dist.barrier()
-
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 
@@ -112,7 +107,7 @@ def any_of(flag: bool, processes: Processes) -> bool:
 
 
 def together(value: Any, processes: Processes) -> list[Any]:
-    """Every process's value, in order of rank; tensors and plain values."""
+    """Every process's value, in order of rank."""
     if processes.world == 1:
         return [value]
     values: list[Any] = [None] * processes.world

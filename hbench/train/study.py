@@ -3,8 +3,8 @@
 A claim is a sum of arms minus another, in one metric; it has a value d for every seed, and the interval is that of the
 mean over seeds by Student's t:   mean(d) ± t_(n−1, .975) · s(d) / √n
 
->>> [round(end, 6) for end in contrast(np.array([0.03, 0.01, 0.02]))]  # mean, low, high
-[0.02, -0.004841, 0.044841]
+>>> contrast(np.array([0.03, 0.01, 0.02])).mean
+0.02
 """
 
 from __future__ import annotations
