@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hbench.tree import Labels
 
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
 SEED = 20220710
 
 
@@ -21,13 +21,14 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     """One integer per row of (N, D), equal for equal rows: the words of the row times fixed random odd numbers, modulo
     2^64."""
     word = np.dtype(f"u{vectors.dtype.itemsize}")
-    factors = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
+    factors = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64)
+    factors = factors * np.uint64(2) + np.uint64(1)
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         block = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]) + vectors.dtype.type(0)  # -0.0 becomes 0.0
-        keys[start : start + ROWS_AT_ONCE] = (block.view(word).astype(np.uint64) * factors).sum(axis=1)
+        words = block.view(word).astype(np.uint64)
+        words *= factors
+        words.sum(axis=1, out=keys[start : start + ROWS_AT_ONCE])
     return keys
 
 

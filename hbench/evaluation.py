@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.conditions import Conditions
-from hbench.measure import Measurement, OnBlock, measure
+from hbench.job import Job
+from hbench.measure import Measurement
 from hbench.protocol import Protocol, ScoreQuery, Setting
 from hbench.ranking import LevelSequence, Ranker, Side
 from hbench.relevance import inverted
@@ -57,20 +58,19 @@ def scorers_of(
     return [protocol(metric, setting) for protocol in protocols for metric in chosen.metrics]
 
 
-def measured(
-    test: Retrieval,
-    chosen: Conditions,
-    *,
-    also: Protocol | None = None,
-    threads: int | None = None,
-    on_block: OnBlock | None = None,
-) -> Measurement:
-    """Rank one test and compute every metric of every query, under the protocol and `also` in the same pass."""
+def job_of(test: Retrieval, chosen: Conditions, *, also: Protocol | None = None, memory: int | None = None) -> Job:
+    """One test as a job: every metric of every query, under the protocol and `also` in the same pass.
+
+    `memory` bounds what the evaluation holds beyond the embeddings, in bytes.
+    """
     scorers = scorers_of(chosen, test.queries.labels, all_pairs=test.gallery is None, also=also)
+    results = 8 * len(scorers) * len(test.queries.labels)
     ranker = Ranker(
-        test.queries, test.gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties
-    )
-    return measure(ranker, scorers, threads=threads, on_block=on_block)
+        test.queries, test.gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties,
+        memory=None if memory is None else memory - results,
+    )  # fmt: skip
+    metrics = ",".join(map(str, chosen.metrics))
+    return Job(ranker, scorers, f"{chosen.signature('', ())} {metrics} {also and also.__name__}")
 
 
 def measured_sequences(

@@ -12,6 +12,7 @@ items.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -76,7 +77,7 @@ class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
     Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row that is the query
-    itself, left out of its list; -1 for none.
+    itself, left out of its list; -1 for none. `memory` bounds what is held beyond the vectors and labels, in bytes.
     """
 
     def __init__(
@@ -87,20 +88,30 @@ class Ranker:
         self_rows: NDArray[np.int64] | None = None,
         similarity: Similarity = cosine,
         tie_key: Ties = pessimistic,
+        memory: int | None = None,
     ) -> None:
         if gallery is None:
             gallery, self_rows = queries, np.arange(len(queries.labels))
         self.depth = queries.labels.shape[1]
         self.tie_key = tie_key(self.depth)
         keys = content_keys(gallery.vectors)
+        query_keys = keys if gallery is queries else content_keys(queries.vectors)
         self.columns = canonical_order(gallery.labels, keys)
-        self.queries = (
-            self.columns if gallery is queries else canonical_order(queries.labels, content_keys(queries.vectors))
-        )
+        self.queries = self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
-        self.scores = Scores(*similarity(queries.vectors, gallery.vectors), self.queries, self.columns)
+        tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
+        self.scores = Scores(
+            similarity(queries.vectors, gallery.vectors), self.queries, self.columns,
+            memory=None if memory is None else memory - tables,
+        )  # fmt: skip
+        self.digest = _digest(keys[self.columns], query_keys[self.queries], self)
+
+    @property
+    def most_positives(self) -> int:
+        """The positives of the query that has most, itself counted."""
+        return int((self.ends[:, 0] - self.starts[:, 0]).max())
 
     @property
     def blocks(self) -> int:
@@ -196,6 +207,14 @@ def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDA
         ((scores[before] == scores[before - 1]) & (levels[before] != levels[before - 1])).any()
         or ((scores[after] == scores[after + 1]) & (levels[after] != levels[after + 1])).any()
     )
+
+
+def _digest(gallery: NDArray[np.uint64], queries: NDArray[np.uint64], ranker: Ranker) -> str:
+    """sha256 of the vectors by their keys, the label tree, what is left out, the ties policy, and the shapes of blocks."""
+    digest = hashlib.sha256(f"{ranker.scores.block_size} {ranker.tie_key.tolist()}".encode())
+    for array in (gallery, queries, ranker.starts, ranker.ends, *ranker.left_out(0, len(queries))):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _left_out(

@@ -6,6 +6,7 @@ one BLAS thread. So the scores, bit for bit, depend neither on the order of the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -13,12 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from hbench.errors import UsageError
 from hbench.similarity import Rows
 
 BLOCK = 512  # queries multiplied at once: part of what defines the last bits of a score
 CHUNK = 2048  # gallery items multiplied at once, likewise
 SCORES = 200 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
-COPY = 128 << 20  # a gallery up to this many bytes is kept in canonical order instead of gathered for every block
+MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
+
+
+def available_threads() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def ample_memory() -> int:
+    """The bound of all that is held here, where none is given: more than four threads get more."""
+    return max(MEMORY, available_threads() * MEMORY // 4)
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
@@ -31,14 +43,39 @@ class Scores:
     """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in canonical order."""
 
     def __init__(
-        self, query_rows: Rows, gallery_rows: Rows, queries: NDArray[np.int64], columns: NDArray[np.int64]
+        self,
+        rows: tuple[Rows, Rows],
+        queries: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        *,
+        memory: int | None = None,
     ) -> None:
-        self.queries, self.columns = queries, columns
-        self.query_rows, self.gallery_rows, self.dtype = query_rows, gallery_rows, gallery_rows.dtype
-        self.block_size = block_size(len(columns))
-        size = len(columns) * gallery_rows.width * self.dtype.itemsize
-        self.kept = gallery_rows.read(columns) if size <= COPY else None
+        self.queries, self.columns, self.memory = queries, columns, ample_memory() if memory is None else memory
+        self.query_rows, self.gallery_rows = rows
+        self.dtype = self.gallery_rows.dtype
+        self.block_size = block_size(len(columns) * self.dtype.itemsize, self.memory - 2 * self.chunk_bytes)
+        keeps = self.block_bytes + self.gallery_bytes <= self.memory
+        self.kept = self.gallery_rows.read(columns) if keeps else None
         self.spare: list[NDArray[np.floating]] = []
+
+    @property
+    def block_bytes(self) -> int:
+        return self.block_size * len(self.columns) * self.dtype.itemsize
+
+    @property
+    def gallery_bytes(self) -> int:
+        return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
+
+    @property
+    def chunk_bytes(self) -> int:
+        return min(len(self.columns), CHUNK) * self.gallery_rows.width * self.dtype.itemsize
+
+    def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
+        """How many threads, at most so many and each with so many bytes of scratch, and how many blocks at once fit."""
+        each = scratch + (self.chunk_bytes if self.kept is None else 0)
+        left = self.memory - (self.gallery_bytes if self.kept is not None else 0)
+        threads = int(np.clip((left - self.block_bytes) // max(each, 1), 1, threads))
+        return threads, int(np.clip((left - threads * each) // self.block_bytes, 1, threads))
 
     @property
     def blocks(self) -> int:
@@ -87,7 +124,15 @@ class Scores:
         self.spare.append(room)
 
 
-def block_size(gallery: int) -> int:
-    """How many queries a block has: BLOCK, or as many as SCORES allows, in whole sixteens, of a large gallery."""
-    fitting = SCORES // (4 * gallery)
-    return int(np.clip(fitting - fitting % 16 if fitting >= 16 else fitting, 1, BLOCK))
+def block_size(row: int, memory: int) -> int:
+    """How many queries a block has, whose scores take `row` bytes each: the data alone decide where memory is ample.
+
+    BLOCK, or as many as SCORES allows, in whole sixteens, of a large gallery. Raises UsageError where one does not fit.
+    """
+    fitting = min(SCORES, memory) // row
+    if fitting < 1:
+        raise UsageError(
+            "the memory allowed does not hold the scores of one query", expected=f"{row / 2**20:,.0f} MB more at least",
+            found=f"{max(memory, 0) / 2**20:,.0f} MB", fix="give --max-memory a higher bound",
+        )  # fmt: skip
+    return int(min(fitting - fitting % 16 if fitting >= 16 else fitting, BLOCK))

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.conditions import conditions
 from hbench.errors import SubmissionError, examples
-from hbench.evaluation import Retrieval, Subject, measured, report_of
+from hbench.evaluation import Retrieval, Subject, job_of, report_of
+from hbench.measure import measure
 from hbench.ranking import Side
 from hbench.report import Report
+from hbench.threads import on_threads
 from hbench.tree import LabelTree, as_labels
 from hbench.vectors import as_vectors
 
@@ -38,13 +41,14 @@ def score(
     ties: str = "pessimistic",
     similarity: str = "cosine",
     threads: int | None = None,
+    memory: int | None = None,
 ) -> Report:
     """Score vectors (N, D) with labels (N, L), coarse to fine, against themselves (a query is not in its own list) or a
     gallery.
 
     Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
-    default. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that are no tree,
-    UnknownName for names.
+    default. `memory` bounds what is held beyond the vectors, in bytes. Raises SubmissionError for vectors that cannot
+    be ranked, TreeError for labels that are no tree, UnknownName for names.
     """
     if (gallery is None) != (gallery_labels is None):
         raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")
@@ -62,7 +66,7 @@ def score(
         protocol=protocol,
     )
     digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
-    measurement = measured(test, chosen, threads=threads)
+    measurement = measure(job_of(test, chosen, memory=memory), execute=partial(on_threads, threads=threads))
     return report_of({"test": measurement}, {"test": test.ids}, Subject("arrays", "1", digest), chosen)
 
 

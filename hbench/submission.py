@@ -7,36 +7,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from hbench import embeddings as embedding_files
-from hbench import listed
-from hbench.conditions import Conditions, conditions
+from hbench.conditions import conditions
 from hbench.datasets import Dataset, load
 from hbench.embeddings import Embeddings
 from hbench.embeddings.problems import Problem, refuse
 from hbench.errors import SubmissionError
-from hbench.evaluation import Retrieval, Subject, measured, measured_sequences, report_of, scorers_of
-from hbench.manifest import Manifest
-from hbench.measure import Measurement, OnBlock
+from hbench.evaluation import Subject
+from hbench.examination import Examined, OnTest, Submission, report_on
+from hbench.job import Execute
 from hbench.metric_name import MetricName, default_metrics
-from hbench.protocol import Protocol, protocols
-from hbench.ranking import Ranker, Side
 from hbench.report import Report, Source
 from hbench.runs import files as run_files
 from hbench.runs import levels as run_levels
 from hbench.runs.files import Ranking
-from hbench.vectors import Selected
-
-OnTest = Callable[[str], OnBlock]
-Submission = Embeddings | tuple[Embeddings, Embeddings] | Ranking
+from hbench.threads import on_threads
 
 
 def evaluate(
@@ -51,14 +42,37 @@ def evaluate(
     relevance: str = "alpha",
     alpha: float = 1.0,
     method: str | None = None,
-    threads: int | None = None,
+    memory: int | None = None,
+    execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
     """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
 
-    `also_official`: compute the released evaluator's values in the same ranking pass. Raises SubmissionError with every
-    problem of the file at once, UnknownName for names, before any work starts.
+    `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
+    beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
+    at once, UnknownName for names, before any work starts.
     """
+    examined = examine(
+        submission, dataset, metrics=metrics, protocol=protocol, also_official=also_official, ties=ties,
+        similarity=similarity, relevance=relevance, alpha=alpha, method=method,
+    )  # fmt: skip
+    return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+
+
+def examine(
+    submission: str | Path | Submission,
+    dataset: str | Path | Dataset,
+    *,
+    metrics: Sequence[str] | None = None,
+    protocol: str = "paper",
+    also_official: bool = False,
+    ties: str = "pessimistic",
+    similarity: str | None = None,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    method: str | None = None,
+) -> Examined:
+    """Read and check everything; raises as `evaluate` does."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
     names = metrics or [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
@@ -76,11 +90,9 @@ def evaluate(
     )
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
-    also = protocols[protocol_name("official", data)] if also_official else None
-    measurements = _measurements(given, data, chosen, also, threads=threads, on_test=on_test)
-    ids = {name: manifest.items[manifest.query] for name, manifest in data.tests.items()}
     subject = Subject(data.name, data.version, digest_of(data), method, source_of(given))
-    return report_of(measurements, ids, subject, chosen, warnings=[*warnings, *(str(problem) for problem in problems)])
+    also = protocol_name("official", data) if also_official else None
+    return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
 
 
 def read(path: Path, *, ids: Path | None = None) -> Embeddings | Ranking:
@@ -138,77 +150,6 @@ def digest_of(dataset: Dataset) -> str:
     """sha256 over the digests of the test manifests."""
     lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(dataset.tests.items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | None = None) -> Retrieval:
-    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked.
-
-    Where the queries are the whole gallery they are ranked among themselves; a query is never in its own list.
-    """
-    asked, ranked = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
-    own = _side(manifest, queries, asked)
-    if gallery is None and np.array_equal(asked, ranked):
-        return Retrieval(own, None, None, manifest.items[asked])
-    position = np.full(len(manifest), -1)
-    position[ranked] = np.arange(len(ranked))
-    return Retrieval(own, _side(manifest, gallery or queries, ranked), position[asked], manifest.items[asked])
-
-
-def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
-    selected: Any = Selected(source.vectors, embedding_files.align(source, manifest.items[items]))
-    return Side(selected, manifest.labels[items], None if manifest.ignore is None else manifest.ignore[items])
-
-
-def _measurements(
-    given: Submission,
-    data: Dataset,
-    chosen: Conditions,
-    also: Protocol | None,
-    *,
-    threads: int | None,
-    on_test: OnTest | None,
-) -> dict[str, Measurement]:
-    return {
-        name: _measured_listed(given, manifest, data.lists[name], chosen, also)
-        if name in data.lists
-        else _measured(given, manifest, chosen, also, threads=threads, on_block=on_test(name) if on_test else None)
-        for name, manifest in data.tests.items()
-    }
-
-
-def _measured(
-    given: Submission,
-    manifest: Manifest,
-    chosen: Conditions,
-    also: Protocol | None,
-    *,
-    threads: int | None,
-    on_block: OnBlock | None,
-) -> Measurement:
-    if isinstance(given, Ranking):
-        sequences = run_levels.levels_of(given, manifest, ties=chosen.ties)
-        asked = manifest.items[manifest.query]
-        scorers = scorers_of(chosen, manifest.labels[manifest.query], all_pairs=True, also=also)
-        return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)))
-    queries, gallery = given if isinstance(given, tuple) else (given, None)
-    return measured(retrieval_of(manifest, queries, gallery), chosen, also=also, threads=threads, on_block=on_block)
-
-
-def _measured_listed(
-    given: Submission, manifest: Manifest, table: pa.Table, chosen: Conditions, also: Protocol | None
-) -> Measurement:
-    """The same where the benchmark lists the positives of each query pair by pair."""
-    asked = manifest.items[manifest.query]
-    lists = listed.judged(table, asked, manifest.items[manifest.gallery])
-    if isinstance(given, Ranking):
-        sequences = listed.sequences_of_ranking(given, manifest, lists, chosen.ties(manifest.tree.depth))
-    else:
-        queries, gallery = given if isinstance(given, tuple) else (given, None)
-        test = retrieval_of(manifest, queries, gallery)
-        ranker = Ranker(test.queries, test.gallery, similarity=chosen.similarity, tie_key=chosen.ties)
-        sequences = listed.sequences_of_ranker(ranker, lists)
-    scorers = scorers_of(chosen, manifest.labels[manifest.query], all_pairs=True, also=also)
-    return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)))
 
 
 def source_of(given: Submission) -> Source:

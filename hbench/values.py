@@ -142,7 +142,7 @@ class Plan:
         tables = sums.tables(len(ranker.columns))
         lists = [Listed(each, loses, tables) for loses, each in zip((False, True), by_list, strict=True) if each]
         others = {row: each for row, each in enumerate(scorers) if row not in known}
-        return cls(ranker, pessimistic, len(scorers), lists, others, int((ranker.ends - ranker.starts)[:, 0].max()))
+        return cls(ranker, pessimistic, len(scorers), lists, others, ranker.most_positives)
 
 
 class CompiledBlock:

@@ -28,14 +28,15 @@ LAYERS = [
             "sums",
             "batch",
             "values",
-            "shards",
+            "job",
+            "threads",
         ),
     },
     {
         *("manifest", "embeddings", "runs", "fetch", "report", "report_table", "leaderboard", "comparison", "sheet"),
-        *("tree.files", "tree.record"),
+        *("tree.files", "tree.record", "array_files"),
     },
-    {"evaluation", "scoring", "submission", "listed", "datasets"},
+    {"evaluation", "scoring", "submission", "examination", "resume", "shards", "listed", "datasets"},
     {"train", "losses", "cluster", "site"},
     {"cli"},
 ]

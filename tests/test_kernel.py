@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hbench import compiled
 from hbench.conditions import conditions
+from hbench.job import Job
 from hbench.measure import measure
 from hbench.metric_name import MetricName
 from hbench.protocol import Setting, protocols
@@ -62,7 +63,7 @@ def test_the_compiled_path_equals_the_functions_of_one_level_sequence(seed, dept
     queries, gallery, own = random_sides(rng, depth)
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
     scorers = every_scorer(depth, queries.labels, gallery is None)
-    fast = measure(ranker, scorers, threads=1)
+    fast = measure(Job(ranker, scorers))
     for block in range(ranker.blocks):
         for query, sequence in zip(ranker.rows(block).tolist(), ranker.block(block), strict=True):
             assert fast.counts[query].tolist() == sequence.counts.tolist()
@@ -89,7 +90,7 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(dtype, crowd)
     one = Side(np.ones((1, 1), dtype), np.array([[1, 6]]))
     ranker = Ranker(one, Side(vectors, np.column_stack([labels, fine])), similarity=dot)
     scorers = every_scorer(2, one.labels, False)
-    fast = measure(ranker, scorers)
+    fast = measure(Job(ranker, scorers))
     sequence = next(ranker.block(0))
     np.testing.assert_allclose(fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12)
 

@@ -13,9 +13,9 @@ from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
+    from hbench.examination import OnTest, Submission
     from hbench.leaderboard import Leaderboard
     from hbench.report import Document, Report
-    from hbench.submission import OnTest, Submission
 
 FILE = click.Path(path_type=Path)
 

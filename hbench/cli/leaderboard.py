@@ -14,10 +14,10 @@ import click
 from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
+    from hbench.examination import Submission
     from hbench.leaderboard import Leaderboard, Standing
     from hbench.leaderboard.row import Row
     from hbench.report import Document
-    from hbench.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex")
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out

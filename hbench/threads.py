@@ -1,0 +1,75 @@
+"""Threads: the blocks of a job computed in this process.
+
+The scores of a block are multiplied chunk by chunk and its queries then valued a few at a time; both are tasks for any
+thread. Where there is room for the scores of several blocks, one is multiplied while another is valued.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench import kernel, sums
+from hbench.compiled import is_kept
+from hbench.job import Job
+from hbench.scores import Scores, available_threads, one_blas_thread
+from hbench.values import Block, Values, values_of
+
+QUERIES = 16  # valued by one task
+SCRATCH = 40  # bytes per positive
+
+
+class Stage(NamedTuple):
+    """A block on its way: its room for scores, the tasks at work on it, and, once it is multiplied, its values."""
+
+    block: int
+    scores: NDArray[np.floating]
+    tasks: list[Future[Any]]
+    values: Block | None
+
+
+def on_threads(
+    job: Job, blocks: Sequence[int], *, threads: int | None = None, announce: Callable[[str], None] | None = None
+) -> Iterator[tuple[int, Values]]:
+    """The values of each block's queries, in order; an interrupt or an error leaves the blocks that wait undone.
+
+    `announce` is told when the kernel has to be compiled first.
+    """
+    if announce and not (is_kept(kernel.rank_positives) and is_kept(sums.sum_up)):
+        announce("compiling the ranking kernel, this once")
+    scores, start_block = job.ranker.scores, values_of(job.ranker, job.scorers)
+    threads, rooms = scores.fitting(threads or available_threads(), SCRATCH * job.ranker.most_positives)
+    waiting, line = deque(blocks), deque[Stage]()
+    room = [scores.buffer() for _ in range(min(len(blocks), rooms))]
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="hbench")
+    try:
+        with one_blas_thread():
+            while waiting or line:
+                while waiting and room:
+                    line.append(_multiplied(pool, scores, waiting.popleft(), room.pop()))
+                stage = line.popleft()
+                for task in stage.tasks:
+                    task.result()
+                if stage.values is None:
+                    line.append(_valued(pool, start_block(stage.block), stage, len(scores.rows(stage.block))))
+                else:
+                    room.append(stage.scores)
+                    yield stage.block, stage.values.finish()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _multiplied(pool: ThreadPoolExecutor, scores: Scores, block: int, room: NDArray[np.floating]) -> Stage:
+    multiply = partial(scores.multiply, scores.block_vectors(block), out=room)
+    return Stage(block, room, [pool.submit(multiply, start) for start in scores.chunks], None)
+
+
+def _valued(pool: ThreadPoolExecutor, values: Block, stage: Stage, queries: int) -> Stage:
+    parts = [slice(start, min(start + QUERIES, queries)) for start in range(0, queries, QUERIES)]
+    return stage._replace(tasks=[pool.submit(values.add, stage.scores[p], p.start) for p in parts], values=values)

@@ -1,0 +1,30 @@
+"""A dataset of a few thousand animals in three levels and an embedding file of it: several blocks, ties and copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbench import embeddings, manifest
+
+DATASET, FILE = "zoo.parquet", "zoo.npy"
+
+
+def make(folder, *, items=2_300, seed=0):
+    """Write DATASET and FILE (with ids beside it) to the folder."""
+    rng = np.random.default_rng(seed)
+    species = rng.integers(40, size=items)
+    rows = [(f"order{s // 20}", f"family{s // 5}", f"species{s}") for s in species]
+    names = [f"{row[2]}/{i}.jpg" for i, row in enumerate(rows)]
+    zoo = manifest.from_names(names, rows, levels=["order", "family", "species"])
+    zoo.write(folder / DATASET)
+    vectors = rng.normal(size=(40, 12))[species] + rng.normal(size=(items, 12))
+    vectors[::9] = vectors[0]
+    order = rng.permutation(items)
+    embeddings.write(folder / FILE, [names[i] for i in order], vectors[order].astype(np.float16))
+
+
+def same(first, second):
+    """Whether two reports are the same to the bit, per query and in every mean and interval."""
+    return first.document == second.document and all(
+        np.array_equal(values, second.values[name], equal_nan=True) for name, values in first.values.items()
+    )
