@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     Example: hbench evaluate emb.parquet --dataset sop --method mine -o mine.json --by-query mine.parquet
     """
     from hbench import datasets
+    from hbench.threads import on_threads
 
     data = datasets.load(dataset)
     given = _given(file, options["ids"], options["query"], options["gallery"])
@@ -59,7 +61,8 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         data,
         format_="json" if as_json else format_,
         metrics=_names(options["metrics"]),
-        **{name: options[name] for name in ("protocol", "ties", "similarity", "method", "threads")},
+        execute=partial(on_threads, threads=options["threads"]),
+        **{name: options[name] for name in ("protocol", "ties", "similarity", "method")},
     )
     if options["output"]:
         report.write(options["output"])
