@@ -18,8 +18,8 @@ from hbench.leaderboard.row import Row
 from hbench.leaderboard.runs import row_of
 from hbench.report import Document
 from hbench.train.log import FILE as LOG
-from hbench.train.loop import REPORT
-from hbench.train.recipe_files import as_toml
+from hbench.train.loop import RECIPE, REPORT
+from hbench.train.recipe_files import as_toml, resolve
 from hbench.train.study import Interval, Reports, Study, Verdict, contrast, folder_of, values_of
 
 RECIPE_FILE = "arm.toml"
@@ -59,7 +59,7 @@ def markdown(study: Study, found: Reports, verdicts: Sequence[Verdict], seeds: i
         f"{seeds} seeds; percent, mean ± half of the 95 % interval over seeds.",
         "",
     ]
-    for table in study.tables:
+    for table in (table for table in study.tables if any(arm in found for arm in table.arms)):
         lines += [
             f"## {table.title}",
             "",
@@ -88,15 +88,15 @@ def shown(interval: Interval) -> str:
     return f"{100 * interval.mean:.1f}" + (f" ± {half:.1f}" if np.isfinite(half) else "")
 
 
-def rows(study: Study, board: Leaderboard, found: Reports, out: Path) -> list[Row]:
+def rows(board: Leaderboard, found: Reports, out: Path) -> list[Row]:
     """One row per arm: its seed in the middle by the leaderboard's metric, and what all its seeds gave."""
-    return [_row(study, board, out, arm, documents) for arm, documents in found.items()]
+    return [_row(board, out, arm, documents) for arm, documents in found.items()]
 
 
-def _row(study: Study, board: Leaderboard, out: Path, arm: str, documents: Sequence[Document]) -> Row:
+def _row(board: Leaderboard, out: Path, arm: str, documents: Sequence[Document]) -> Row:
     values = values_of(documents, board.metric)
     seed = int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
-    recipe = study.recipe(arm, seed)
+    recipe = resolve(str(folder_of(out, arm, seed) / RECIPE))
     steps = _steps(folder_of(out, arm, seed))
     over_seeds = "; ".join(
         f"{metric} {shown(contrast(values_of(documents, metric)))}" for metric in ("H-AP", "AP", "R@1")
