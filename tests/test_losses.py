@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from hbench.cli.losses import command
 from hbench.errors import ConfigError, UnknownName
-from hbench.losses import CrossBatchMemory, PerLevel, build_loss, build_losses, loss_entry, losses
+from hbench.losses import CrossBatchMemory, build_loss, build_losses, loss_entry, losses, per_level
 from hbench.losses.decomposability import calibrated_gap_bound, decomposability_gap, gap_bound
+from hbench.losses.entries import REQUIRED
 
 CLASSES, DIM = 6, 5
 PATHS = [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
@@ -27,15 +28,9 @@ WITH_REFERENCES = [name for name in NAMES if name != "xbm"]
 
 def build(name, **settings_):
     """The loss, with what it requires; Σ losses take the classes of every level."""
-    entry = loss_entry(name)
-    needed = {
-        p: NEEDED[p]
-        for p, default in entry.parameters.items()
-        if p in NEEDED and default is not False and p not in settings_
-    }
-    if name.startswith("sum_") and "classes" in needed:
-        needed["classes"] = [2, CLASSES]
-    required = {p: v for p, v in needed.items() if not isinstance(entry.parameters[p], str | int | float)}
+    required = {p: NEEDED[p] for p, default in loss_entry(name).parameters.items() if default is REQUIRED}
+    if name.startswith("sum_") and "classes" in required:
+        required["classes"] = [2, CLASSES]
     torch.manual_seed(0)
     return build_loss(name, **required, **settings_)
 
@@ -194,9 +189,12 @@ def test_a_named_combination_is_its_two_losses(name, rank, other, lam, settings_
 def test_a_loss_per_level_sees_that_level_as_the_finest():
     embeddings, labels = batch([0, 0, 1, 1, 2, 3, 3])
     loss = build_loss("sup_ap")
-    assert PerLevel(loss)(embeddings, labels).item() == pytest.approx(
+    assert per_level(loss)(embeddings, labels).item() == pytest.approx(
         loss(embeddings, labels[:, :1]).item() + loss(embeddings, labels).item()
     )
+    torch.manual_seed(0)
+    named = build_loss("per_level", loss="nsm", classes=[2, CLASSES], params={"dim": DIM})
+    assert named(embeddings, labels).item() == pytest.approx(build("sum_nsm")(embeddings, labels).item())
 
 
 def test_calibration_is_equation_7():

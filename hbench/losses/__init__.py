@@ -19,14 +19,26 @@ from typing import Any
 
 from torch import nn
 
+from hbench.losses.blackbox import blackbox_rank
 from hbench.losses.catalogue import catalogue
 from hbench.losses.combinations import WeightedSum
+from hbench.losses.decomposability import decomposability_gap
 from hbench.losses.entries import LossEntry, entry_of
-from hbench.losses.levels import PerLevel
+from hbench.losses.levels import per_level
 from hbench.losses.memory import CrossBatchMemory
 from hbench.registry import Registry
 
-__all__ = ["CrossBatchMemory", "LossEntry", "PerLevel", "build_loss", "build_losses", "loss_entry", "losses"]
+__all__ = [
+    "CrossBatchMemory",
+    "LossEntry",
+    "blackbox_rank",
+    "build_loss",
+    "build_losses",
+    "decomposability_gap",
+    "loss_entry",
+    "losses",
+    "per_level",
+]
 
 losses: Registry[LossEntry | Callable[..., nn.Module]] = Registry("loss", group="hbench.losses")
 for _name, _entry in catalogue().items():
@@ -69,3 +81,14 @@ def cross_batch_memory(
 
 
 losses.register("xbm")(entry_of(cross_batch_memory, "½ (loss(batch) + loss(batch, memory))", "Wang et al., CVPR 2020"))
+
+
+def per_level_of(loss: str, params: Mapping[str, Any] | None = None, classes: Sequence[int] | None = None) -> nn.Module:
+    """The named loss at every level: one for all, or, with the classes of each level, one with proxies of its own."""
+    given = params or {}
+    if classes is None:
+        return per_level(build_loss(loss, **given))
+    return per_level([build_loss(loss, classes=number, **given) for number in classes])
+
+
+losses.register("per_level")(entry_of(per_level_of, "Σ_l loss", "HAPPIER (ECCV 2022) Table 1"))

@@ -47,3 +47,8 @@ class PerLevel(nn.Module):
             for level, loss in enumerate(losses, start=1)
         ]
         return torch.stack(terms).sum()
+
+
+def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
+    """The sum over levels of a loss, or of one loss for every level, coarse to fine."""
+    return PerLevel(losses)
