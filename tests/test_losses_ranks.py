@@ -266,3 +266,11 @@ def test_the_kernel_and_the_general_path_agree(name, spread, monkeypatch):
         torch.testing.assert_close(
             results[0][1], results[1][1], rtol=2e-4, atol=2e-5 * float(results[1][1].abs().max())
         )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_diverged_model_shows_in_the_loss(name, dtype):
+    embeddings, labels = square_batch(dtype=dtype)
+    embeddings[3] = torch.nan
+    assert torch.isnan(build_loss(name)(embeddings, labels))

@@ -39,8 +39,9 @@ class Sorted(NamedTuple):
 
 
 def usable(scores: Tensor) -> bool:
-    """Float32 scores on a CPU, where numba is installed."""
-    return COMPILED and scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.shape[1] < MOST_ITEMS
+    """Finite float32 scores on a CPU, where numba is installed; what is not finite takes the general path, and stays so."""
+    fits = COMPILED and scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.shape[1] < MOST_ITEMS
+    return fits and math.isfinite(scores.detach().sum())
 
 
 def sort(lists: Lists, positives: Positives) -> Sorted:
