@@ -73,13 +73,14 @@ class SupRank:
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
     def value(self, t: Tensor) -> Tensor:
-        value = t.clamp(max=self.delta).div_(self.tau).sigmoid_()
-        value.add_(torch.heaviside(t, t.new_ones(())), alpha=self.start)
-        value.add_((t - self.delta).relu_(), alpha=self.rho)
+        capped = t.clamp(max=self.delta)
+        value = (capped / self.tau).sigmoid_().add_(t - capped, alpha=self.rho)
+        reached = capped.sign_().add_(1).clamp_(max=1)  # 1 where t ≥ 0; torch.heaviside is ten times slower on a CPU
+        value.add_(reached, alpha=self.start)
         return value.add_(t > self.delta, alpha=self.jump) if self.jump else value
 
     def slope(self, t: Tensor) -> Tensor:
-        return torch.where(t > self.delta, self.rho, _sigmoid_slope(t, self.tau))
+        return _sigmoid_slope(t, self.tau).masked_fill(t > self.delta, self.rho)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class LowerBound:
 
 def _sigmoid_slope(t: Tensor, tau: float) -> Tensor:
     value = (t / tau).sigmoid_()
-    return torch.addcmul(value, value, value, value=-1).div_(tau)  # σ − σ²
+    return value.addcmul_(value, value, value=-1).div_(tau)  # σ − σ²
 
 
 def _require_positive(name: str, value: float) -> None:
