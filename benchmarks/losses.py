@@ -162,7 +162,7 @@ def main() -> None:
         return
     every, sizes = ("dense", "general", "kernel"), (64, 128) if given.quick else (256, 512)
     parts: dict[str, list[tuple[str, int, int, tuple[str, ...]]]] = {
-        "hap": [("sup_hap", size, depth, every) for depth in (2, 7) for size in sizes],
+        "hap": [("sup_hap", size, depth, every) for size in sizes for depth in (2, 7)],
         "others": [(name, sizes[0], 2, every) for name in RANK_LOSSES[1:]],
         "large": [("sup_hap", 512 if given.quick else 4096, depth, ("kernel",)) for depth in (2, 7)]
         + [("xbm", 4000 if given.quick else 60_000, 2, ("kernel",))],
