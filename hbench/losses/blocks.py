@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK_SCORES = 1 << 20  # scores in one block: 4 MB in float32
+BLOCK_SCORES = 1 << 22  # scores in one block: 16 MB in float32; smaller ones starve the matrix product
 
 BlockSum = Callable[
     [Tensor, slice], Tensor
