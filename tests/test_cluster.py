@@ -100,3 +100,10 @@ def test_a_job_of_arrays_is_refused():
     execute = cluster.on_cluster(None, [])
     with pytest.raises(UsageError, match="embedding files"):
         list(execute(Job(None, []), [0]))
+
+
+def test_local_worker_processes_give_the_same_report_by_the_command_line(home, tmp_path):
+    evaluate = [sys.executable, "-m", "hbench", "evaluate", home / zoo.FILE, "-d", home / zoo.DATASET]
+    for name, options in {"here": [], "workers": ["--workers", "2"]}.items():
+        subprocess.run([*evaluate, "-o", tmp_path / name, *options], check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "here").read_text() == (tmp_path / "workers").read_text()

@@ -143,3 +143,25 @@ report_on(examine(sys.argv[1], sys.argv[2], also_official=True), execute=kept_in
 
     assert zoo.same(report_on(examined, execute=kept_in(tmp_path / "kept", counted)), whole)
     assert len(asked) == 5 - kept
+
+
+def hbench(folder, *arguments, code=0):
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert run.returncode == code, run.stderr + run.stdout
+    return run
+
+
+def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
+    evaluate = ["evaluate", home / zoo.FILE, "-d", home / zoo.DATASET]
+    hbench(tmp_path, *evaluate, "-o", "whole.json", "--max-memory", "60M", "--resume", "kept", "--threads", "1")
+    hbench(tmp_path, *evaluate, "--shard", "1/2", "-o", "1.npz", "--resume", "kept")
+    hbench(tmp_path, *evaluate, "--shard", "2/2", "-o", "2.npz")
+    merged = hbench(tmp_path, "merge", "2.npz", "1.npz", "-o", "merged.json", "--by-query", "merged.parquet")
+    assert "H-AP" in merged.stdout
+    assert (tmp_path / "merged.json").read_text() == (tmp_path / "whole.json").read_text()
+    assert "missing 2" in hbench(tmp_path, "merge", "1.npz", code=3).stderr
+    assert "--out" in hbench(tmp_path, *evaluate, "--shard", "1/2", code=2).stderr
+    assert "no size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr
+    assert "one query" in hbench(tmp_path, *evaluate, "--max-memory", "100K", code=2).stderr

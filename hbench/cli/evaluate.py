@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hbench.cli import execution
 from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
-    from hbench.examination import OnTest, Submission
+    from hbench.examination import Examined, OnTest, Submission
     from hbench.leaderboard import Leaderboard
     from hbench.report import Document, Report
 
@@ -31,7 +31,6 @@ FILE = click.Path(path_type=Path)
 @click.option("--protocol", default="paper", show_default=True, help="paper, or official: as the released evaluators.")
 @click.option("--ties", default="pessimistic", show_default=True, help="pessimistic or optimistic, among equal scores.")
 @click.option("--similarity", help="cosine, dot or l2.  [default: the dataset's]")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all processors]")
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
@@ -39,6 +38,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
+@execution.options
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
     """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
 
@@ -49,39 +49,65 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     Example: hbench evaluate emb.parquet --dataset sop --method mine -o mine.json --by-query mine.parquet
     """
     from hbench import datasets
-    from hbench.threads import on_threads
 
     data = datasets.load(dataset)
     given = _given(file, options["ids"], options["query"], options["gallery"])
     if check:
         _check(given, data, options["similarity"])
         return
-    report = evaluate_and_show(
-        given,
-        data,
-        format_="json" if as_json else format_,
-        metrics=_names(options["metrics"]),
-        execute=partial(on_threads, threads=options["threads"]),
-        **{name: options[name] for name in ("protocol", "ties", "similarity", "method")},
-    )
-    if options["output"]:
-        report.write(options["output"])
-    if options["by_query"]:
-        report.write_by_query(options["by_query"])
-    if options["row"]:
-        _write_row(report.document, _board(data), options["row"])
+    conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
+    conditions["metrics"] = _names(options["metrics"])
+    files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
+    with execution.execute(options, files) as execute:
+        means: dict[str, Any] = {"execute": execute, "memory": options["max_memory"]}
+        if options["shard"]:
+            _write_shard(options["output"], options["shard"], _examined(given, data, conditions), means)
+            return
+        report = evaluate_and_show(given, data, format_="json" if as_json else format_, means=means, **conditions)
+    write_report(report, options)
 
 
-def evaluate_and_show(given: Submission, data: Dataset, *, format_: str = "table", **conditions: Any) -> Report:
+def evaluate_and_show(
+    given: Submission, data: Dataset, *, format_: str = "table", means: dict[str, Any] | None = None, **conditions: Any
+) -> Report:
     """Score with a progress bar, then show the scores and the place on the dataset's leaderboard."""
+    from hbench import examination
+
+    examined = _examined(given, data, conditions)
+    with _bars() as on_test:
+        report = examination.report_on(examined, on_test=on_test, **(means or {}))
+    show_report(report.document, format_)
+    return report
+
+
+def write_report(report: Report, files: dict[str, Any]) -> None:
+    """Write what was asked for: the report, the values by query, the leaderboard row."""
+    if files["output"]:
+        report.write(files["output"])
+    if files["by_query"]:
+        report.write_by_query(files["by_query"])
+    if files["row"]:
+        _write_row(report.document, _board(report.document.dataset), files["row"])
+
+
+def _examined(given: Submission, data: Dataset, conditions: dict[str, Any]) -> Examined:
+    """Everything checked; the released values are asked for where the leaderboard places by them."""
     from hbench import submission
 
-    board = _board(data)
+    board = _board(data.name)
     also = board is not None and board.protocol != conditions.get("protocol", "paper")
+    return submission.examine(given, data, also_official=also, **conditions)
+
+
+def _write_shard(output: Path | None, part: str, examined: Examined, means: dict[str, Any]) -> None:
+    from hbench import examination
+    from hbench.shards import Part
+
+    if output is None:
+        raise click.UsageError("--shard needs --out, the file of this part.")
     with _bars() as on_test:
-        report = submission.evaluate(given, data, also_official=also, on_test=on_test, **conditions)
-    _show(report.document, board, format_)
-    return report
+        examination.shard_on(output, examined, Part.parse(part), on_test=on_test, **means)
+    say(f"part {part} is in {output}; hbench merge joins the parts")
 
 
 def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Path | None) -> Submission:
@@ -110,10 +136,10 @@ def _check(given: Submission, data: Dataset, similarity: str | None) -> None:
     say(f"{submission.source_of(given).file} can be scored on {data.name}")
 
 
-def _board(data: Dataset) -> Leaderboard | None:
+def _board(dataset: str) -> Leaderboard | None:
     from hbench import leaderboard
 
-    return leaderboard.read(data.name) if data.name in leaderboard.names() else None
+    return leaderboard.read(dataset) if dataset in leaderboard.names() else None
 
 
 @contextmanager
@@ -136,9 +162,11 @@ def _write_row(document: Document, board: Leaderboard | None, path: Path) -> Non
     write_text(path, leaderboard_runs.block(row))
 
 
-def _show(document: Document, board: Leaderboard | None, format_: str) -> None:
+def show_report(document: Document, format_: str) -> None:
+    """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
     from hbench import report_table
 
+    board = _board(document.dataset)
     if format_ == "json":
         show_json(document.model_dump(mode="json"))
     elif format_ != "table":

@@ -1,0 +1,73 @@
+"""With what an evaluation is computed: the options that say so, and what they make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli.terminal import say
+
+if TYPE_CHECKING:
+    from hbench.job import Execute
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """A number of bytes, as 500M or 2G."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size; write it as 500M or 2G")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+OPTIONS = [
+    click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all processors]"),
+    click.option(
+        "--max-memory",
+        metavar="SIZE",
+        callback=size,
+        help="Hold no more beyond the embeddings, as 500M.  [default: 300M]",
+    ),
+    click.option(
+        "--resume",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Keep finished blocks in this folder; go on from them.",
+    ),
+    click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts."),
+    click.option("--workers", type=click.IntRange(min=1), help="Rank in so many processes (needs hbench[cluster])."),
+    click.option("--scheduler", help="Rank on a dask cluster, as tcp://HOST:PORT (needs hbench[cluster])."),
+]  # fmt: skip
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def execute(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> Iterator[Execute]:
+    """Who computes the blocks, by the options; a cluster reads the files for itself."""
+    from hbench.resume import kept_in
+    from hbench.threads import on_threads
+
+    made: Execute = partial(on_threads, threads=chosen["threads"], announce=say)
+    with ExitStack() as stack:
+        if chosen["scheduler"] or chosen["workers"]:
+            try:
+                from hbench import cluster
+            except ModuleNotFoundError as error:
+                raise click.UsageError(f"{error.name} is missing: pip install 'hbench[cluster]'") from None
+            client = stack.enter_context(cluster.connected(chosen["scheduler"], chosen["workers"] or 0))
+            made = cluster.on_cluster(client, [cluster.File(path.resolve(), ids) for path, ids in files])
+        yield kept_in(chosen["resume"], made) if chosen["resume"] else made

@@ -1,0 +1,32 @@
+"""hbench merge: join the shards of one evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command("merge")
+@click.argument("parts", nargs=-1, required=True, type=FILE)
+@click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
+@click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
+@click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
+@click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
+def command(parts: tuple[Path, ...], format_: str, as_json: bool, **files: Any) -> None:
+    """Join the PARTS that `hbench evaluate --shard i/n` wrote into the report of the whole evaluation.
+
+    A part that is missing, given twice or of another evaluation is refused.
+
+    Example: hbench merge part-*.npz -o mine.json
+    """
+    from hbench import shards
+    from hbench.cli.evaluate import show_report, write_report
+
+    report = shards.merge(parts)
+    show_report(report.document, "json" if as_json else format_)
+    write_report(report, files)
