@@ -19,13 +19,14 @@ Fault = Callable[["Handler", bytes], None]
 
 @dataclass
 class FileServer:
-    """`files` by path; `faults[path]` are used up, one per request; `asked` and `sent` tell what happened."""
+    """`files` by path; `faults[path]` are used up, one per request; `asked`, `ended` and `sent` tell what happened."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     ranges: bool = True
     etags: bool = True
     asked: list[tuple[str, str | None]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     sent: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     headers: list[dict[str, str]] = field(default_factory=list)
     chunk: int = 1 << 16
@@ -68,6 +69,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(404, b"no such file")
             else:
                 self.serve(body)
+        self.told.ended.append(path)
 
     def serve(self, body: bytes, *, until: int | None = None) -> None:
         """The file, or the part of it asked for; nothing after `until` bytes of the file."""
