@@ -137,12 +137,12 @@ def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequ
     """The merges of a linkage ("ward" on Euclidean, "average" on cosine distances) of unit vectors, in scipy's form (n
     − 1, 4).
     """
-    from scipy.cluster.hierarchy import linkage
+    import fastcluster
 
     distances = _condensed(vectors, _ROOTS[method])
     for i, j in apart:
         distances[_position(min(i, j), max(i, j), len(vectors))] = FORBIDDEN
-    return np.asarray(linkage(distances, method))
+    return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
 
 
 @algorithms.register("kmeans")
@@ -200,10 +200,9 @@ _ROOTS: Mapping[str, Callable[[Any], Any]] = {
 
 def _condensed(vectors: Vectors, shape: Callable[[Any], Any], *, block: int = 256) -> NDArray[np.float64]:
     """The upper triangle of the distances, row by row, without ever forming the square: (n·(n − 1)/2,)."""
-    exact, position = vectors.astype(np.float64), 0
-    result = np.empty(len(exact) * (len(exact) - 1) // 2)
-    for start in range(0, len(exact), block):
-        distances = shape(np.clip(1 - exact[start : start + block] @ exact[start:].T, 0, None))
+    position, result = 0, np.empty(len(vectors) * (len(vectors) - 1) // 2)
+    for start in range(0, len(vectors), block):
+        distances = shape(np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None))
         for i, row in enumerate(distances, start=1):
             result[position : position + len(row) - i] = row[i:]
             position += len(row) - i
