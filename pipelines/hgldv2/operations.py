@@ -52,6 +52,7 @@ class World:
     kinds: dict[str, str]
     whole_clusters: bool
     conflicts: list[Conflict] = field(default_factory=list)
+    spoken_of: set[str] = field(default_factory=set)  # labels that some decision so far has placed, or left open
 
     def members(self, group: str) -> list[str]:
         return [label for label, place in self.places.items() if place == Place("group", group)]
@@ -68,8 +69,8 @@ def _name(decision: Name, world: World) -> Effects:
     elif world.whole_clusters:
         covered += [
             label
-            for label, place in world.places.items()
-            if place == UNASSIGNED and world.clusters.get(label) in numbers and label not in decision.members_of
+            for label in world.places
+            if label not in world.spoken_of and world.clusters.get(label) in numbers and label not in covered
         ]
     return [(label, Place("group", decision.to)) for label in covered]
 

@@ -96,6 +96,7 @@ def replay(
         for label, place in OPERATIONS[type(decision)](decision, world):
             history[label].append(Step(decision.id, world.places[label], place))
             world.places[label] = place
+            world.spoken_of.add(label)
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
             world.conflicts += unlinked(decision, world)

@@ -21,24 +21,38 @@ from pipelines.hgldv2.labels import Label, digest, partition_digest
 from pipelines.hgldv2.replay import Curation, replay
 
 PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("model.js", "page.js", "input.js")
-KEYS = (
-    ("↓ ↑ j k", "next, previous label"),
-    ("→ ← l h", "next, previous card"),
-    ("x Space", "select a label; a: all of the card; Shift+click: a range"),
-    ("Enter 1 2 3", "accept a suggested name for the cluster"),
-    ("n", "name a cluster, rename a group"),
-    ("m", "move the selected labels (or drag them onto a group)"),
-    ("s", "split the selected labels off their group"),
-    ("g", "merge this card into another group"),
-    ("d", "drop the selected labels; Shift+D: the whole card"),
-    ("t", "natural ↔ human-made"),
-    ("v", "approve the group as it is"),
-    ("u Ctrl+Z", "undo; y or Ctrl+Shift+Z: redo"),
-    ("/", "search"),
-    ("e", "export decisions.yaml"),
-    ("?", "this table"),
-)
+SCRIPTS = ("model.js", "page.js", "actions.js", "picker.js", "marks.js", "input.js")
+KEYS = {
+    "Go": (
+        ("↓ ↑ j k", "next, previous label"),
+        ("→ ← l h", "next, previous card"),
+        ("/", "search"),
+        ("i", "all that is known of the label"),
+    ),
+    "Select": (
+        ("x Space", "the label; Shift+click: a range; Ctrl+click: in other cards too"),
+        ("a", "all of the card"),
+    ),
+    "Decide": (
+        ("Enter 1 2 3", "take a suggestion: for the whole cluster, or for the selected labels"),
+        ("n", "name the cluster; r: rename the group"),
+        ("m", "move the selected labels (or drag them onto a group)"),
+        ("s", "split the selected labels off their group"),
+        ("g", "merge this card into a group"),
+        ("d", "drop the selected labels; Shift+D: the whole cluster"),
+        ("b", "the selected labels are ambiguous: both this and that"),
+        ("t", "natural ↔ human-made"),
+        ("= !", "the selected labels belong together; must not be together"),
+        ("v", "approve the group as it is"),
+    ),
+    "Keep": (
+        ("u Ctrl+Z", "undo; y or Ctrl+Shift+Z: redo"),
+        ("c", "say why: a comment on the last decision"),
+        ("Shift+H", "all decisions"),
+        ("e", "export decisions.yaml"),
+        ("?", "this table"),
+    ),
+}
 
 
 class Material(NamedTuple):
@@ -123,7 +137,10 @@ def _entry(rank: int, label: Label, row: Clustered, cells: sheet.SheetRow) -> di
     }
 
 
-def _places(curation: Curation) -> dict[str, dict[str, str]]:
+def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
+    """Where labels are that some decision speaks of; `open` marks the ambiguous ones that are left open."""
     return {
-        row.class_id: {"status": row.status, "group": row.group} for row in curation.rows if row.status != "unassigned"
+        row.class_id: {"status": row.status, "group": row.group} | ({"open": True} if row.reason == "ambiguous" else {})
+        for row in curation.rows
+        if row.decided_by
     }

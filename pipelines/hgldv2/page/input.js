@@ -13,10 +13,11 @@ function step(by) {
   const count = view.card ? shown(view.card).length : 0;
   const next = view.row + by;
   if (next < 0 || next >= count) return;
+  if (next >= limitOf(view.card)) showMore(view.card);
   const rows = elementOf(view.card).querySelectorAll(".row");
-  rows[view.row]?.classList.remove("at");
+  if (rows[view.row]) unmarkCurrent(rows[view.row]);
   view.row = next;
-  rows[next].classList.add("at");
+  markCurrent(rows[next]);
   rows[next].scrollIntoView({ block: "nearest" });
 }
 
@@ -28,12 +29,9 @@ function turn(by) {
 
 function select(ids, on) {
   for (const id of ids) on ? view.selected.add(id) : view.selected.delete(id);
-  for (const row of elementOf(view.card).querySelectorAll(".row")) {
-    const chosenNow = view.selected.has(row.dataset.id);
-    row.setAttribute("aria-selected", chosenNow);
-    row.querySelector("input").checked = chosenNow;
-  }
-  say(view.selected.size ? view.selected.size + " selected" : "");
+  for (const row of elementOf(view.card).querySelectorAll(".row")) showSelected(row);
+  const elsewhere = [...view.selected].filter((id) => !model.cards.get(view.card).has(id)).length;
+  say(view.selected.size ? view.selected.size + " selected" + (elsewhere ? ", " + elsewhere + " of them in other cards" : "") : "");
 }
 
 function toggle() {
@@ -47,16 +45,17 @@ function selectAll() {
 }
 
 function acceptSuggestion(at) {
-  if (!view.card?.startsWith("c:")) return;
-  const group = suggestionsFor(view.card)[at];
-  if (group) nameCard(group);
+  const ids = chosen(), whole = isCluster(view.card) && !ids.some((id) => view.selected.has(id));
+  const group = whole ? suggestionsFor(view.card)[at] : model.labels.get(ids[0])?.suggestions[at];
+  if (group) whole ? nameCard(group) : moveTo(group);
 }
 
 const KEYS = {
   ArrowDown: () => step(1), j: () => step(1), ArrowUp: () => step(-1), k: () => step(-1),
   ArrowRight: () => turn(1), l: () => turn(1), ArrowLeft: () => turn(-1), h: () => turn(-1),
   x: toggle, " ": toggle, a: selectAll, Enter: () => acceptSuggestion(0), 1: () => acceptSuggestion(0), 2: () => acceptSuggestion(1), 3: () => acceptSuggestion(2),
-  n: () => view.card && view.card !== "dropped" && askName(), r: () => groupOf(view.card) !== null && askName(), m: () => askMove(), g: () => askMerge(), s: () => askSplit(),
+  n: () => view.card && !isPile(view.card) && askName(), r: () => groupOf(view.card) !== null && askName(), m: () => askMove(), g: () => askMerge(), s: () => askSplit(),
+  b: askAmbiguous, "=": () => link("must_link"), "!": () => link("cannot_link"), c: askWhy, i: showDetails, H: showHistory,
   d: () => drop(chosen()), D: () => dropCard(), t: () => toggleKind(), v: () => approve(), u: stepBack, y: stepForward,
   e: download, "/": () => $("search").focus(), "?": () => $("keys").showModal(),
 };
@@ -80,7 +79,8 @@ document.addEventListener("keydown", (event) => {
 $("cards").addEventListener("click", (event) => {
   const row = event.target.closest(".row"), card = event.target.closest(".card")?.dataset.card;
   if (!card || event.target.closest("a, button")) return;
-  if (card !== view.card) view.selected.clear();
+  const more = event.ctrlKey || event.metaKey;
+  if (card !== view.card && !more) clearSelection();
   const anchor = card === view.card ? view.row : 0;
   if (row) {
     const ids = shown(card), at = ids.indexOf(row.dataset.id);
@@ -174,7 +174,9 @@ $("search").oninput = () => {
   say(view.query ? visibleCards().length + " cards match" : "");
 };
 $("open-only").onchange = () => (layout(), say(""));
+new ResizeObserver(() => document.documentElement.style.setProperty("--bar", $("bar-box").offsetHeight + "px")).observe($("bar-box"));
 layout();
 say("");
+void checkApprovals();
 const earlier = saved();
 if (earlier && earlier !== exportText(model, data.inputs)) open(earlier, "your last visit");

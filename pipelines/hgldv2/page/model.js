@@ -4,8 +4,11 @@
 const UNASSIGNED = { status: "unassigned", group: "" };
 const DROPPED = { status: "dropped", group: "" };
 const inGroup = (group) => ({ status: "group", group });
+const AMBIGUOUS = { status: "unassigned", group: "", open: true }; // fits several groups, and no one said which to take
+const isDecided = (place) => place.status !== "unassigned" || Boolean(place.open);
 const cardOf = (label, place) =>
-  place.status === "group" ? "g:" + place.group : place.status === "dropped" ? "dropped" : "c:" + label.cluster;
+  place.status === "group" ? "g:" + place.group : place.status === "dropped" ? "dropped" : place.open ? "ambiguous" : "c:" + label.cluster;
+const isPile = (card) => card === "dropped" || card === "ambiguous";
 
 function makeModel(data) {
   const labels = new Map(data.labels.map((label) => [label.id, label]));
@@ -23,7 +26,7 @@ function makeModel(data) {
     undone: [],
   };
   for (const label of data.labels) put(model, cardOf(label, model.places.get(label.id)), label.id);
-  model.order.sort((a, b) => (a === "dropped") - (b === "dropped") || landmarksOf(model, b) - landmarksOf(model, a));
+  model.order.sort((a, b) => isPile(a) - isPile(b) || landmarksOf(model, b) - landmarksOf(model, a));
   return model;
 }
 
@@ -62,6 +65,8 @@ function effects(model, decision) {
       return decision.labels.map((id) => [id, inGroup(decision.to)]);
     case "drop":
       return decision.labels.map((id) => [id, DROPPED]);
+    case "ambiguous":
+      return decision.labels.map((id) => [id, decision.use ? inGroup(decision.use) : AMBIGUOUS]);
     case "split":
       return Object.entries(decision.into).flatMap(([group, ids]) => ids.map((id) => [id, inGroup(group)]));
     case "merge":
@@ -103,7 +108,7 @@ function shift(model, moves) {
     const from = cardOf(label, model.places.get(id));
     const to = cardOf(label, place);
     model.cards.get(from).delete(id);
-    put(model, to, id, to === "dropped" ? undefined : from);
+    put(model, to, id, isPile(to) ? undefined : from);
     model.places.set(id, place);
     touched.add(from).add(to);
   }
@@ -182,7 +187,7 @@ function importText(model, text, known) {
   model.undone = [];
   const groups = Object.fromEntries(section.groups);
   for (const { id, ...body } of section.decisions.slice(known.length)) {
-    const named = [body.to, body.group, ...Object.keys(body.into ?? {})].filter((g) => g && g in groups);
+    const named = [body.to, body.group, ...(body.choices ?? []), ...Object.keys(body.into ?? {})].filter((g) => g && g in groups);
     decide(model, body, {}, Object.fromEntries(named.map((g) => [g, groups[g]])));
     model.decisions[model.decisions.length - 1].id = id;
   }
