@@ -7,6 +7,7 @@ by size, and the arithmetic runs on one thread. What decisions say must be linke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -39,7 +40,8 @@ class Settings:
 
 class Clustered(NamedTuple):
     """One label in clusters.csv. `name` is the cluster's medoid; `margin` how much nearer its own centroid is than the
-    next one; `outlier` that even its nearest label is unusually far."""
+    next one; `outlier` that even its nearest label is unusually far; `coassociation` how often it met its cluster's
+    other labels again in refits, nan where none were made."""
 
     class_id: str
     cluster: int
@@ -49,6 +51,7 @@ class Clustered(NamedTuple):
     nearest_cluster: int
     margin: float
     outlier: bool
+    coassociation: float = math.nan
 
 
 Algorithm = Callable[[Vectors, NDArray[np.float32], Settings, Sequence[tuple[int, int]]], Ids]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jinja2
@@ -33,6 +34,13 @@ KEYS = {
         ("x Space", "the label; Shift+click: a range; Ctrl+click: in other cards too"),
         ("a", "all of the card"),
     ),
+    "Undo and keep": (
+        ("u Ctrl+Z", "undo; y or Ctrl+Shift+Z: redo"),
+        ("c", "say why: a comment on the last decision"),
+        ("Shift+H", "all decisions"),
+        ("e", "export decisions.yaml"),
+        ("?", "this table"),
+    ),
     "Decide": (
         ("Enter 1 2 3", "take a suggestion: for the whole cluster, or for the selected labels"),
         ("n", "name the cluster; r: rename the group"),
@@ -45,19 +53,12 @@ KEYS = {
         ("= !", "the selected labels belong together; must not be together"),
         ("v", "approve the group as it is"),
     ),
-    "Keep": (
-        ("u Ctrl+Z", "undo; y or Ctrl+Shift+Z: redo"),
-        ("c", "say why: a comment on the last decision"),
-        ("Shift+H", "all decisions"),
-        ("e", "export decisions.yaml"),
-        ("?", "this table"),
-    ),
 }
 
 
 class Material(NamedTuple):
     """What is reviewed: labels, how they are clustered, suggested groups by class id, the groups' known
-    kinds, decisions so far.
+    kinds, decisions so far, and each class's path in the taxonomy, where one was made.
     """
 
     labels: Sequence[Label]
@@ -65,6 +66,7 @@ class Material(NamedTuple):
     suggestions: Mapping[str, Sequence[str]]
     known_kinds: Mapping[str, str]
     decisions: Decisions
+    ancestors: Mapping[str, str] = MappingProxyType({})
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -92,7 +94,7 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """The page's data: labels in the order of the clusters, and the state the decisions so far lead to."""
     curation = replay(material.labels, material.clusters, material.decisions)
     by_id = {label.class_id: label for label in material.labels}
-    table = sheet.rows_of(material.labels, material.clustered, material.suggestions, curation)
+    table = rows(material, curation)
     return {
         "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
         "labels": [
@@ -106,6 +108,13 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         "kinds": dict(curation.kinds),
         **material.decisions.model_dump(include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"),
     }
+
+
+def rows(material: Material, curation: Curation) -> list[sheet.SheetRow]:
+    """The same as a sheet, in the state a curation tells."""
+    return sheet.rows_of(
+        material.labels, material.clustered, material.suggestions, curation, ancestors=material.ancestors
+    )
 
 
 def inputs_of(material: Material, made_with: Inputs) -> Inputs:

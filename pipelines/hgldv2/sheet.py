@@ -1,24 +1,29 @@
 """A sheet: the review as CSV, one row per class, which a spreadsheet program opens without running anything in it.
 
-A curator fills `action` (move or drop), `target` and, for a new group, `kind`; everything else is for reading.
+A curator fills `action` (move, drop or ambiguous), `target` and, for a new group, `kind`; `comment` is the reason;
+everything else is for reading.
 """
 
 from __future__ import annotations
 
 import csv
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hbench.errors import ConfigError, DataError, UnknownName
-from pipelines.hgldv2.artefact import csv_text
+from pipelines.hgldv2.artefact import SEPARATOR, csv_text
 from pipelines.hgldv2.cluster import Clustered
-from pipelines.hgldv2.decisions import AnyDecision, Decisions, Drop, Group, Move
+from pipelines.hgldv2.decisions import Ambiguous, AnyDecision, Decisions, Drop, Group, Move
 from pipelines.hgldv2.labels import Label
 from pipelines.hgldv2.replay import Curation
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula at the start of a cell
+
+ACTIONS = ("", "move", "ambiguous", "drop")
 
 
 class SheetRow(NamedTuple):
@@ -38,15 +43,17 @@ class SheetRow(NamedTuple):
     nearest_cluster: str
     margin: str
     outlier: str
+    coassociation: str
     suggestion1: str
     suggestion2: str
     suggestion3: str
+    subclass_of: str
     example1: str
     example2: str
     example3: str
-    status: str
-    group: str
-    kind: str
+    status: str = "unassigned"
+    group: str = ""
+    kind: str = ""
     action: str = ""
     target: str = ""
     comment: str = ""
@@ -62,6 +69,7 @@ TEXTS = frozenset(
         "suggestion1",
         "suggestion2",
         "suggestion3",
+        "subclass_of",
         "example1",
         "example2",
         "example3",
@@ -77,12 +85,17 @@ def rows_of(
     clustered: Sequence[Clustered],
     suggestions: Mapping[str, Sequence[str]],
     curation: Curation,
+    *,
+    ancestors: Mapping[str, str] | None = None,
 ) -> list[SheetRow]:
-    """The rows, in the order of the clusters."""
+    """The rows, in the order of the clusters; `ancestors` tells a class's path in the taxonomy, where there is one."""
+    above = ancestors or {}
     by_id = {label.class_id: label for label in labels}
     placed = {row.class_id: row for row in curation.rows}
     return [
-        _row(by_id[row.class_id], row, suggestions.get(row.class_id, ()), placed[row.class_id][2:5])
+        _row(by_id[row.class_id], row, suggestions.get(row.class_id, ()), above.get(row.class_id, ""))._replace(
+            **dict(zip(("status", "group", "kind"), placed[row.class_id][2:5], strict=True))
+        )
         for row in clustered
     ]
 
@@ -135,34 +148,55 @@ def read(path: Path) -> list[SheetRow]:
 
 
 def decisions_of(rows: Sequence[SheetRow], decisions: Decisions, *, by: str | None = None) -> Decisions:
-    """The decisions so far, followed by what the curator filled in: a move per target group, then one drop.
+    """The decisions so far, followed by what the curator filled in, one decision per target and comment: first the
+    moves, then the ambiguous labels (target `a|b`, the groups that fit), then the drops.
 
-    Raises ConfigError for an action that is neither, UnknownName for a target that is no group and has no kind.
+    Raises ConfigError for another action, UnknownName for a target that is no group and has no kind.
     """
-    groups, moves, drops = dict(decisions.groups), dict[str, list[str]](), []
+    groups, asked = dict(decisions.groups), defaultdict[tuple[str, str, str], list[str]](list)
     for row in rows:
-        if row.action == "drop":
-            drops.append(row.class_id)
-        elif row.action == "move":
-            if row.target not in groups:
-                groups[row.target] = _new_group(row, groups)
-            moves.setdefault(row.target, []).append(row.class_id)
-        elif row.action or row.target:
+        if not _is_sayable(row):
             raise ConfigError(
                 f"{row.class_id}: the sheet asks for something it cannot say",
-                expected="action move with a target, or drop",
+                expected=f"action move with a target, ambiguous with a target such as church{SEPARATOR}ruins, or drop",
                 found=f"action {row.action!r}, target {row.target!r}",
             )
+        for target in _targets(row):
+            if target not in groups:
+                groups[target] = _new_group(row, target, groups)
+        if row.action:
+            asked[row.action, row.target, row.comment].append(row.class_id)
     ids = _fresh_ids(decisions)
-    added: list[AnyDecision] = [
-        Move(id=next(ids), by=by, op="move", labels=tuple(moved), to=to) for to, moved in sorted(moves.items())
+    added = [
+        _decision({"id": next(ids), "by": by, "why": why or None, "labels": asked[action, target, why]}, action, target)
+        for action, target, why in sorted(asked, key=lambda key: (ACTIONS.index(key[0]), key[1:]))
     ]
-    if drops:
-        added.append(Drop(id=next(ids), by=by, op="drop", labels=tuple(drops)))
     return decisions.model_copy(update={"groups": groups, "decisions": (*decisions.decisions, *added)})
 
 
-def _row(label: Label, row: Clustered, suggested: Sequence[str], place: tuple[str, str, str]) -> SheetRow:
+def _targets(row: SheetRow) -> list[str]:
+    """The groups a row names."""
+    if row.action == "ambiguous":
+        return row.target.split(SEPARATOR)
+    return [row.target] if row.action == "move" else []
+
+
+def _is_sayable(row: SheetRow) -> bool:
+    wanted = {"move": (1, 1), "ambiguous": (2, math.inf)}
+    fewest, most = wanted.get(row.action, (0, 0))
+    named = [target for target in _targets(row) if target]
+    return row.action in ACTIONS and fewest <= len(named) <= most and bool(named) == bool(row.target)
+
+
+def _decision(said: dict[str, Any], action: str, target: str) -> AnyDecision:
+    if action == "move":
+        return Move.model_validate({**said, "op": "move", "to": target})
+    if action == "ambiguous":
+        return Ambiguous.model_validate({**said, "op": "ambiguous", "choices": target.split(SEPARATOR)})
+    return Drop.model_validate({**said, "op": "drop"})
+
+
+def _row(label: Label, row: Clustered, suggested: Sequence[str], above: str) -> SheetRow:
     numbers = (f"{row.distance:.4f}", f"{row.silhouette:.4f}", str(row.nearest_cluster), f"{row.margin:.4f}")
     return SheetRow(
         label.class_id,
@@ -174,9 +208,10 @@ def _row(label: Label, row: Clustered, suggested: Sequence[str], place: tuple[st
         row.name,
         *numbers,
         str(row.outlier),
+        "" if math.isnan(row.coassociation) else f"{row.coassociation:.4f}",
         *_three(suggested),
+        above,
         *_three(label.examples),
-        *place,
     )
 
 
@@ -191,9 +226,9 @@ def _three(texts: Sequence[str]) -> tuple[str, str, str]:
     return first, second, third
 
 
-def _new_group(row: SheetRow, groups: Mapping[str, Group]) -> Group:
-    if not row.target or row.kind not in ("natural", "human-made"):
-        raise UnknownName(f"group (target of {row.class_id}, without a kind)", row.target, groups)
+def _new_group(row: SheetRow, target: str, groups: Mapping[str, Group]) -> Group:
+    if not target or row.kind not in ("natural", "human-made"):
+        raise UnknownName(f"group (target of {row.class_id}, without a kind)", target, groups)
     return Group.model_validate({"kind": row.kind})
 
 

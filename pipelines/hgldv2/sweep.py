@@ -7,18 +7,13 @@ default is k ≈ 1.5–2 × the wanted number of groups: merging whole clusters 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import NamedTuple
-
-import numpy as np
-from sklearn.metrics import adjusted_rand_score
 
 from pipelines.hgldv2.cluster import Algorithm, Settings, cluster
 from pipelines.hgldv2.encode import Vectors
 from pipelines.hgldv2.links import Links
 from pipelines.hgldv2.quality import agreement_with, lexical_coherence, silhouettes
-
-SHARE = 0.8
+from pipelines.hgldv2.stability import refits, stability
 
 
 class Swept(NamedTuple):
@@ -56,33 +51,10 @@ def sweep(
         yield Swept(
             one.k,
             float(silhouettes(vectors, found).mean()),
-            stability(ids, vectors, algorithm, one, resamples=resamples),
+            stability(list(refits(ids, vectors, algorithm, one, resamples=resamples))),
             lexical_coherence([label for _, label in names], found),
             *_against(clusters, judged, reference or {}),
         )
-
-
-def stability(
-    ids: Sequence[str], vectors: Vectors, algorithm: Algorithm, settings: Settings, *, resamples: int = 10
-) -> float:
-    """The mean ARI of all pairs of clusterings fitted to random 80 % of the labels and extended to all by the nearest
-    centroid.
-    """
-    rng = np.random.default_rng(settings.seed)
-    size = max(settings.k, round(SHARE * len(ids)))
-    fits = []
-    for seed in range(resamples):
-        chosen = np.sort(rng.choice(len(ids), size, replace=False))
-        part = cluster(
-            [ids[i] for i in chosen], vectors[chosen], Settings(settings.k, settings.seed + seed, 1), algorithm
-        )
-        found = np.asarray([part[ids[i]] for i in chosen])
-        centres = np.stack([vectors[chosen][found == c].mean(axis=0) for c in range(int(found.max()) + 1)])
-        distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T
-        fits.append(distances.argmin(axis=1))
-    return (
-        float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(fits, 2)])) if resamples > 1 else float("nan")
-    )
 
 
 def _against(clusters: dict[str, int], judged: Sequence[str], reference: dict[str, str]) -> tuple[float, ...]:

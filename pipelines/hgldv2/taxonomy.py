@@ -148,6 +148,17 @@ def rows(result: Taxonomy, names: Mapping[str, str]) -> list[Node]:
     ]
 
 
+def paths(nodes: Iterable[Node]) -> dict[str, str]:
+    """Class -> the labels of what it is a subclass of in the tree, the nearest first, joined by " < "."""
+    known = {member: node for node in nodes for member in (node.class_id, *node.members)}
+
+    def above(node: Node) -> list[str]:
+        parent = known.get(node.parent)
+        return [] if parent is None else [parent.label, *above(parent)]
+
+    return {class_id: " < ".join(above(node)) for class_id, node in known.items()}
+
+
 def _graph(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], stop: frozenset[str], removed: list[Removed]
 ) -> nx.DiGraph[str]:

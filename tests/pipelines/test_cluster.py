@@ -10,7 +10,7 @@ import pytest
 from scipy.cluster.hierarchy import linkage
 
 from hbench.errors import ConfigError, DataError, UsageError
-from pipelines.hgldv2 import cluster, encode, sweep
+from pipelines.hgldv2 import cluster, encode, stability, sweep
 from pipelines.hgldv2.cluster import Settings, algorithms
 from pipelines.hgldv2.encode import Vectors
 from pipelines.hgldv2.labels import Label
@@ -110,6 +110,27 @@ def test_a_sweep_prefers_the_true_number_and_counts_the_effort() -> None:
     assert (rows[1].splits, rows[1].merges, rows[1].ari) == (0, 0, 1.0)
     assert (rows[0].splits, rows[0].merges) == (3, 0)
     assert (rows[2].splits, rows[2].merges) == (0, 6)
+
+
+def test_the_co_association_is_the_share_of_refits_in_which_a_labels_cluster_stays_with_it() -> None:
+    rng = np.random.default_rng(3)
+    own = rng.integers(5, size=len(IDS))
+    fits = [rng.integers(4, size=len(IDS)) for _ in range(3)]
+    found = stability.coassociation(IDS, dict(zip(IDS, own.tolist(), strict=True)), fits)
+    for i, name in enumerate(IDS):
+        others = [j for j in range(len(IDS)) if j != i and own[j] == own[i]]
+        assert found[name] == pytest.approx(np.mean([[fit[j] == fit[i] for j in others] for fit in fits]))
+    assert np.isnan(stability.coassociation(["Q1"], {"Q1": 0}, [])["Q1"])
+
+
+def test_labels_between_two_groups_have_the_lowest_co_association() -> None:
+    vectors = blobs(spread=0.3)
+    vectors[0] = encode.unit(vectors[[0]] + vectors[[1]])[0]
+    algorithm = algorithms["ward"]
+    found = cluster.cluster(IDS, vectors, Settings(6), algorithm)
+    fits = list(stability.refits(IDS, vectors, algorithm, Settings(6)))
+    held = stability.coassociation(IDS, found, fits)
+    assert min(held, key=lambda name: held[name]) == "Q1"
 
 
 def test_suggestions_are_the_best_anchors_groups_once_each() -> None:

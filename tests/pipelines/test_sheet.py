@@ -83,12 +83,31 @@ def test_a_filled_sheet_becomes_decisions_and_then_is_a_fixed_point(tmp_path: Pa
     assert sheet.decisions_of(sheet.read(written(tmp_path / "b.csv", again)), decided) == decided
 
 
+def test_ambiguous_labels_and_comments_become_decisions(tmp_path: Path) -> None:
+    rows = sheet_of(["abbey", "priory", "ruin"])
+    rows[0] = rows[0]._replace(action="ambiguous", target="church|=ruins", kind="human-made", comment="both")
+    rows[1] = rows[1]._replace(action="move", target="church", comment="-- see the photos")
+    rows[2] = rows[2]._replace(action="move", target="church")
+    decided = sheet.decisions_of(sheet.read(written(tmp_path / "a.csv", rows)), DECISIONS)
+    assert set(decided.groups) == {"church", "=ruins"}
+    plain, told, open_ = decided.decisions
+    assert (plain.why, plain.labels) == (None, ("Q3",))  # type: ignore[union-attr]
+    assert (told.why, told.labels) == ("-- see the photos", ("Q2",))  # type: ignore[union-attr]
+    assert (open_.op, open_.why, open_.choices, open_.use) == ("ambiguous", "both", ("church", "=ruins"), None)  # type: ignore[union-attr]
+    again = sheet_of(["abbey", "priory", "ruin"], decided)
+    assert [row.status for row in again] == ["unassigned", "group", "group"]
+
+
 def test_bad_sheets_are_refused(tmp_path: Path) -> None:
     rows = sheet_of(["abbey"])
     for changed, error in (
         (rows[0]._replace(action="move", target="chruch"), UnknownName),
         (rows[0]._replace(action="rename"), ConfigError),
         (rows[0]._replace(target="church"), ConfigError),
+        (rows[0]._replace(action="move"), ConfigError),
+        (rows[0]._replace(action="drop", target="church"), ConfigError),
+        (rows[0]._replace(action="ambiguous", target="church"), ConfigError),
+        (rows[0]._replace(action="ambiguous", target="church|"), ConfigError),
     ):
         with pytest.raises(error):
             sheet.decisions_of([changed], DECISIONS)

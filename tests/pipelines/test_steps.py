@@ -210,6 +210,13 @@ def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path: Path) -
         ("above Q9100", "2"),
         ("class 0", "3"),
     ]
+    run(tmp_path, "encode", "--encoder", "tfidf")
+    run(tmp_path, "cluster", "--k", "2", "--resamples", "2")
+    assert all(0 <= float(row["coassociation"]) <= 1 for row in table(tmp_path / "clusters.csv"))
+    run(tmp_path, "review")
+    told = {row["label"]: row for row in table(tmp_path / "review.csv")}
+    assert told["class 0"]["subclass_of"] == "above Q9100 < above Q9200"
+    assert told["class 0"]["coassociation"]
 
 
 def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from hbench.cli import terminal
 from pipelines.hgldv2 import cluster as clustering
 from pipelines.hgldv2.artefact import is_current, made_by, write_rows
 from pipelines.hgldv2.links import links_of
+from pipelines.hgldv2.stability import coassociation, refits
 from pipelines.hgldv2.work import Work
 
 WANTED = 78  # super-categories of the release
 DEFAULT_K = 140  # 1.5–2 × that: merging whole clusters is cheap, splitting them is not
+RESAMPLES = 10
 
 
 @click.command(short_help="group the labels by their vectors")
@@ -26,28 +28,52 @@ DEFAULT_K = 140  # 1.5–2 × that: merging whole clusters is cheap, splitting t
 @click.option("--seed", default=0, show_default=True)
 @click.option("--restarts", default=10, show_default=True, help="Starts of k-means.")
 @click.option(
+    "--resamples",
+    type=click.IntRange(min=0),
+    help="Random 80 % samples for the column coassociation; by default 10, or none above 5,000 labels.",
+)
+@click.option(
     "--decisions", type=click.Path(path_type=Path, exists=True), help="Respect the must- and cannot-links in it."
 )
 @click.pass_obj
-def command(work: Work, *, k: int, algorithm: str | None, seed: int, restarts: int, decisions: Path | None) -> None:
+def command(
+    work: Work,
+    *,
+    k: int,
+    algorithm: str | None,
+    seed: int,
+    restarts: int,
+    resamples: int | None,
+    decisions: Path | None,
+) -> None:
     """Cluster the labels.
 
     \b
     python -m pipelines.hgldv2 cluster --k 120 --algorithm ward
     """
-    run(work, clustering.Settings(k, seed, restarts), algorithm, decisions)
+    run(work, clustering.Settings(k, seed, restarts), algorithm, decisions, resamples=resamples)
 
 
-def run(work: Work, settings: clustering.Settings, algorithm: str | None = None, decisions: Path | None = None) -> None:
+def run(
+    work: Work,
+    settings: clustering.Settings,
+    algorithm: str | None = None,
+    decisions: Path | None = None,
+    *,
+    resamples: int | None = None,
+) -> None:
     """Make clusters.csv, unless it is there already."""
     labels = work.labels()
-    algorithm = algorithm or ("kmeans" if len(labels) <= clustering.LARGE else "faiss")
+    large = len(labels) > clustering.LARGE
+    algorithm = algorithm or ("faiss" if large else "kmeans")
+    resamples = (0 if large else RESAMPLES) if resamples is None else resamples
     links = links_of(work.decisions(decisions))
     described = {
         "k": settings.k,
         "seed": settings.seed,
         "restarts": settings.restarts,
         "algorithm": algorithm,
+        "resamples": resamples,
         "links": [sorted(map(list, links.must)), sorted(map(list, links.cannot))],
     }
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
@@ -56,10 +82,15 @@ def run(work: Work, settings: clustering.Settings, algorithm: str | None = None,
         terminal.say(f"{path} is up to date")
         return
     vectors = work.vectors(labels)
-    found = clustering.cluster(
-        [label.class_id for label in labels], vectors, settings, clustering.algorithms[algorithm], links
-    )
-    rows = clustering.details({label.class_id: label.label for label in labels}, vectors, found)
+    ids, chosen = [label.class_id for label in labels], clustering.algorithms[algorithm]
+    found = clustering.cluster(ids, vectors, settings, chosen, links)
+    with terminal.progress() as bar:
+        again = refits(ids, vectors, chosen, settings, resamples=resamples)
+        held = coassociation(ids, found, list(bar.track(again, total=resamples, description="refits")))
+    rows = [
+        row._replace(coassociation=held[row.class_id])
+        for row in clustering.details({label.class_id: label.label for label in labels}, vectors, found)
+    ]
     counts = {"labels": len(rows), "clusters": len(set(found.values())), "outliers": sum(row.outlier for row in rows)}
     write_rows(path, rows, clustering.Clustered, record=record, counts=counts)
     terminal.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))

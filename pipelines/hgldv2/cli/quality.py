@@ -11,7 +11,7 @@ import click
 from hbench.atomic import write_text
 from hbench.cli import terminal
 from hbench.errors import DataError
-from pipelines.hgldv2 import cluster, plots, quality, sweep
+from pipelines.hgldv2 import cluster, plots, quality, stability
 from pipelines.hgldv2.artefact import made_by, read_rows, record_of, write, write_rows
 from pipelines.hgldv2.encode import Vectors
 from pipelines.hgldv2.labels import Label
@@ -90,7 +90,9 @@ def _stability(work: Work, labels: Sequence[Label], vectors: Vectors) -> float:
         raise DataError("clusters.csv has no record", expected="the settings it was made with", fix="cluster again")
     settings = cluster.Settings(int(record.settings["k"]), int(record.settings["seed"]))
     algorithm = cluster.algorithms[str(record.settings["algorithm"])]
-    return sweep.stability([label.class_id for label in labels], vectors, algorithm, settings)
+    return stability.stability(
+        list(stability.refits([label.class_id for label in labels], vectors, algorithm, settings))
+    )
 
 
 def _groups(mapping: Path) -> dict[str, str]:

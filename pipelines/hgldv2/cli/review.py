@@ -8,8 +8,8 @@ import click
 
 from hbench import atomic
 from hbench.cli import terminal
-from pipelines.hgldv2 import notation, review, sheet
-from pipelines.hgldv2.artefact import record_of
+from pipelines.hgldv2 import notation, review, sheet, taxonomy
+from pipelines.hgldv2.artefact import read_rows, record_of
 from pipelines.hgldv2.cli.encode import kinds_in
 from pipelines.hgldv2.decisions import Inputs
 from pipelines.hgldv2.replay import replay
@@ -48,8 +48,7 @@ def run(work: Work, decisions: Path | None = None, names: Path | None = None) ->
     found = material(work, decisions, names)
     curation = replay(found.labels, found.clusters, found.decisions)
     atomic.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
-    rows = sheet.rows_of(found.labels, found.clustered, found.suggestions, curation)
-    atomic.write_text(work / "review.csv", sheet.text_of(rows))
+    atomic.write_text(work / "review.csv", sheet.text_of(review.rows(found, curation)))
     terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work.folder}, then replay")
 
 
@@ -66,7 +65,9 @@ def material(work: Work, decisions: Path | None = None, names: Path | None = Non
     labels, clustered, decided = work.labels(), work.clustered(), work.decisions(decisions)
     curation = replay(labels, work.clusters(), decided)
     placed = {row.class_id: row.group for row in curation.rows if row.status == "group"}
-    return review.Material(labels, clustered, work.suggestions(labels, placed), kinds_in(names), decided)
+    tree = work / "taxonomy.csv"
+    above = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
+    return review.Material(labels, clustered, work.suggestions(labels, placed), kinds_in(names), decided, above)
 
 
 def _made_with(work: Work) -> Inputs:

@@ -100,7 +100,7 @@ function offerChoices() {
   const offered = known.filter((group) => asked.choices.includes(group) || group.toLowerCase().includes(folded)).slice(0, 40);
   if (typed && !known.includes(typed)) offered.push(typed);
   asked.first = known.includes(typed) ? typed : offered.find((group) => !asked.choices.includes(group) && group.toLowerCase().includes(folded)) ?? typed;
-  $("ambiguous-choices").replaceChildren(...offered.map((group) => make("li", { className: group === asked.first ? "first" : "" }, make("label", { dir: "auto" },
+  $("ambiguous-choices").replaceChildren(...offered.map((group) => make("li", { className: typed && group === asked.first ? "first" : "" }, make("label", { dir: "auto" },
     make("input", { type: "checkbox", checked: asked.choices.includes(group), onchange: () => toggleChoice(group) }), " " + group))));
   const before = $("ambiguous-use").value;
   $("ambiguous-use").replaceChildren(make("option", { value: "", textContent: "none: leave it open" }), ...asked.choices.map((group) => make("option", { value: group, textContent: group })));
