@@ -26,6 +26,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 ACTIONS = {
     "name a cluster": "nameCard('a')",
     "drop a label": "drop(chosen())",
+    "mark as ambiguous": "setAmbiguous(chosen(), {choices: ['a', 'b'], use: '', rule: ''})",
     "undo": "stepBack()",
     "next card": "turn(1)",
     "next label": "step(1)",
@@ -43,7 +44,7 @@ def main() -> None:
     labels = [Label(f"Q{i + 1}", f"label {i}", i % 50, 1, 0, ("Somewhere",)) for i in range(LABELS)]
     ids, names = [label.class_id for label in labels], {label.class_id: label.label for label in labels}
     unit = timed("similarity matrix", lambda: vectors @ vectors.T, None)
-    for name in ("faiss", "ward"):
+    for name in ("faiss", "ward", "average"):
         run = partial(cluster.cluster, ids, vectors, Settings(K), algorithms[name])
         found = timed_value(f"cluster, {name}", run, unit)
     rows = cluster.details(names, vectors, found)

@@ -20,6 +20,15 @@ from hbench.atomic import replacing, write_text
 from hbench.errors import DataError, IntegrityError, examples
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
+MADE_BY = {
+    "links.csv": "scrape",
+    "classes.csv": "scrape",
+    "selection.csv": "clean",
+    "labels.csv": "clean",
+    "embeddings.npz": "encode",
+    "clusters.csv": "cluster",
+    "mapping.csv": "replay",
+}
 SEPARATOR = "|"  # no Commons title and no QID holds one
 
 
@@ -134,7 +143,7 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
 def checked(path: Path) -> Path:
     """The path itself, after comparing the file with its record, where it has one."""
     if not path.exists():
-        raise DataError(f"{path} does not exist", fix="run the step that makes it: python -m pipelines.hgldv2 --help")
+        raise DataError(f"{path} does not exist", fix=_how_to_make(path))
     record = record_of(path)
     if record is not None and record.sha256 != sha256(path):
         raise IntegrityError(
@@ -152,9 +161,7 @@ def sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
-        raise DataError(
-            f"{path} does not exist", fix="run the step that makes it: python -m pipelines.hgldv2 --help"
-        ) from None
+        raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
 
 
 def unique(rows: Iterable[Row], key: Callable[[Row], Any], what: str) -> list[Row]:
@@ -167,6 +174,11 @@ def unique(rows: Iterable[Row], key: Callable[[Row], Any], what: str) -> list[Ro
     if twice:
         raise DataError(f"{len(twice)} {what} occur more than once", expected="each once", found=examples(twice))
     return listed
+
+
+def _how_to_make(path: Path) -> str:
+    step = MADE_BY.get(path.name)
+    return f"python -m pipelines.hgldv2 --work {path.parent} {step} makes it" if step else "is the path right?"
 
 
 def _cause(record: Record) -> str:

@@ -11,8 +11,10 @@ True
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +132,8 @@ def _open_clip(argument: str) -> Encoder:
     def run(labels: Sequence[Label], prompt: str) -> Vectors:
         import torch
 
-        model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
+        with _quiet():
+            model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
         texts = [prompt.format(label.label) for label in labels]
         found = []
         with torch.inference_mode():
@@ -140,6 +143,20 @@ def _open_clip(argument: str) -> Encoder:
         return np.concatenate(found)
 
     return run
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the log lines of three libraries about retries and about parts of a model that are not used here."""
+    from transformers.utils import logging as of_transformers
+
+    of_transformers.disable_progress_bar()
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        of_transformers.enable_progress_bar()
 
 
 def _load_clip(argument: str) -> tuple[Any, Any]:

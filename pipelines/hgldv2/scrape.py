@@ -7,6 +7,7 @@ for all.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,10 @@ class Landmark(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A landmark and what was found: `reason` says why there are no classes, "" when there are."""
+    """A landmark and what was found: `reason` says why there are no classes, "" when there are.
+
+    `raw_label` is what the category's infobox prints, labels with qualifiers, to compare with the released files.
+    """
 
     split: str
     landmark_id: int
@@ -61,6 +65,7 @@ class Link(NamedTuple):
     n_classes: int
     preferred: bool
     revision: int
+    raw_label: str = ""
 
 
 class ClassName(NamedTuple):
@@ -103,7 +108,9 @@ def resolve(landmarks: Sequence[Landmark], source: Source) -> tuple[list[Link], 
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
-    names = source.names(class_ids)
+    beside = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
+    names = source.names([*class_ids, *sorted(beside, key=_qid_order)])
+    links = [link._replace(raw_label=_in_english(link.raw_label, names)) for link in links]
     return links, [ClassName(i, *names.get(i, Named())) for i in class_ids]
 
 
@@ -196,7 +203,24 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
         n_classes=entity.n_classes,
         preferred=entity.preferred,
         revision=entity.revision,
+        raw_label="" if reason else _infobox(entity),
     )
+
+
+def _infobox(entity: Entity) -> str:
+    """The classes as QIDs, each followed by its qualifiers in parentheses."""
+    beside = entity.qualifiers or ("",) * len(entity.classes)
+    return ", ".join(f"{qid} ({said})" if said else qid for qid, said in zip(entity.classes, beside, strict=True))
+
+
+def _in_english(text: str, names: Mapping[str, Named]) -> str:
+    """A text with its QIDs replaced by their English labels, where they have one."""
+
+    def label(found: re.Match[str]) -> str:
+        name = names.get(found[0], Named())
+        return name.text if name.language == "en" and name.text else found[0]
+
+    return QID.sub(label, text)
 
 
 def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:

@@ -89,6 +89,7 @@ class Client:
                     "Accept": "application/sparql-results+json, application/json",
                 }
             )
+        self._warned: set[str] = set()  # each warning is told once
         # Another run may have asked a moment ago and been killed, so that even the first request waits its turn.
         self._last = self.clock.monotonic()
 
@@ -185,7 +186,8 @@ class Client:
             now=self.clock.wall(),
             lag_wait=self.manners.lag_wait,
         )
-        for warning in verdict.warnings if isinstance(verdict, Good) else ():
+        for warning in sorted(set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned):
+            self._warned.add(warning)
             self.tell(f"the server warns: {warning}")
         return verdict, Answer(response.status_code, dict(response.headers), response.content, fetched)
 

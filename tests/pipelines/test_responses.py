@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hbench.errors import DataError, SourceError
+from pipelines.hgldv2 import scrape
 from pipelines.hgldv2.entities import MISSING, Entity, Named, best, entities_of, names_of
 from pipelines.hgldv2.pages import Page, pages_of, soft_redirect, title_of
 from pipelines.hgldv2.sparql import bindings_of, iri_of
@@ -131,6 +132,43 @@ def test_recorded_entities_give_best_statements_only() -> None:
     sandbox = recorded("entity_ranks_preferred_deprecated.json")
     assert best(sandbox["claims"]["P135"]) == ("Q2044250",)
     assert best(recorded("wbgetentities_novalue_snak.json")["entities"]["Q483718"]["claims"]["P576"]) == ()
+
+
+def test_raw_labels_are_what_an_infobox_prints() -> None:
+    def snak(**value: object) -> dict[str, object]:
+        return {"snaktype": "value", "datavalue": {"value": value}}
+
+    def instance(qid: str, **qualifiers: list[dict[str, object]]) -> dict[str, object]:
+        return {"rank": "normal", "mainsnak": snak(id=qid), "qualifiers": qualifiers}
+
+    built, closed = snak(time="+1630-00-00T00:00:00Z", precision=8), snak(time="+1976-01-01T00:00:00Z", precision=9)
+    statements = [
+        instance("Q1", P580=[built], P582=[closed]),
+        instance("Q2", P140=[snak(id="Q7")], P582=[snak(time="-0120-01-01T00:00:00Z", precision=9)]),
+        instance("Q3", P585=[snak(time="+1850-01-01T00:00:00Z", precision=7)], P580=[{"snaktype": "somevalue"}]),
+        instance("Q4"),
+    ]
+    entity = entities_of({"entities": {"Q9": {"id": "Q9", "claims": {"P31": statements}}}}, ["Q9"])["Q9"]
+    assert entity.qualifiers == ("1630s–1976", "–120 BC, Q7", "19. century", "")
+    names = {
+        "Q1": Named("synagogue", "en"),
+        "Q2": Named("Hindu temple", "en"),
+        "Q3": Named("Burg", "de"),
+        "Q4": Named("fort", "en"),
+        "Q7": Named("Shiva", "en"),
+    }
+    source = scrape.Source(
+        pages=lambda titles: {title: Page(title, "found", "Q9", "sitelink") for title in titles},
+        soft_targets=lambda titles: {},
+        by_category=lambda titles: {},
+        entities=lambda ids: dict.fromkeys(ids, entity),
+        names=lambda ids: {i: names[i] for i in ids},
+    )
+    (link,), classes = scrape.resolve(
+        [scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:X")], source
+    )
+    assert link.raw_label == "synagogue (1630s–1976), Hindu temple (–120 BC, Shiva), Q3 (19. century), fort"
+    assert [name.class_id for name in classes] == ["Q1", "Q2", "Q3", "Q4"]
 
 
 def test_missing_deleted_and_redirected_entities_are_told_apart() -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from hbench import datasets
 from hbench.cli import build
 from hbench.datasets import gldv2
-from hbench.errors import ComparisonError, DataError, IntegrityError
+from hbench.errors import ComparisonError, DataError, IntegrityError, UsageError
 from pipelines.hgldv2 import artefact, notation, scrape
 from pipelines.hgldv2.cli import STEPS, group
 from pipelines.hgldv2.cli.from_scratch import from_scratch
@@ -153,6 +153,15 @@ def test_a_file_changed_by_hand_is_noticed_until_someone_vouches_for_it(tmp_path
     run(tmp_path, "cluster", "--k", "3")
 
 
+def test_a_step_out_of_order_names_the_step_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"clean makes it"):
+        run(tmp_path, "encode", "--encoder", "tfidf")
+    with pytest.raises(DataError, match=r"scrape makes it"):
+        run(tmp_path, "clean")
+    with pytest.raises(UsageError, match="--server wikidata is no address"):
+        run(tmp_path, "scrape", "--raw", tmp_path, "--contact", "a@example.org", "--server", "wikidata", "/w/api.php")
+
+
 def test_a_filled_sheet_extends_the_decisions(tmp_path: Path) -> None:
     run(tmp_path, "clean", "--released", "train", GOLDEN / "train_label_to_hierarchical.sample5col.csv")
     run(tmp_path, "encode", "--encoder", "tfidf")
@@ -166,6 +175,10 @@ def test_a_filled_sheet_extends_the_decisions(tmp_path: Path) -> None:
         writer = csv.DictWriter(out, rows[0])
         writer.writeheader()
         writer.writerows(rows)
+    with pytest.raises(DataError, match="export it from the review page"):
+        run(tmp_path, "replay")
+    with pytest.raises(DataError, match="no class has a QID"):
+        run(tmp_path, "taxonomy", "--offline")
     run(tmp_path, "review", "--sheet", tmp_path / "filled.csv", "--by", "AB")
     (decision,) = notation.load(tmp_path / "decisions.yaml").decisions
     assert (decision.op, decision.by, len(decision.labels)) == (

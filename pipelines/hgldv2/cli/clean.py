@@ -53,7 +53,8 @@ def run(work: Work, rules: Path = clean.RULES, files: Sequence[tuple[str, Path]]
     labels = clean.labels_of(selection, names)
     write_rows(selection_file, selection, clean.Selected, record=record, counts=counts)
     write_rows(labels_file, labels, Label, record=record, counts={"labels": len(labels)})
-    terminal.say(told(f"{len(labels):,} classes; landmarks", counts))
+    terminal.say(told(f"{len(labels):,} classes; landmarks", {k: v for k, v in counts.items() if " " in k}))
+    terminal.say(told("why not kept", {k: v for k, v in counts.items() if " " not in k}))
 
 
 def _from_links(work: Work, rules: Path) -> tuple[list[clean.Selected], list[scrape.ClassName]]:

@@ -31,8 +31,8 @@ def command(work: Work, *, decisions: Path | None, strict: bool) -> None:
 def run(work: Work, decisions: Path | None = None, *, strict: bool = False) -> replaying.Curation:
     """Make mapping.csv; conflicts and stale approvals go to the terminal."""
     path = decisions or work / "decisions.yaml"
-    record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
     curation = curated(work, work.decisions(path))
+    record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
     if strict:
         replaying.require_clean(curation)
     write_rows(work / "mapping.csv", curation.rows, replaying.Placed, record=record, counts=curation.counts())

@@ -71,6 +71,9 @@ def command(
         return
     if via not in VIAS:
         raise UsageError(f"unknown source {via!r}", expected="api, sparql or dumps")
+    for name, url in servers:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"--server {name} is no address", expected="http://… or https://…", found=url)
     with client(work, **options) as asking:
         run(work, raw, VIAS[via](asking, SERVERS._replace(**dict(servers))), {"via": via}, limit=limit)
 
@@ -91,7 +94,15 @@ def run(work: Work, raw: Path, source: scrape.Source, settings: Mapping[str, Any
     counts = scrape.counts(links)
     write_rows(links_file, links, scrape.Link, record=record, counts=counts)
     write_rows(classes_file, names, scrape.ClassName, record=record, counts={"classes": len(names)})
-    terminal.say(told("landmarks", counts))
+    for title, prefix in (("landmarks", "status "), ("linked by", "via "), ("without a class", "")):
+        terminal.say(told(title, _below(counts, prefix)))
+
+
+def _below(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The counts whose name starts with a prefix, without it; with "", those that have none."""
+    if not prefix:
+        return {name: count for name, count in counts.items() if " " not in name}
+    return {name.removeprefix(prefix): count for name, count in counts.items() if name.startswith(prefix)}
 
 
 @contextmanager

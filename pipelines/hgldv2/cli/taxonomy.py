@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hbench.cli import terminal
+from hbench.errors import DataError
 from pipelines.hgldv2 import api, taxonomy
 from pipelines.hgldv2.artefact import made_by, write_rows
 from pipelines.hgldv2.cli.scrape import client
@@ -37,6 +38,12 @@ def command(work: Work, /, *, least: int, **options: Any) -> None:
 def run(work: Work, source: Source, *, least: int) -> None:
     """Make taxonomy.csv and taxonomy_removed.csv."""
     labels = [label for label in work.labels() if label.class_id.startswith("Q")]
+    if not labels:
+        raise DataError(
+            "no class has a QID, so no subclass of it is known",
+            expected="labels scraped from Wikidata",
+            fix="scrape, then clean without --released",
+        )
     parents = taxonomy.ancestors_of([label.class_id for label in labels], source.entities)
     found = taxonomy.taxonomy(
         parents, {label.class_id: label.landmarks for label in labels if label.landmarks}, least=least
