@@ -158,6 +158,8 @@ def test_a_step_out_of_order_names_the_step_that_is_missing(tmp_path: Path) -> N
         run(tmp_path, "encode", "--encoder", "tfidf")
     with pytest.raises(DataError, match=r"scrape makes it"):
         run(tmp_path, "clean")
+    with pytest.raises(UsageError, match="--k is a list of numbers"):
+        run(tmp_path, "sweep", "--k", "80,many")
     with pytest.raises(UsageError, match="--server wikidata is no address"):
         run(tmp_path, "scrape", "--raw", tmp_path, "--contact", "a@example.org", "--server", "wikidata", "/w/api.php")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
+from hbench.errors import UsageError
 from pipelines.hgldv2 import cluster, sweep
 from pipelines.hgldv2.artefact import made_by, read_rows, write_rows
 from pipelines.hgldv2.replay import Placed
@@ -28,6 +29,8 @@ def command(work: Work, *, ks: str, algorithm: str, seed: int, resamples: int, r
     \b
     python -m pipelines.hgldv2 sweep --k 80,120,160 --algorithm ward
     """
+    if not all(k.strip().isdecimal() for k in ks.split(",")):
+        raise UsageError("--k is a list of numbers of clusters", expected="such as 80,120,160", found=ks)
     labels = work.labels()
     settings = [cluster.Settings(int(k), seed) for k in ks.split(",")]
     placed = read_rows(reference, Placed) if reference else []
