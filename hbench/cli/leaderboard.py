@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.terminal import say, show, show_json, show_table
+from hbench.cli.terminal import say, show, show_json, show_table, watched
 
 if TYPE_CHECKING:
     from hbench.examination import Submission
@@ -227,7 +227,7 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
     """The table with as many metrics as the terminal has room for, and below it the notes and what was left out."""
     from hbench.leaderboard import export as exports
 
-    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 10_000
+    width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     shown = len(metrics)
     content = exports.table(standings, metrics, board.citations)
     while not fixed and shown > 1 and needed_width(content) > width:
