@@ -39,8 +39,8 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
     files = by_query or tuple(path.with_suffix(".by-query.parquet") for path in (first, second))
     tables = [report.read_by_query(file, document) for file, document in zip(files, documents, strict=True)]
     if metrics:
-        wanted = [str(MetricName.parse(name).at(documents[0].levels)) for name in metrics.split(",")]
-        tables[0] = tables[0].select(["query", "test", *(name for name in tables[0].column_names if name in wanted)])
+        wanted = [str(MetricName.parse(name.strip()).at(documents[0].levels)) for name in metrics.split(",")]
+        tables[0] = comparison.only(tables[0], tables[1], wanted)
     with progress() as bars:
         bars.add_task("resampling", total=None)
         differences = comparison.compare(*tables)
