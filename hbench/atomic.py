@@ -18,6 +18,7 @@ def replacing(path: Path) -> Iterator[Path]:
     A link stays a link, and the file it leads to is replaced; a pipe or a device is written to as it is.
     """
     path = Path(path)
+    _refuse_folder(path)
     if _is_special(path):
         yield path
         return
@@ -45,14 +46,18 @@ def refuse_unwritable(path: Path) -> None:
     Nothing is left behind, not even the folders that the file is yet to get.
     """
     path = Path(path)
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", expected="the name of a file to write")
+    _refuse_folder(path)
     if _is_special(path):
         return
     try:
         tempfile.TemporaryFile(dir=next(folder for folder in path.resolve().parents if folder.exists())).close()
     except OSError as error:
         raise UsageError(f"{path} cannot be written", found=str(error.strerror), fix="choose another place") from None
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", expected="the name of a file to write")
 
 
 def _is_special(path: Path) -> bool:

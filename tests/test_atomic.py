@@ -49,6 +49,8 @@ def test_what_cannot_be_written_is_refused_before_work_and_nothing_is_left_behin
     for path, reason in ((tmp_path, "is a folder"), (tmp_path / "file" / "report.json", "cannot be written")):
         with pytest.raises(UsageError, match=reason):
             refuse_unwritable(path)
+    with pytest.raises(UsageError, match="is a folder"):
+        write_text(tmp_path, "")
     refuse_unwritable(tmp_path / "file")
     refuse_unwritable(tmp_path / "folders" / "to" / "come" / "report.json")
     assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -19,7 +19,7 @@ FILE = click.Path(path_type=Path)
     "by_query",
     type=FILE,
     nargs=2,
-    help="The two per-query files.  [default: A.by-query.parquet B.by-query.parquet]",
+    help="The two per-query files.  [default: .by-query.parquet instead of .json]",
 )
 @click.option("--metrics", help="Only these metrics, separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

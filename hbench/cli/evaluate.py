@@ -46,7 +46,8 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     Embeddings: .parquet (file or folder), .npz, .npy + ids, .safetensors + ids, Arrow IPC.
     Rankings:   id,images CSV (Google Landmarks), TREC run, parquet with query,item,score.
 
-    Example: hbench evaluate emb.parquet --dataset sop --method mine -o mine.json --by-query mine.parquet
+    \b
+    Example: hbench evaluate emb.parquet --dataset sop -o mine.json --by-query mine.by-query.parquet
     """
     from hbench import datasets
 
