@@ -24,7 +24,7 @@ from hbench.atomic import replacing
 from hbench.errors import SubmissionError
 
 HEADER = "header"
-DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError)
+DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, TypeError)
 
 
 def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -39,8 +39,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
-        return json.loads(arrays.pop(HEADER).tobytes()), arrays
+        return dict(json.loads(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
-        raise SubmissionError(
-            f"{path} cannot be read", expected="arrays that hbench kept", found=str(error).splitlines()[0] or "damage"
-        ) from None
+        found = "another .npz" if isinstance(error, KeyError) else (str(error).splitlines() or ["damage"])[0]
+        raise SubmissionError(f"{path} cannot be read", expected="arrays that hbench kept", found=found) from None

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hbench.errors import UsageError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not."""
+    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not.
+
+    A link stays a link, and the file it leads to is replaced; a pipe or a device is written to as it is.
+    """
     path = Path(path)
+    _refuse_folder(path)
+    if _is_special(path):
+        yield path
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -27,3 +38,27 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text at `path`, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise UsageError, before work starts, where no file can be written: at a folder, or in a folder that is closed.
+
+    Nothing is left behind, not even the folders that the file is yet to get.
+    """
+    path = Path(path)
+    _refuse_folder(path)
+    if _is_special(path):
+        return
+    try:
+        tempfile.TemporaryFile(dir=next(folder for folder in path.resolve().parents if folder.exists())).close()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", found=str(error.strerror), fix="choose another place") from None
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", expected="the name of a file to write")
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()

@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbench.errors import ComparisonError, examples
+from hbench.errors import ComparisonError, UnknownName, examples
 from hbench.report import Document
 from hbench.significance import paired_difference
+
+KEYS = ("query", "test")
 
 
 class Difference(NamedTuple):
@@ -65,10 +68,19 @@ def compare(first: pa.Table, second: pa.Table) -> list[Difference]:
         )
     rows = np.array([other[key] for key in sorted(order)])
     own_rows = np.array([order[key] for key in sorted(order)])
-    names = [name for name in first.column_names if name in second.column_names and name not in ("query", "test")]
+    names = [name for name in first.column_names if name in second.column_names and name not in KEYS]
     if not names:
         raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
     return [_difference(name, _values(first, name)[own_rows], _values(second, name)[rows]) for name in names]
+
+
+def only(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
+    """The first per-query table with these metrics alone; UnknownName for one that the two tables do not share."""
+    shared = [name for name in first.column_names if name in second.column_names and name not in KEYS]
+    for name in metrics:
+        if name not in shared:
+            raise UnknownName("metric of both reports", name, shared)
+    return first.select([*KEYS, *dict.fromkeys(metrics)])
 
 
 def _order(table: pa.Table) -> dict[tuple[str, str], int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hbench.errors import UsageError
 from hbench.metric_name import MetricName, default_metrics
 from hbench.protocol import Protocol, protocols
 from hbench.ranking import Ties
@@ -63,8 +62,7 @@ def conditions(
     protocol: str = "paper",
 ) -> Conditions:
     """The conditions in words turned into functions; UnknownName or UsageError before any work starts."""
-    if not alpha > 0:
-        raise UsageError("the exponent of the relevance must be positive", expected="alpha > 0", found=f"{alpha}")
+    by_level = alpha_relevance(alpha)
     parsed = [
         name if isinstance(name, MetricName) else MetricName.parse(name) for name in metrics or default_metrics(levels)
     ]
@@ -76,7 +74,7 @@ def conditions(
         levels=tuple(levels),
         metrics=names,
         relevance_name=f"alpha={alpha:g}" if is_alpha else relevance,
-        relevance=alpha_relevance(alpha) if is_alpha else relevances[relevance](),
+        relevance=by_level if is_alpha else relevances[relevance](),
         exponent=alpha,
         similarity_name=similarity,
         similarity=similarities[similarity],

@@ -11,6 +11,7 @@ torch tensors alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ relevances: Registry[Callable[..., Relevance]] = Registry("relevance", group="hb
 
 @relevances.register("alpha")
 def alpha(exponent: float = 1.0) -> Relevance:
-    """rel_l = (l/L)^α / |Ω^(l)|, 0 for l = 0 (HAPPIER, Eq. 4)."""
+    """rel_l = (l/L)^α / |Ω^(l)|, 0 for l = 0 (HAPPIER, Eq. 4). Raises UsageError unless α is positive and finite."""
+    if not 0 < exponent < math.inf:
+        raise UsageError("the exponent of the relevance must be positive", expected="alpha > 0", found=f"{exponent:g}")
 
     def relevance(counts: Any) -> Any:
         depth = counts.shape[-1] - 1
@@ -83,7 +86,7 @@ def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
     """The weights w_1 … w_L of ΣwAP, checked; uniform 1/L when None."""
     if weights is None:
         return [1 / depth] * depth
-    if len(weights) != depth or min(weights) < 0 or abs(sum(weights) - 1) > 1e-6:
+    if len(weights) != depth or not (min(weights) >= 0 and abs(sum(weights) - 1) <= 1e-6):
         raise UsageError(
             "the weights of wAP do not fit the label tree",
             expected=f"{depth} non-negative weights, coarse to fine, that sum to 1",

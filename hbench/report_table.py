@@ -10,22 +10,15 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
+from hbench.errors import SubmissionError
 from hbench.leaderboard import Leaderboard, place
 from hbench.leaderboard.export import Table, latex, markdown
+from hbench.leaderboard.runs import rankable_scores
 from hbench.metric_name import MetricName
 from hbench.report import Document, Score
 
 NONE = "–"
-PAPER = "paper"
-
-
-class Placing(NamedTuple):
-    """Where a report stands on a leaderboard: the metric, whose protocol, and a sentence."""
-
-    metric: str
-    sentence: str
 
 
 def percent(value: float | None, digits: int = 2) -> str:
@@ -103,17 +96,21 @@ FORMATS: dict[str, Callable[[Document], str]] = {
 }
 
 
-def placing(document: Document, board: Leaderboard) -> Placing | None:
-    """The report's place by the leaderboard's own metric, under the leaderboard's protocol; None without that score."""
-    own = document.scores if (board.protocol == PAPER) == (document.protocol == PAPER) else document.official
-    score = own.get(board.metric)
-    if score is None or score.value is None:
+def placing(document: Document, board: Leaderboard) -> str | None:
+    """The report's place by the leaderboard's own metric, under its protocol, or why it has none; None without that
+    score."""
+    if board.metric not in document.scores:
+        return None
+    try:
+        score = rankable_scores(board, document)[board.metric]
+    except SubmissionError as refusal:
+        return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
+    if score.value is None:
         return None
     found = place(board, board.metric, score.value)
     above = f", below {found.better.rows[0].method} ({found.better.score})" if found.better else ""
     below = f", above {found.worse.rows[0].method} ({found.worse.score})" if found.worse else ""
-    return Placing(
-        board.metric,
+    return (
         f"{board.metric} {percent(score.value)} ({board.protocol} protocol) would be place {found.place} "
-        f"of {found.of + 1} on the {board.dataset} leaderboard{above}{below}",
+        f"of {found.of + 1} on the {board.dataset} leaderboard{above}{below}"
     )

@@ -132,7 +132,7 @@ def block_size(row: int, memory: int) -> int:
     fitting = min(SCORES, memory) // row
     if fitting < 1:
         raise UsageError(
-            "the memory allowed does not hold the scores of one query", expected=f"{row / 2**20:,.0f} MB more at least",
-            found=f"{max(memory, 0) / 2**20:,.0f} MB", fix="give --max-memory a higher bound",
+            "the memory allowed does not hold the scores of one query", expected=f"{row / 2**10:,.0f} KB at least",
+            found=f"{max(memory, 0) / 2**10:,.0f} KB left for them", fix="give --max-memory a higher bound",
         )  # fmt: skip
     return int(min(fitting - fitting % 16 if fitting >= 16 else fitting, BLOCK))

@@ -27,6 +27,7 @@ from hbench.report import Report, Source
 from hbench.threads import on_threads
 from hbench.version import __version__
 
+WRITTEN = "a file that hbench evaluate --shard wrote"
 FIELDS = ("values", "first_level", "counts", "tied")
 
 
@@ -90,7 +91,7 @@ def merge(paths: Sequence[Path]) -> Report:
     """
     if not paths:
         raise UsageError("there is nothing to merge", expected="the files of all parts")
-    shards = sorted((array_files.read(path) for path in paths), key=lambda shard: _part(shard[0]).number)
+    shards = sorted(map(_shard, paths), key=lambda shard: _part(shard[0]).number)
     headers = [header for header, _ in shards]
     _refuse_mixtures(headers)
     _refuse_gaps([_part(header) for header in headers])
@@ -100,6 +101,15 @@ def merge(paths: Sequence[Path]) -> Report:
         joined = {field: np.concatenate([arrays[f"{name}/{field}"] for _, arrays in shards]) for field in _fields()}
         measurements[name], ids[name] = _measurement(joined, test["queries"])
     return report_of(measurements, ids, evaluation.subject, evaluation.chosen, warnings=evaluation.warnings)
+
+
+def _shard(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    if not path.is_file():
+        raise SubmissionError(f"{path} does not exist", expected=WRITTEN)
+    header, arrays = array_files.read(path)
+    if header.keys() != {"evaluation", "tests", "part"}:
+        raise SubmissionError(f"{path} is no part of an evaluation", expected=WRITTEN, found=", ".join(header))
+    return header, arrays
 
 
 def _fields() -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def examine(
     """Read and check everything; raises as `evaluate` does."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
-    names = metrics or [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
+    names = metrics or list(dict.fromkeys([*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]))
     warnings: list[str] = []
     if isinstance(given, Ranking) and not all(run_levels.is_full(given, test) for test in data.tests.values()):
         names, warnings = feasible(names, given.depth, asked=metrics is not None)

@@ -147,6 +147,15 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
         (["nowhere.parquet", "-d", "zoo.parquet"], 3, "nowhere.parquet"),
         (["good.parquet"], 2, "Missing option '--dataset'"),
         (["-d", "zoo.parquet"], 2, "Give either one FILE"),
+        (["good.parquet", "-d", "zoo.parquet", "--metrics", ","], 2, "it names no metric"),
+        (["good.parquet", "-d", "zoo.parquet", "--check", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
+        (["good.parquet", "-d", "zoo.parquet", "-o", "."], 2, ". is a folder"),
+        (["good.parquet", "-d", "zoo.parquet", "-o", "good.npz/x.json"], 2, "good.npz/x.json cannot be written"),
+        (["good.parquet", "-d", "zoo.parquet", "--by-query", "good.npz/x"], 2, "good.npz/x cannot be written"),
+        (["good.parquet", "-d", "zoo.parquet", "--row", "row.toml"], 2, "--row needs --method"),
+        (["good.parquet", "-d", "zoo.parquet", "--shard", "1/2"], 2, "--shard needs --out"),
+        (["good.parquet", "-d", "zoo.parquet", "--shard", "1/2", "-o", "x", "--by-query", "y"], 2, "hbench merge"),
+        (["good.parquet", "-d", "zoo.parquet", "--max-memory", "1K"], 2, "KB at least"),
         (["good.parquet", "-d", "nowhere.parquet"], 4, "nowhere.parquet"),
     ],
 )
@@ -252,3 +261,54 @@ def test_on_a_published_leaderboard_one_run_shows_both_values_and_places_by_the_
     assert f"{100 * paper:.2f}" in run.stdout
     assert f"{100 * official:.2f}" in run.stdout
     assert f"H-AP {100 * official:.2f} (official protocol) would be place 1 of" in run.stderr
+
+
+def test_what_was_asked_for_is_written_before_the_table_meets_a_closed_pipe(data, tmp_path):
+    command = [sys.executable, "-m", "hbench", "evaluate", "good.parquet", "-d", "zoo.parquet"]
+    with subprocess.Popen(
+        [*command, "-o", tmp_path / "r.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=data
+    ) as run:
+        run.stdout.close()
+        told = run.stderr.read().decode()
+    assert "Traceback" not in told
+    assert Document.model_validate_json((tmp_path / "r.json").read_text()).dataset == "zoo"
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no device that is always full")
+def test_a_full_disk_behind_stdout_is_one_message(data):
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "hbench", "evaluate", "good.parquet", "-d", "zoo.parquet", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=data,
+        )  # fmt: skip
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1] == "hbench: [Errno 28] No space left on device"
+
+
+def test_closed_streams_are_no_terminals(data, tmp_path):
+    shell = f"{sys.executable} -m hbench evaluate good.parquet -d zoo.parquet -o {tmp_path}/r.json >&- 2>&-"
+    assert subprocess.run(["sh", "-c", shell], check=False, cwd=data).returncode == 0
+    assert (tmp_path / "r.json").is_file()
+
+
+def test_a_report_is_placed_only_among_rows_of_its_conditions(data, tmp_path):
+    zoo = manifest.read(data / "zoo.parquet")
+    save(Dataset("glyphs", "1", Protocol(), None, {"test": zoo}), tmp_path / "glyphs")
+    asked = ("evaluate", "good.parquet", "-d", tmp_path / "glyphs", "--method", "mine", "-o", tmp_path / "r.json")
+    assert "(paper protocol) would be place" in hbench(data, *asked).stderr
+    for option, value, reason in (
+        ("--protocol", "official", "the report has no scores under the paper protocol"),
+        ("--ties", "optimistic", "the report's ties or relevance are not those of the rows"),
+    ):
+        run = hbench(data, *asked, option, value)
+        assert "would be place" not in run.stderr
+        assert f"no place on the glyphs leaderboard: {reason}" in run.stderr
+        added = hbench(data, "leaderboard", "add", "glyphs", tmp_path / "r.json", "--to", tmp_path / "x.toml", code=3)
+        assert reason in added.stderr
+    assert not (tmp_path / "x.toml").exists()
+
+
+def test_compare_refuses_a_metric_that_the_reports_do_not_have(evaluated):
+    run = hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, P@5", code=2)
+    assert "unknown metric of both reports 'P@5'" in run.stderr
+    assert "H-AP" in hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, R@1").stdout

@@ -216,11 +216,17 @@ def test_an_unknown_level_is_refused_with_the_known_ones():
 
 
 def test_weights_that_do_not_fit_the_tree_are_refused():
-    for spelling in ("wAP(weights=0.5:0.5:0)", "wAP(weights=0.5:0.6)", "wAP(weights=-1:2)"):
+    for spelling in ("wAP(weights=0.5:0.5:0)", "wAP(weights=0.5:0.6)", "wAP(weights=-1:2)", "wAP(weights=nan:nan)"):
         with pytest.raises(UsageError, match="weights of wAP"):
             value(spelling, [2, 1], 2)
     with pytest.raises(UsageError, match="relevance table"):
         table([1.0])(np.array([1, 2, 3]))
+
+
+def test_an_exponent_that_gives_no_increasing_relevance_is_refused():
+    for exponent in ("0", "-1", "nan", "inf"):
+        with pytest.raises(UsageError, match="exponent of the relevance"):
+            value(f"H-AP(alpha={exponent})", [2, 1], 2)
 
 
 def test_default_metrics_cover_every_level():

@@ -162,6 +162,10 @@ def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
     assert "H-AP" in merged.stdout
     assert (tmp_path / "merged.json").read_text() == (tmp_path / "whole.json").read_text()
     assert "missing 2" in hbench(tmp_path, "merge", "1.npz", code=3).stderr
+    block = next((tmp_path / "kept").rglob("*.npz"))
+    np.savez(tmp_path / "other.npz", ids=np.arange(3))
+    for path, reason in ((block, "is no part"), ("other.npz", "another .npz"), ("none.npz", "does not exist")):
+        assert reason in hbench(tmp_path, "merge", "1.npz", path, code=3).stderr
     assert "--out" in hbench(tmp_path, *evaluate, "--shard", "1/2", code=2).stderr
     assert "no size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr
     assert "one query" in hbench(tmp_path, *evaluate, "--max-memory", "100K", code=2).stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import click
 
@@ -57,7 +59,7 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the command line; an HBenchError becomes its message on stderr and its exit code."""
+    """Run the command line; what is refused, by hbench or by the system, becomes a message on stderr and an exit code."""
     try:
         group(prog_name="hbench", standalone_mode=False)
     except HBenchError as error:
@@ -66,6 +68,20 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OSError as error:
+        click.echo(f"hbench: {error}", err=True)
+        with suppress(OSError, AttributeError):
+            sys.stdout.close()  # what a full one still holds back is not tried again
+        sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("hbench: interrupted", err=True)
-        sys.exit(130)
+        _end_interrupted()
+    except RuntimeError as error:
+        # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        _end_interrupted()
+
+
+def _end_interrupted() -> NoReturn:
+    click.echo("hbench: interrupted", err=True)
+    sys.exit(130)

@@ -19,7 +19,7 @@ FILE = click.Path(path_type=Path)
     "by_query",
     type=FILE,
     nargs=2,
-    help="The two per-query files.  [default: A.by-query.parquet B.by-query.parquet]",
+    help="The two per-query files.  [default: .by-query.parquet instead of .json]",
 )
 @click.option("--metrics", help="Only these metrics, separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -39,8 +39,8 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
     files = by_query or tuple(path.with_suffix(".by-query.parquet") for path in (first, second))
     tables = [report.read_by_query(file, document) for file, document in zip(files, documents, strict=True)]
     if metrics:
-        wanted = [str(MetricName.parse(name).at(documents[0].levels)) for name in metrics.split(",")]
-        tables[0] = tables[0].select(["query", "test", *(name for name in tables[0].column_names if name in wanted)])
+        wanted = [str(MetricName.parse(name.strip()).at(documents[0].levels)) for name in metrics.split(",")]
+        tables[0] = comparison.only(tables[0], tables[1], wanted)
     with progress() as bars:
         bars.add_task("resampling", total=None)
         differences = comparison.compare(*tables)

@@ -40,7 +40,7 @@ def command(out: Path, dim: int) -> None:
     Example: hbench demo --out demo
     """
     from hbench import datasets, embeddings
-    from hbench.cli.evaluate import evaluate_and_show
+    from hbench.cli.evaluate import scored, show_report
     from hbench.site import pictures
 
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
@@ -54,10 +54,11 @@ def command(out: Path, dim: int) -> None:
         embedding = out / "glyphs-pca.parquet"
         embeddings.write(embedding, data.tests["test"].items.tolist(), vectors)
         bars.update(task, completed=3)
-    report = evaluate_and_show(embeddings.read(embedding), data, method=f"pixels → PCA ({dim})")
+    report = scored(embeddings.read(embedding), data, method=f"pixels → PCA ({dim})")
     report.write(out / "glyphs-pca.json")
     report.write_by_query(out / "glyphs-pca.by-query.parquet")
     pictures.draw(report.document, out / "glyphs-pca.png")
+    show_report(report.document, "table")
     for file in sorted(out.glob("glyphs-pca*")):
         say(f"wrote {file}")
     say(NEXT.format(embedding=embedding))

@@ -46,42 +46,53 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     Embeddings: .parquet (file or folder), .npz, .npy + ids, .safetensors + ids, Arrow IPC.
     Rankings:   id,images CSV (Google Landmarks), TREC run, parquet with query,item,score.
 
-    Example: hbench evaluate emb.parquet --dataset sop --method mine -o mine.json --by-query mine.parquet
+    \b
+    Example: hbench evaluate emb.parquet --dataset sop -o mine.json --by-query mine.by-query.parquet
     """
     from hbench import datasets
 
+    _refuse_options(options)
     data = datasets.load(dataset)
     given = _given(file, options["ids"], options["query"], options["gallery"])
-    if check:
-        _check(given, data, options["similarity"])
-        return
     conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
     conditions["metrics"] = _names(options["metrics"])
+    if check:
+        _check(given, data, conditions)
+        return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
     with execution.execute(options, files) as execute:
         means: dict[str, Any] = {"execute": execute, "memory": options["max_memory"]}
         if options["shard"]:
             _write_shard(options["output"], options["shard"], _examined(given, data, conditions), means)
             return
-        report = evaluate_and_show(given, data, format_="json" if as_json else format_, means=means, **conditions)
+        report = scored(given, data, means=means, **conditions)
     write_report(report, options)
+    show_report(report.document, "json" if as_json else format_)
 
 
-def evaluate_and_show(
-    given: Submission, data: Dataset, *, format_: str = "table", means: dict[str, Any] | None = None, **conditions: Any
-) -> Report:
-    """Score with a progress bar, then show the scores and the place on the dataset's leaderboard."""
+def scored(given: Submission, data: Dataset, *, means: dict[str, Any] | None = None, **conditions: Any) -> Report:
+    """Score with a progress bar; with the released values too, where the dataset's leaderboard places by them."""
     from hbench import examination
 
     examined = _examined(given, data, conditions)
     with _bars() as on_test:
-        report = examination.report_on(examined, on_test=on_test, **(means or {}))
-    show_report(report.document, format_)
-    return report
+        return examination.report_on(examined, on_test=on_test, **(means or {}))
+
+
+def refuse_unwritable(files: dict[str, Any]) -> None:
+    """Refuse, before any work, places where what was asked for could not be written."""
+    from hbench import atomic
+
+    for name in ("output", "by_query", "row"):
+        if files[name]:
+            atomic.refuse_unwritable(files[name])
 
 
 def write_report(report: Report, files: dict[str, Any]) -> None:
-    """Write what was asked for: the report, the values by query, the leaderboard row."""
+    """Write what was asked for: the report, the values by query, the leaderboard row.
+
+    Before anything is shown, since what is shown may meet a closed pipe.
+    """
     if files["output"]:
         report.write(files["output"])
     if files["by_query"]:
@@ -90,21 +101,29 @@ def write_report(report: Report, files: dict[str, Any]) -> None:
         _write_row(report.document, _board(report.document.dataset), files["row"])
 
 
+def _refuse_options(options: dict[str, Any]) -> None:
+    """What does not go together, and what could not be written."""
+    if options["row"] and not options["method"]:
+        raise click.UsageError("--row needs --method, the name of the row.")
+    if options["shard"] and not options["output"]:
+        raise click.UsageError("--shard needs --out, the file of this part.")
+    if options["shard"] and (options["by_query"] or options["row"]):
+        raise click.UsageError("--by-query and --row are written by hbench merge, from all parts.")
+    refuse_unwritable(options)
+
+
 def _examined(given: Submission, data: Dataset, conditions: dict[str, Any]) -> Examined:
-    """Everything checked; the released values are asked for where the leaderboard places by them."""
     from hbench import submission
 
     board = _board(data.name)
-    also = board is not None and board.protocol != conditions.get("protocol", "paper")
+    also = board is not None and board.protocol == "official" and conditions.get("protocol", "paper") == "paper"
     return submission.examine(given, data, also_official=also, **conditions)
 
 
-def _write_shard(output: Path | None, part: str, examined: Examined, means: dict[str, Any]) -> None:
+def _write_shard(output: Path, part: str, examined: Examined, means: dict[str, Any]) -> None:
     from hbench import examination
     from hbench.shards import Part
 
-    if output is None:
-        raise click.UsageError("--shard needs --out, the file of this part.")
     with _bars() as on_test:
         examination.shard_on(output, examined, Part.parse(part), on_test=on_test, **means)
     say(f"part {part} is in {output}; hbench merge joins the parts")
@@ -121,19 +140,19 @@ def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Pat
 
 
 def _names(metrics: str | None) -> list[str] | None:
-    return [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
+    if metrics is None:
+        return None
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    if not names:
+        raise click.BadParameter("it names no metric", param_hint="--metrics")
+    return names
 
 
-def _check(given: Submission, data: Dataset, similarity: str | None) -> None:
-    from hbench import submission
-    from hbench.embeddings.problems import refuse
-
-    problems = submission.problems_of(given, data, cosine=(similarity or data.protocol.similarity) == "cosine")
-    for problem in problems:
-        if not problem.fatal:
-            say(f"remark: {problem}")
-    refuse(submission.source_of(given).file, problems)
-    say(f"{submission.source_of(given).file} can be scored on {data.name}")
+def _check(given: Submission, data: Dataset, conditions: dict[str, Any]) -> None:
+    examined = _examined(given, data, conditions)
+    for warning in examined.warnings:
+        say(f"remark: {warning}")
+    say(f"{examined.subject.source and examined.subject.source.file} can be scored on {data.name}")
 
 
 def _board(dataset: str) -> Leaderboard | None:
@@ -181,4 +200,4 @@ def show_report(document: Document, format_: str) -> None:
         say(f"note: {note}")
     placed = report_table.placing(document, board) if board else None
     if placed:
-        say(placed.sentence)
+        say(placed)

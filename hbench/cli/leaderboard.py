@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.terminal import say, show, show_json, show_table
+from hbench.cli.terminal import say, show, show_json, show_table, watched
 
 if TYPE_CHECKING:
     from hbench.examination import Submission
@@ -48,7 +48,7 @@ def selecting(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@command.command("list")
+@command.command("list", short_help="List the leaderboards, their size and who leads.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def list_(as_json: bool) -> None:
     """List the leaderboards, their size and who leads.
@@ -71,7 +71,7 @@ def list_(as_json: bool) -> None:
         show_table(None, header, texts, left=("metric", "protocol", "best"), caption="scores in percent")
 
 
-@command.command("show")
+@command.command("show", short_help="Show a leaderboard ranked by one metric.")
 @selecting
 @click.option("--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
@@ -87,7 +87,7 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
     terminal_table(board, standings, metrics, fixed=bool(selection["columns"]))
 
 
-@command.command("export")
+@command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV or JSON.")
 @selecting
 @click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
 @click.option("--out", "-o", "output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
@@ -106,7 +106,7 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
         say(f"wrote {output}")
 
 
-@command.command("add")
+@command.command("add", short_help="Add a row from a report of hbench evaluate.")
 @click.argument("name")
 @click.argument("report", type=click.Path(path_type=Path))
 @click.option("--method", help="Name of the row.  [default: the report's]")
@@ -135,7 +135,7 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
         say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
 
 
-@command.command("verify")
+@command.command("verify", short_help="Score a row's embeddings again and compare.")
 @click.argument("name")
 @click.argument("method")
 @click.option("--embeddings", type=click.Path(path_type=Path), required=True, help="The embedding or ranking file.")
@@ -227,7 +227,7 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
     """The table with as many metrics as the terminal has room for, and below it the notes and what was left out."""
     from hbench.leaderboard import export as exports
 
-    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 10_000
+    width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     shown = len(metrics)
     content = exports.table(standings, metrics, board.citations)
     while not fixed and shown > 1 and needed_width(content) > width:

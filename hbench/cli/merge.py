@@ -25,8 +25,9 @@ def command(parts: tuple[Path, ...], format_: str, as_json: bool, **files: Any) 
     Example: hbench merge part-*.npz -o mine.json
     """
     from hbench import shards
-    from hbench.cli.evaluate import show_report, write_report
+    from hbench.cli.evaluate import refuse_unwritable, show_report, write_report
 
+    refuse_unwritable(files)
     report = shards.merge(parts)
-    show_report(report.document, "json" if as_json else format_)
     write_report(report, files)
+    show_report(report.document, "json" if as_json else format_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -45,8 +45,13 @@ def show_table(
         table.add_column(name, justify="left" if position == 0 or name in left else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else 10_000
+    width = None if watched(sys.stdout) else 10_000
     Console(width=width, highlight=False, markup=False).print(table)
+
+
+def watched(stream: TextIO | None) -> bool:
+    """Whether a terminal shows stdout or stderr; None is one that was closed."""
+    return stream is not None and stream.isatty()
 
 
 def progress() -> Progress:
@@ -58,6 +63,6 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
+        disable=not watched(sys.stderr),
         transient=True,
     )

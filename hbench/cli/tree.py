@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hbench.cli.terminal import say, show, show_json, show_table
+from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def show_command(
     if as_json:
         show_json({"statistics": [level._asdict() for level in found], "tree": nested(tree, items)})
         return
-    console = Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
     rows = [
         [

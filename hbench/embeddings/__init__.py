@@ -62,7 +62,9 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
     shape = stored.vectors.shape
     if len(shape) != 2 or 0 in shape:
         raise SubmissionError(
-            f"{path} holds no table of vectors", expected="shape (items, dimension)", found=f"shape {shape}"
+            f"{path} holds no {'vectors' if 0 in shape else 'table of vectors'}",
+            expected="shape (items, dimension)",
+            found=f"shape {shape}",
         )
     if len(stored.ids) != len(stored.vectors):
         raise SubmissionError(
@@ -71,7 +73,7 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
             found=f"{len(stored.ids):,}",
         )
     vectors = _floats(stored, str(path))
-    return Embeddings(stored.ids, vectors, digest(stored.files), ", ".join(f.name for f in stored.files), stored.dtype)
+    return Embeddings(stored.ids, vectors, digest(stored.files), _named(Path(path), stored.files), stored.dtype)
 
 
 def write(path: Path, ids: Sequence[str], vectors: NDArray[Any], *, metadata: Mapping[str, str] | None = None) -> None:
@@ -202,6 +204,13 @@ def digest(files: Sequence[Path]) -> str:
     if len(sums) == 1:
         return sums[0][0]
     return hashlib.sha256("".join(f"{own}  {name}\n" for own, name in sums).encode()).hexdigest()
+
+
+def _named(path: Path, files: Sequence[Path]) -> str:
+    """How a report names the files: a folder may have a thousand."""
+    if path.is_dir():
+        return f"{path.resolve().name} ({len(files):,} file{'s' * (len(files) != 1)})"
+    return ", ".join(file.name for file in files)
 
 
 def _floats(stored: Stored, source: str) -> NDArray[Any]:

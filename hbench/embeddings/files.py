@@ -113,7 +113,8 @@ def read_parts(path: Path, ids: Path | None) -> Stored:
 
 READERS: dict[str, Reader] = {
     ".npz": read_npz, ".npy": read_npy, ".parquet": read_parts, ".safetensors": read_safetensors,
-    ".arrow": read_arrow, ".feather": read_arrow, ".ipc": read_arrow, ".pt": read_torch, ".pth": read_torch,
+    ".arrow": read_arrow, ".arrows": read_arrow, ".feather": read_arrow, ".ipc": read_arrow,
+    ".pt": read_torch, ".pth": read_torch,
 }  # fmt: skip
 
 WRITERS: dict[str, Callable[[Path, Ids, NDArray[Any], Mapping[str, str]], None]] = {

@@ -66,6 +66,8 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
         raise SubmissionError(
             f"the ids in {source} are no list", expected="one id per vector", found=f"shape {array.shape}"
         )
+    if not len(array):
+        return np.zeros(0, dtype=object)  # an empty array has any type
     if array.dtype.kind not in NAMES:
         raise SubmissionError(f"the ids in {source} are {array.dtype}", expected="strings or integers")
     try:

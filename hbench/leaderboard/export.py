@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from hbench.leaderboard import Citation, Leaderboard, Standing
 from hbench.leaderboard.row import Paper, Row, Run, Setup
 
-LEFT = ("method", "backbone", "source")  # columns of texts; the others hold numbers
+LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
 NONE = "–"
 MARKED = re.compile(r"([\\|*_<`])")
 
@@ -109,7 +109,7 @@ def latex(content: Table, *, title: str) -> str:
 
     def tabular(frame: pd.DataFrame, columns: str) -> str:
         style = frame.style.hide(axis="index").format(escape="latex").format_index(axis=1, escape="latex")
-        return style.to_latex(hrules=True, column_format=columns)
+        return style.to_latex(hrules=True, column_format=columns).replace("→", r"$\rightarrow$")
 
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned)

@@ -53,7 +53,11 @@ def recorded(row: Row, board: Leaderboard) -> Recorded:
     """
     if row.run is None:
         return Recorded(board.protocol)
-    said = dict(part.split(":", 1) for part in row.run.signature.split("|") if ":" in part)
+    return _conditions(row.run.signature)
+
+
+def _conditions(signature: str) -> Recorded:
+    said = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
     name, _, exponent = said["rel"].partition("=")
     return Recorded(said["protocol"], said["sim"], said["ties"], name, float(exponent or 1))
 
@@ -74,13 +78,30 @@ def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
     return document.official
 
 
+def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
+    """The same, refused also where ties or relevance are not those of the rows: luck in ties must not gain a place."""
+    asked, rows = _conditions(document.signature), [recorded(row, board) for row in board.rows]
+    if rows and not any(_same_scale(row, asked) for row in rows):
+        usual = rows[0]
+        raise SubmissionError(
+            "the report's ties or relevance are not those of the rows",
+            expected=f"ties:{usual.ties}, relevance {usual.relevance}, alpha {usual.alpha:g}",
+            found=document.signature,
+        )
+    return scores_under(board, document)
+
+
+def _same_scale(first: Recorded, second: Recorded) -> bool:
+    return (first.ties, first.relevance, first.alpha) == (second.ties, second.relevance, second.alpha)
+
+
 def row_of(document: Document, board: Leaderboard, *, method: str | None = None, **details: Any) -> Row:
     """The row of a report: every score in percent, and all its provenance.
 
     `details`: backbone, dim, year, setup of the Row where they are known. Raises SubmissionError for a report without a
-    method or a file, or that `scores_under` refuses.
+    method or a file, or that `rankable_scores` refuses.
     """
-    scores = scores_under(board, document)
+    scores = rankable_scores(board, document)
     name = method or document.method
     if not name:
         raise SubmissionError("the report names no method", fix="name it by --method")

@@ -36,8 +36,8 @@ def _draw_levels(axes: Axes, document: Document) -> None:
     found = [(level, _ap(document, level)) for level in document.levels]
     scores = [(level, score) for level, score in found if score is not None and score.value is not None]
     values = [100 * (score.value or 0) for _, score in scores]
-    errors = [[100 * abs((score.value or 0) - (end or 0)) for _, score in scores for end in (getattr(score, side),)]
-              for side in ("low", "high")]  # fmt: skip
+    ends = [((score.value or 0) - (score.low or 0), (score.high or 0) - (score.value or 0)) for _, score in scores]
+    errors = [[100 * abs(end) for end in side] for side in zip(*ends, strict=True)] if ends else None
     axes.barh([level for level, _ in scores], values, xerr=errors, color=BLUE, ecolor="black", capsize=3, height=0.6)
     for row, value in enumerate(values):
         axes.annotate(f"{value:.1f}", (value, row), xytext=(8, 0), textcoords="offset points", va="center")
@@ -49,7 +49,7 @@ def _draw_levels(axes: Axes, document: Document) -> None:
 def _draw_mistakes(axes: Axes, counts: dict[str, int], levels: Sequence[str]) -> None:
     """What the item ranked first shares with the query: everything, or less and less."""
     total = max(1, sum(counts.values()))
-    names = [f"same {name}" if name in levels else name for name in counts]
+    names = [f"same\n{name}" if name in levels else name for name in counts]
     shares = [100 * count / total for count in counts.values()]
     colors = [BLUE, *[GREY] * (len(shares) - 2), RED]
     axes.bar(names, shares, color=colors, width=0.7)
