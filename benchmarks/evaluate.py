@@ -1,28 +1,34 @@
-"""How long an exact evaluation takes, next to the bare matrix product of the same scores in the same run.
+"""How long an exact evaluation takes, next to the bare matrix product of the same scores and to peers, in one run.
 
 Synthetic sets of the sizes of the papers' benchmarks: `sop` 60,502 × 512, two levels; `inat` 136,093 × 512, seven levels. All
-default metrics (H-AP, wAP, ASI, NDCG; AP, mAP@R, R@1, R@10, R@100, R@1000 at every level). Baseline: torch.mm of blocks of 256
-queries into one buffer, on the same number of threads. Rounds are interleaved, medians printed.
+default metrics (H-AP, wAP, ASI, NDCG; AP, mAP@R, R@1, R@10, R@100, R@1000 at every level), or those of the finest level alone.
+Baseline: torch.mm of blocks of 256 queries into one buffer, on the same number of threads. Rounds are interleaved, medians
+printed. A peer is measured where it is installed (pip install pytorch-metric-learning faiss-cpu torchmetrics), on fewer queries.
 
-    python benchmarks/evaluate.py --set sop --threads 2 --share 0.1
+    python benchmarks/evaluate.py --set sop --threads 2 --share 0.1 --peers
+    HBENCH_NUMBA=0 python benchmarks/evaluate.py --set sop --threads 1 --share 0.02
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from hbench.compiled import AVAILABLE
 from hbench.conditions import conditions
 from hbench.evaluation import scorers_of
-from hbench.measure import on_threads
+from hbench.job import Job
 from hbench.ranking import Ranker, Side
+from hbench.threads import on_threads
 from hbench.tree import LabelTree, default_levels
-from hbench.values import values_of
 
 SETS = {
     "sop": (60_502, (12, 11_316)),
@@ -31,41 +37,123 @@ SETS = {
 }
 DIM = 512
 BLOCK = 256
+Design = Callable[[], tuple[float, int]]  # seconds, and the queries that took them
 
 
 def main() -> None:
-    """Print one line per design: microseconds per query, ratio to the matrix product, peak memory beyond the inputs."""
+    """Print one line per design: microseconds per query, ratio to the matrix product; then peak memory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", choices=SETS, default="sop", dest="name")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--share", type=float, default=0.1, help="share of the query blocks that is timed")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", action="store_true", help="measure other packages, too")
     options = parser.parse_args()
     items, nodes = SETS[options.name]
     labels = uneven_labels(items, nodes)
     vectors = np.random.default_rng(0).standard_normal((items, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     before = peak_memory(reset=True)
-    ranker, chosen = Ranker(Side(vectors, labels)), conditions(default_levels(len(nodes)))
-    values = values_of(ranker, scorers_of(chosen, labels, all_pairs=True))
-    spread = np.linspace(0, ranker.blocks - 1, max(1, round(options.share * ranker.blocks)))
+    designs = own_designs(vectors, labels, options.share, options.threads)
+    for design in designs.values():
+        design()  # compiles
+    memory = peak_memory() - before
+    if options.peers:
+        designs |= peers(vectors, labels, options.threads)
+    print(f"{options.name}: {items:,} × {DIM}, L = {len(nodes)}, {options.threads} threads, numba {AVAILABLE}")
+    measure(designs, lambda queries: seconds_of_product(vectors, queries, options.threads), items, options.rounds)
+    print(f"  peak memory of hbench beyond the inputs {memory:.0f} MB")
+
+
+def measure(designs: dict[str, Design], product: Callable[[int], float], items: int, rounds: int) -> None:
+    for name, design in designs.items():
+        each, ratios = [], []
+        for _ in range(rounds):
+            seconds, queries = design()
+            bare = product(max(queries, 8 * BLOCK)) / max(queries, 8 * BLOCK)
+            each.append(seconds / queries)
+            ratios.append(seconds / queries / bare)
+        median, ratio = statistics.median(each), statistics.median(ratios)
+        spread = f"{min(ratios):.2f} … {max(ratios):.2f}"
+        print(
+            f"  {name:<34}{1e6 * median:9.0f} µs/query {ratio:8.2f} × torch.mm ({spread})   whole {median * items:8.1f} s"
+        )
+
+
+def own_designs(vectors: np.ndarray, labels: np.ndarray, share: float, threads: int) -> dict[str, Design]:
+    """hbench with all default metrics, and with those of the finest level."""
+    ranker = Ranker(Side(vectors, labels))
+    levels = default_levels(labels.shape[1])
+    of_finest = [f"{metric}/{levels[-1]}" for metric in ("AP", "mAP@R", "R@1", "R@10", "R@100", "R@1000")]
+    spread = np.linspace(0, ranker.blocks - 1, max(1, round(share * ranker.blocks)))
     blocks = np.unique(spread.astype(int)).tolist()
     queries = sum(len(ranker.rows(block)) for block in blocks)
-    list(on_threads(ranker, values, blocks[:1], threads=options.threads))  # compiles
-    own, bare = [], []
-    for _ in range(options.rounds):
-        bare.append(seconds_of_product(vectors, queries, options.threads))
-        began = time.perf_counter()
-        for _values in on_threads(ranker, values, blocks, threads=options.threads):
-            pass
-        own.append(time.perf_counter() - began)
-    ratio = statistics.median(a / b for a, b in zip(own, bare, strict=True))
-    each = {"torch.mm": statistics.median(bare) / queries, "hbench": statistics.median(own) / queries}
-    print(f"{options.name}: {items:,} × {DIM}, L = {len(nodes)}, {len(chosen.metrics)} metrics, {queries:,} queries timed, "
-          f"{options.threads} threads")  # fmt: skip
-    for name, seconds in each.items():
-        print(f"  {name:<10}{1e6 * seconds:8.0f} µs/query   whole set {seconds * items:7.1f} s")
-    print(f"  ratio {ratio:.2f}; peak memory beyond the inputs {peak_memory() - before:.0f} MB (both designs)")
+
+    def design(metrics: list[str] | None) -> Design:
+        chosen = conditions(levels, metrics=metrics)
+        job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
+
+        def run() -> tuple[float, int]:
+            began = time.perf_counter()
+            for _values in on_threads(job, blocks, threads=threads):
+                pass
+            return time.perf_counter() - began, queries
+
+        return run
+
+    return {"hbench, all metrics": design(None), "hbench, finest level": design(of_finest)}
+
+
+def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, Design]:
+    """Other packages, and a plain design in torch, each by what it computes."""
+    rows = np.linspace(0, len(vectors) - 1, 64).astype(int)
+    gallery, fine, queries = torch.from_numpy(vectors), torch.from_numpy(labels[:, -1]), torch.from_numpy(vectors[rows])
+
+    def timed(function: Callable[[], object], asked: int = len(rows)) -> Design:
+        def run() -> tuple[float, int]:
+            torch.set_num_threads(threads)
+            began = time.perf_counter()
+            function()
+            return time.perf_counter() - began, asked
+
+        return run
+
+    def sort_and_gather() -> None:
+        order = torch.argsort(queries @ gallery.T, dim=1, descending=True)
+        for level in range(labels.shape[1]):
+            column = torch.from_numpy(labels[:, level])
+            hit = (column[order] == column[rows][:, None]).double()
+            (hit.cumsum(1) / torch.arange(1, len(column) + 1) * hit).sum(1) / hit.sum(1)
+
+    found = {"torch.argsort, AP of each level": timed(sort_and_gather)}
+    with suppress(ImportError):
+        faiss = importlib.import_module("faiss")
+        faiss.omp_set_num_threads(threads)
+        index, many = faiss.IndexFlatIP(DIM), vectors[: 4 * BLOCK]
+        index.add(vectors)
+        for k in (10, 100, 1000):
+            found[f"faiss flat search, top {k}"] = timed(lambda k=k: index.search(many, k), len(many))
+    with suppress(ImportError):
+        calculators = importlib.import_module("pytorch_metric_learning.utils.accuracy_calculator")
+        calculator = calculators.AccuracyCalculator(
+            include=("precision_at_1", "r_precision", "mean_average_precision_at_r"), k="max_bin_count"
+        )
+        of_query = fine[torch.from_numpy(rows)]
+        found["pytorch-metric-learning, finest"] = timed(
+            lambda: calculator.get_accuracy(queries, of_query, gallery, fine, ref_includes_query=True)
+        )
+    with suppress(ImportError):
+        retrieval = importlib.import_module("torchmetrics.functional.retrieval")
+
+        def each_level() -> None:
+            scores = queries[:16] @ gallery.T
+            for level in range(labels.shape[1]):
+                column = torch.from_numpy(labels[:, level])
+                for row, own in zip(scores, column[rows[:16]], strict=True):
+                    retrieval.retrieval_average_precision(row, column == own)
+
+        found["torchmetrics, AP of each level"] = timed(each_level, 16)
+    return found
 
 
 def uneven_labels(items: int, nodes: tuple[int, ...]) -> np.ndarray:
@@ -83,6 +171,7 @@ def seconds_of_product(vectors: np.ndarray, queries: int, threads: int) -> float
     """The time of the bare scores of so many queries, in blocks of 256, into one buffer."""
     torch.set_num_threads(threads)
     gallery, scores = torch.from_numpy(vectors), torch.empty(BLOCK, len(vectors))
+    torch.mm(gallery[:BLOCK], gallery.T, out=scores)  # touches the buffer
     began = time.perf_counter()
     rounds = -(-queries // BLOCK)
     for turn in range(rounds):

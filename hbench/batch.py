@@ -38,6 +38,13 @@ class Batch:
             wanted, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))), tables
         )
 
+    def part(self, queries: slice) -> Batch:
+        """Some of the queries; what is written to it is written to the whole."""
+        wanted = self.wanted
+        counts, relevance, weight = wanted.counts[queries], wanted.relevance[queries], wanted.weight[queries]
+        part = wanted._replace(counts=counts, relevance=relevance, weight=weight)
+        return Batch(part, self.sums.part(queries), self.tables)
+
     @property
     def depth(self) -> int:
         return int(self.wanted.counts.shape[1]) - 1

@@ -109,11 +109,6 @@ class Ranker:
         self.digest = _digest(keys[self.columns], query_keys[self.queries], self)
 
     @property
-    def most_positives(self) -> int:
-        """The positives of the query that has most, itself counted."""
-        return int((self.ends[:, 0] - self.starts[:, 0]).max())
-
-    @property
     def blocks(self) -> int:
         """How many blocks the queries make."""
         return self.scores.blocks

@@ -18,8 +18,8 @@ from hbench.errors import UsageError
 from hbench.similarity import Rows
 
 BLOCK = 512  # queries multiplied at once: part of what defines the last bits of a score
-CHUNK = 2048  # gallery items multiplied at once, likewise
-SCORES = 200 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
+CHUNK = 16 << 20  # bytes of the gallery items multiplied at once, likewise
+SCORES = 220 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
@@ -67,8 +67,13 @@ class Scores:
         return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
 
     @property
+    def chunk_size(self) -> int:
+        """How many gallery items are multiplied at once."""
+        return max(1, CHUNK // (self.gallery_rows.width * self.dtype.itemsize))
+
+    @property
     def chunk_bytes(self) -> int:
-        return min(len(self.columns), CHUNK) * self.gallery_rows.width * self.dtype.itemsize
+        return min(len(self.columns), self.chunk_size) * self.gallery_rows.width * self.dtype.itemsize
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
         """How many threads, at most so many and each with so many bytes of scratch, and how many blocks at once fit."""
@@ -85,7 +90,7 @@ class Scores:
     @property
     def chunks(self) -> range:
         """Where the chunks of the gallery start."""
-        return range(0, len(self.columns), CHUNK)
+        return range(0, len(self.columns), self.chunk_size)
 
     def rows(self, block: int) -> NDArray[np.int64]:
         """The input positions of a block's queries."""
@@ -110,16 +115,16 @@ class Scores:
     def multiply(self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]) -> None:
         """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G)."""
         with self.chunk(start) as chunk:
-            np.matmul(vectors, chunk.T, out=out[:, start : start + CHUNK])
+            np.matmul(vectors, chunk.T, out=out[:, start : start + self.chunk_size])
 
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
         """The chunk of the gallery from a canonical position on, in an array that is used again."""
         if self.kept is not None:
-            yield self.kept[start : start + CHUNK]
+            yield self.kept[start : start + self.chunk_size]
             return
-        room = self.spare.pop() if self.spare else np.empty((CHUNK, self.gallery_rows.width), self.dtype)
-        positions = self.columns[start : start + CHUNK]
+        room = self.spare.pop() if self.spare else np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
+        positions = self.columns[start : start + self.chunk_size]
         yield self.gallery_rows.read(positions, out=room[: len(positions)])
         self.spare.append(room)
 

@@ -6,8 +6,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
+
+from hbench.scores import one_blas_thread
 
 RESAMPLES = 2000
 FLIPS = 10_000
@@ -33,19 +38,29 @@ def bootstrap_means(values: Values, *, resamples: int = RESAMPLES, seed: int = S
 
     A sample is a count per query, so that all metrics share it and their means are one matrix product.
     """
-    queries = values.shape[1]
-    defined = ~np.isnan(values)
-    filled, present = np.where(defined, values, 0).T, defined.T.astype(np.float64)
+    queries, sizes = values.shape[1], [AT_ONCE] * (resamples // AT_ONCE) + [resamples % AT_ONCE]
     rng = np.random.default_rng(seed)
-    result = np.full((resamples, values.shape[0]), np.nan)
-    for start in range(0, resamples, AT_ONCE):
-        drawn = [
-            np.bincount(rng.integers(queries, size=queries, dtype=np.uint32), minlength=queries)
-            for _ in range(min(AT_ONCE, resamples - start))
-        ]
-        counts = np.stack(drawn).astype(np.float64)
-        total = counts @ present
-        np.divide(counts @ filled, total, out=result[start : start + AT_ONCE], where=total > 0)
+    with one_blas_thread(), ThreadPoolExecutor(1) as pool:  # which counts while the next samples are drawn
+        futures = []
+        for size in sizes:
+            drawn = [rng.integers(queries, size=queries, dtype=np.uint32) for _ in range(size)]
+            futures.append(pool.submit(_means, drawn, values))
+            if len(futures) > 1:
+                futures[-2].result()
+        return np.concatenate([future.result() for future in futures])
+
+
+def _means(drawn: Sequence[NDArray[np.uint32]], values: Values) -> Values:
+    """The means of samples, each given by its queries (Q,), over the queries where a metric is defined."""
+    defined = ~np.isnan(values)
+    counts = np.empty((len(drawn), values.shape[1]))
+    for sample, queries in enumerate(drawn):
+        counts[sample] = np.bincount(queries, minlength=values.shape[1])
+    total = np.full((len(drawn), len(values)), float(values.shape[1]))
+    partly = ~defined.all(axis=1)
+    total[:, partly] = counts @ defined[partly].T.astype(np.float64)
+    result = np.full(total.shape, np.nan)
+    np.divide(counts @ np.where(defined, values, 0).T, total, out=result, where=total > 0)
     return result
 
 

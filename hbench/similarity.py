@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.compiled import AVAILABLE, compiled
 from hbench.registry import Registry
+from hbench.vectors import where
 
 TILE = 512  # rows read and scaled at once: they stay in the second cache
 
@@ -45,14 +47,29 @@ class Rows:
         """The rows at these positions (n,), in `out` (n, width) if given."""
         out = np.empty((len(positions), self.width), self.dtype) if out is None else out
         dimensions = self.vectors.shape[1]
+        if self.last is not None:
+            out[:, dimensions] = self.last[positions]
+        source, rows = where(self.vectors, positions)
+        if AVAILABLE and source.dtype == out.dtype:
+            scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
+            read_rows(source, rows, scale, out)
+            return out
         for start in range(0, len(positions), TILE):
             at, tile = positions[start : start + TILE], out[start : start + TILE]
             tile[:, :dimensions] = self.vectors[at]
             if self.scale is not None:
                 tile[:, :dimensions] *= self.scale[at, None]
-            if self.last is not None:
-                tile[:, dimensions] = self.last[at]
         return out
+
+
+@compiled
+def read_rows(
+    vectors: NDArray[np.floating], rows: NDArray[np.int64], scale: NDArray[np.floating], out: NDArray[np.floating]
+) -> None:
+    """Write the rows (n,) of `vectors`, each times its scale (n,), to the first dimensions of `out`."""
+    for n in range(len(rows)):
+        for dimension in range(vectors.shape[1]):
+            out[n, dimension] = vectors[rows[n], dimension] * scale[n]
 
 
 Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled, compiled_sum
+from hbench.kernel import Ranked
 
 Ranks = NDArray[np.signedinteger]
 Levels = NDArray[np.uint8]
@@ -31,13 +32,14 @@ class Tables(NamedTuple):
 
 class Wanted(NamedTuple):
     """Of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums;
-    `binary`: the ASI of every level's binary labels, too."""
+    `binary`: the ASI of every level's binary labels, too. `lowest`: the lowest level that is listed."""
 
     counts: NDArray[np.int64]
     cuts: NDArray[np.int64]
     relevance: Floats
     weight: NDArray[np.int64]
     binary: bool
+    lowest: int
 
 
 class Sums(NamedTuple):
@@ -49,6 +51,11 @@ class Sums(NamedTuple):
     gain: Floats
     graded: Floats
     intersection: Floats
+
+    def part(self, queries: slice) -> Sums:
+        """Those of some of the queries, in the same arrays."""
+        hits, precision, gain, graded, intersection = self
+        return Sums(hits[queries], precision[queries], gain[queries], graded[queries], intersection[queries])
 
 
 class Scratch(NamedTuple):
@@ -73,14 +80,24 @@ def tables(size: int) -> Tables:
 
 
 @compiled
-def sum_up(
+def sum_up(ranked: Ranked, wanted: Wanted, by_rank: Tables, room: Scratch, to: Sums) -> None:
+    """All sums of n queries, whose positives of level ≥ `lowest` are ranked."""
+    for query in range(len(ranked.tied)):
+        first, end = ranked.starts[query], ranked.ends[query]
+        sum_query((ranked.ranks[first:end], ranked.levels[first:end]), query, wanted, by_rank, (room, to))
+
+
+@compiled
+def sum_query(
     sequence: tuple[Ranks, Levels], query: int, wanted: Wanted, by_rank: Tables, to: tuple[Scratch, Sums]
 ) -> None:
-    """All sums of one of the queries, whose P ≥ 1 positives have these ranks and levels (P,)."""
+    """All sums of one of the queries."""
     ranks, levels = sequence
     room, out = to
     counts, total = wanted.counts[query], len(ranks)
-    for lowest in range(1, len(counts)):
+    for lowest in range(wanted.lowest, len(counts)):
+        if len(ranks) == 0:
+            return
         at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
         sum_level(ranks, wanted.cuts, by_rank.discount, at)
         for h in range(out.graded.shape[1]):

@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench import kernel, sums
+from hbench import kernel, order, similarity, sums
 from hbench.compiled import is_kept
 from hbench.job import Job
 from hbench.scores import Scores, available_threads, one_blas_thread
 from hbench.values import Block, Values, values_of
 
 QUERIES = 16  # valued by one task
-SCRATCH = 40  # bytes per positive
 
 
 class Stage(NamedTuple):
@@ -41,10 +40,11 @@ def on_threads(
 
     `announce` is told when the kernel has to be compiled first.
     """
-    if announce and not (is_kept(kernel.rank_positives) and is_kept(sums.sum_up)):
+    steps = (similarity.read_rows, order.write_keys, kernel.rank_rows, sums.sum_up)
+    if announce and not all(is_kept(step) for step in steps):
         announce("compiling the ranking kernel, this once")
-    scores, start_block = job.ranker.scores, values_of(job.ranker, job.scorers)
-    threads, rooms = scores.fitting(threads or available_threads(), SCRATCH * job.ranker.most_positives)
+    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers)
+    threads, rooms = scores.fitting(threads or available_threads(), scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hbench")

@@ -5,19 +5,20 @@ A metric that the compiled path does not know is computed on the level sequence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench import kernel, sums
-from hbench.batch import FAST, Batch
+from hbench import kernel, order
 from hbench.compiled import AVAILABLE
-from hbench.protocol import Grade, ScoreQuery, Scorer, without_last
+from hbench.plan import Plan, Room
+from hbench.protocol import ScoreQuery
 from hbench.ranking import LevelSequence, Ranker
+
+SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
 
 
 class Values(NamedTuple):
@@ -56,11 +57,12 @@ class Block(Protocol):
 StartBlock = Callable[[int], Block]
 
 
-def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> StartBlock:
-    """The function that starts a block, from its number."""
+def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> tuple[StartBlock, int]:
+    """The function that starts a block, from its number; and how many bytes a thread that adds to blocks needs."""
     if AVAILABLE and ranker.pessimistic is not None:
-        return partial(CompiledBlock, Plan.of(ranker, scorers, pessimistic=ranker.pessimistic))
-    return partial(SequenceBlock, ranker, scorers)
+        plan = Plan.of(ranker, scorers, pessimistic=ranker.pessimistic)
+        return partial(CompiledBlock, plan), plan.room_bytes
+    return partial(SequenceBlock, ranker, scorers), SEQUENCE_BYTES * len(ranker.columns)
 
 
 class SequenceBlock:
@@ -82,69 +84,6 @@ class SequenceBlock:
         return self.values
 
 
-@dataclass(frozen=True)
-class Listed:
-    """The fast metrics, by row of the values, that are taken of one list: the whole one, or without its last item."""
-
-    scorers: dict[int, Scorer]
-    loses_last: bool
-    tables: sums.Tables
-
-    @property
-    def grades(self) -> dict[int, Grade]:
-        """The rows of H-AP, in the order of the graded sums."""
-        return {row: each.grade for row, each in self.scorers.items() if each.name.base == "H-AP" and each.grade}
-
-    def batch(self, queries: NDArray[np.int64], counts: NDArray[np.int64]) -> Batch:
-        """A batch without sums, for queries (n,) in input positions."""
-        cuts = np.unique(np.array([each.name.cut for each in self.scorers.values() if each.name.cut], np.int64))
-        shape = (len(counts), len(self.grades), counts.shape[1])
-        wanted = sums.Wanted(counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), self.binary)
-        for graded, grade in enumerate(self.grades.values()):
-            wanted.relevance[:, graded], wanted.weight[:, graded] = grade(queries, counts)
-        return Batch.empty(wanted, self.tables)
-
-    @property
-    def binary(self) -> bool:
-        return any(each.name.base == "ASI/" for each in self.scorers.values())
-
-    def without_last(self, batch: Batch, n: int, query: int, sequence: LevelSequence) -> LevelSequence:
-        """The list without its last item; where that was a positive, counts and relevances change with it."""
-        listed = without_last(sequence)
-        batch.wanted.counts[n] = listed.counts
-        for graded, grade in enumerate(self.grades.values()):
-            relevance, weight = grade(np.array([query]), listed.counts[None])
-            batch.wanted.relevance[n, graded], batch.wanted.weight[n, graded] = relevance[0], weight[0]
-        return listed
-
-    def put(self, batch: Batch, result: Values) -> None:
-        """Write the metrics of a batch to their rows."""
-        graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
-        for row, scorer in self.scorers.items():
-            result.values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the compiled path does with every block: `lists` of fast metrics, and the `others` by row of the values."""
-
-    ranker: Ranker
-    pessimistic: bool
-    metrics: int
-    lists: Sequence[Listed]
-    others: Mapping[int, ScoreQuery]
-    positives: int
-
-    @classmethod
-    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], *, pessimistic: bool) -> Plan:
-        known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
-        by_list = [{row: each for row, each in known.items() if each.loses_last == loses} for loses in (False, True)]
-        tables = sums.tables(len(ranker.columns))
-        lists = [Listed(each, loses, tables) for loses, each in zip((False, True), by_list, strict=True) if each]
-        others = {row: each for row, each in enumerate(scorers) if row not in known}
-        return cls(ranker, pessimistic, len(scorers), lists, others, ranker.most_positives)
-
-
 class CompiledBlock:
     """The metrics are sums over the ranks, all taken at once."""
 
@@ -153,42 +92,51 @@ class CompiledBlock:
         self.first = block * self.ranker.scores.block_size
         counts = self.ranker.counts(self.first, self.first + len(self.queries))
         self.values = Values.empty(plan.metrics, counts)
-        self.batches = [(listed, listed.batch(self.queries, counts)) for listed in plan.lists]
+        self.batches = [(listed, listed.batch(counts)) for listed in plan.lists]
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         self.ranker.mask(scores, self.first + start)
-        room = sums.scratch(self.plan.positives)
-        for n, sequence in enumerate(self.sequences(scores, start), start):
-            self.values.put_sequence(n, sequence)
-            for listed, batch in self.batches:
-                query = int(self.queries[n])
-                own = listed.without_last(batch, n, query, sequence) if listed.loses_last else sequence
-                if len(own.ranks):
-                    sums.sum_up((own.ranks, own.levels), n, batch.wanted, batch.tables, (room, batch.sums))
-            if self.plan.others:
-                whole = sequence._replace(ranks=sequence.ranks.astype(np.int64))
-                for row, other in self.plan.others.items():
-                    self.values.values[row, n] = other(int(self.queries[n]), whole)
+        parts = self.plan.parts(self.first + start, self.first + start + len(scores))
+        ends = parts.offsets + parts.sizes + 1
+        with self.plan.room() as room:
+            done = 0
+            while done < len(scores):
+                fitting = np.searchsorted(ends - parts.offsets[done], len(room.by_score.keys), side="right")
+                at = slice(done, max(int(fitting), done + 1))
+                self._add(scores[at], parts.of(at), slice(start + at.start, start + at.stop), room)
+                done = at.stop
 
-    def sequences(self, scores: NDArray[np.floating], start: int) -> Iterator[LevelSequence]:
-        """The level sequences, their ranks in int32, each in the same arrays as the one before."""
-        room = kernel.scratch(self.plan.positives)
-        ordered = np.empty(self.plan.positives + 1, scores.dtype)
-        of_level = self.values.counts[start : start + len(scores)]
-        listed = of_level[:, 1:].sum(axis=1).tolist()
-        starts, ends = self.ranker.starts[self.first + start :], self.ranker.ends[self.first + start :]
-        for row, range_start, range_end, positives, counts in zip(scores, starts, ends, listed, of_level, strict=False):
-            tied = False
-            if positives:
-                found = int(range_end[0] - range_start[0])
-                ordered[:found] = row[range_start[0] : range_end[0]]
-                ordered[:found].sort()  # what is left out stands first, at −inf
-                ordered[found] = np.inf
-                kept = ordered[found - positives : found + 1]
-                tied = kernel.rank_positives(row, (range_start, range_end), kept, self.plan.pessimistic, room)
-            yield LevelSequence(room.ranks[:positives], room.levels[:positives], counts, tied)  # type: ignore[arg-type]
+    def _add(self, scores: NDArray[np.floating], parts: order.Parts, at: slice, room: Room) -> None:
+        """Value the queries `at` these places of the block, by their rows of scores and what of them is to be sorted."""
+        order.sort(scores, parts, self.ranker.tie_key, room.by_score)
+        positives = self.values.counts[at, self.plan.lowest :].sum(axis=1)
+        ends = np.cumsum(positives)
+        ranked = kernel.Ranked(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
+        kernel.rank_rows(scores, parts, room.by_score, self.plan.pessimistic, (room.lookup, ranked))
+        self.values.first_level[at] = self._first_levels(scores, parts, ranked)
+        for listed, batch in self.batches:
+            listed.add(ranked, self.queries[at], batch.part(at), room.above)
+        for n, sequence in enumerate(_sequences(ranked, self.values.counts[at]), at.start):
+            for row, other in self.plan.others.items():
+                self.values.values[row, n] = other(int(self.queries[n]), sequence)
+
+    def _first_levels(
+        self, scores: NDArray[np.floating], parts: order.Parts, ranked: kernel.Ranked
+    ) -> NDArray[np.uint8]:
+        """The level of the item ranked first; (n,)."""
+        some = ranked.ends > ranked.starts
+        place = np.where(some, ranked.starts, 0)
+        levels = np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
+        if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
+            kernel.levels_of_best(scores, parts, self.plan.pessimistic, levels, levels == 0)
+        return levels
 
     def finish(self) -> Values:
         for listed, batch in self.batches:
-            listed.put(batch, self.values)
+            listed.put(batch, self.values.values)
         return self.values
+
+
+def _sequences(ranked: kernel.Ranked, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
+    for first, end, own, tied in zip(ranked.starts, ranked.ends, counts, ranked.tied.tolist(), strict=True):
+        yield LevelSequence(ranked.ranks[first:end].astype(np.int64), ranked.levels[first:end], own, tied)

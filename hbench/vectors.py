@@ -29,6 +29,13 @@ class Selected:
         return selected
 
 
+def where(vectors: NDArray[Any] | Selected, positions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The array that holds the vectors at these positions, and its rows that they are."""
+    if isinstance(vectors, Selected):
+        return where(vectors.vectors, vectors.rows[positions])
+    return np.asarray(vectors), positions
+
+
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
     """Finite floats (N, D) from an array or a torch tensor; integers become float32. Raises SubmissionError
     otherwise."""

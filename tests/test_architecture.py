@@ -23,6 +23,8 @@ LAYERS = [
             "conditions",
             "measure",
             "kernel",
+            "order",
+            "plan",
             "compiled",
             "scores",
             "sums",

@@ -74,6 +74,21 @@ def test_the_compiled_path_equals_the_functions_of_one_level_sequence(seed, dept
             np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]))
+def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(seed, depth, policy):
+    rng = np.random.default_rng(seed)
+    queries, gallery, own = random_sides(rng, depth)
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    scorers = every_scorer(depth, queries.labels, gallery is None)
+    lowest = int(rng.integers(2, depth + 1))
+    rows = [row for row, each in enumerate(scorers) if each.arguments.get("level", 1) >= lowest]
+    every, some = measure(Job(ranker, scorers)), measure(Job(ranker, [scorers[row] for row in rows]))
+    assert np.array_equal(some.values, every.values[rows], equal_nan=True)
+    assert np.array_equal(some.first_level, every.first_level)
+    assert np.array_equal(some.counts, every.counts)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
 def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(dtype, crowd):

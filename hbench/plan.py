@@ -1,0 +1,135 @@
+"""A plan: what the compiled path does with every block of an evaluation.
+
+The metrics it knows are sums over the ranks of the positives, all taken at once; the others are computed on the level
+sequence. Only items of the lowest level that some metric asks for, and above, are positives to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench import kernel, order, sums
+from hbench.batch import FAST, Batch
+from hbench.protocol import Grade, ScoreQuery, Scorer
+from hbench.ranking import Ranker
+
+ITEMS = 1 << 18  # of rows sorted at once by one thread, unless one row has more: they stay in the second cache
+
+
+class Room(NamedTuple):
+    """What one thread needs beside the scores."""
+
+    by_score: order.Sorted
+    lookup: kernel.Scratch
+    ranks: NDArray[np.int32]
+    levels: NDArray[np.uint8]
+    above: sums.Scratch
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The fast metrics, by row of the values, that are taken of one list: the whole one, or without its last item."""
+
+    scorers: dict[int, Scorer]
+    loses_last: bool
+    lowest: int
+    tables: sums.Tables
+
+    @property
+    def grades(self) -> dict[int, Grade]:
+        """The rows of H-AP, in the order of the graded sums."""
+        return {row: each.grade for row, each in self.scorers.items() if each.name.base == "H-AP" and each.grade}
+
+    def batch(self, counts: NDArray[np.int64]) -> Batch:
+        """A batch without sums, for queries of these level counts (n, L+1)."""
+        cuts = np.unique(np.array([each.name.cut for each in self.scorers.values() if each.name.cut], np.int64))
+        shape = (len(counts), len(self.grades), counts.shape[1])
+        binary = any(each.name.base == "ASI/" for each in self.scorers.values())
+        wanted = sums.Wanted(counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), binary, self.lowest)
+        return Batch.empty(wanted, self.tables)
+
+    def add(self, ranked: kernel.Ranked, queries: NDArray[np.int64], batch: Batch, above: sums.Scratch) -> None:
+        """Sum up for a batch of queries (n,), in input positions."""
+        if self.loses_last:
+            ranked = _without_last(ranked, batch.wanted.counts)
+        for place, grade in enumerate(self.grades.values()):
+            relevance, weight = grade(queries, batch.wanted.counts)
+            batch.wanted.relevance[:, place], batch.wanted.weight[:, place] = relevance, weight
+        sums.sum_up(ranked, batch.wanted, batch.tables, above, batch.sums)
+
+    def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
+        """Write the metrics of a batch to their rows of the values (M, n)."""
+        graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
+        for row, scorer in self.scorers.items():
+            values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
+
+
+def _without_last(ranked: kernel.Ranked, counts: NDArray[np.int64]) -> kernel.Ranked:
+    """The rankings without their last items, which are taken off the counts (n, L+1), too."""
+    last, some = ranked.ends - 1, ranked.ends > ranked.starts
+    lost = some & (ranked.ranks[np.where(some, last, 0)] == counts.sum(axis=1))
+    counts[np.arange(len(counts)), np.where(lost, ranked.levels[np.where(some, last, 0)], 0)] -= 1
+    return ranked._replace(ends=ranked.ends - lost)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`lists` of fast metrics, and the `others` by row of the `metrics` values; `lowest` level that they ask for."""
+
+    ranker: Ranker
+    pessimistic: bool
+    metrics: int
+    lists: Sequence[Listed]
+    others: Mapping[int, ScoreQuery]
+    lowest: int
+    spare: list[Room] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], *, pessimistic: bool) -> Plan:
+        known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
+        by_list = [{row: each for row, each in known.items() if each.loses_last == loses} for loses in (False, True)]
+        others = {row: each for row, each in enumerate(scorers) if row not in known}
+        levels = [each.arguments.get("level", 1) for each in known.values()]
+        lowest = 1 if others else min(levels, default=1)
+        tables = sums.tables(len(ranker.columns))
+        both = zip((False, True), by_list, strict=True)
+        lists = [Listed(each, loses, lowest, tables) for loses, each in both if each]
+        return cls(ranker, pessimistic, len(scorers), lists, others, lowest)
+
+    def parts(self, first: int, last: int) -> order.Parts:
+        """What is to be sorted of the rows of these canonical queries: their positives, and they themselves."""
+        starts, ends = self.ranker.starts[first:last], self.ranker.ends[first:last]
+        begins = starts[:, self.lowest - 1]
+        sizes = ends[:, self.lowest - 1] - begins
+        return order.Parts(begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest)
+
+    @property
+    def most_positives(self) -> int:
+        """Those of the query that has most, itself counted."""
+        lowest = self.lowest - 1
+        return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
+
+    @property
+    def room_bytes(self) -> int:
+        most = self.most_positives
+        return max(most + 1, ITEMS) * (order.BYTES + 5) + most * (4 * kernel.BUCKETS + 4 + 9)
+
+    @contextmanager
+    def room(self) -> Iterator[Room]:
+        """Room for one thread, which is used again."""
+        try:
+            own = self.spare.pop()
+        except IndexError:
+            most = self.most_positives
+            items = max(most + 1, ITEMS)
+            by_score = order.room(items, self.ranker.scores.dtype)
+            ranks, levels = np.empty(items, np.int32), np.empty(items, np.uint8)
+            own = Room(by_score, kernel.scratch(most), ranks, levels, sums.scratch(most))
+        yield own
+        self.spare.append(own)
