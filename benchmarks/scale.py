@@ -1,10 +1,10 @@
 """What grows how: time with the size of the gallery, the parts of a whole process, and 64 workers as a simulation.
 
-    python benchmarks/scale.py exponent          # N = 15k, 30k, 60k, 136k, all pairs; the fitted exponent
-    python benchmarks/scale.py landmarks         # 1,129 queries, 761,757 items of 2,048 dimensions, three levels
-    python benchmarks/scale.py process           # `hbench evaluate` on 1,000 and on 20,000 items, beside the evaluation alone
-    python benchmarks/scale.py bootstrap         # 2,000 resamples of 136,093 queries, 20 metrics
-    python benchmarks/scale.py simulate          # load balance and stragglers; touches no data
+python benchmarks/scale.py exponent          # N = 15k, 30k, 60k, 136k, all pairs; the fitted exponent
+python benchmarks/scale.py landmarks         # 1,129 queries, 761,757 items of 2,048 dimensions, three levels
+python benchmarks/scale.py process           # `hbench evaluate` on 1,000 and on 20,000 items, beside the evaluation alone
+python benchmarks/scale.py bootstrap         # 2,000 resamples of 136,093 queries, 20 metrics
+python benchmarks/scale.py simulate          # load balance and stragglers; touches no data
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from evaluate import DIM, peak_memory, uneven_labels
+
 from hbench.conditions import conditions
 from hbench.evaluation import Retrieval, job_of, scorers_of
 from hbench.job import Job
@@ -68,7 +68,9 @@ def landmarks() -> None:
     ready = time.perf_counter()
     measure(job)
     seconds = time.perf_counter()
-    print(f"{queries:,} × {items:,} × {dim:,} in float16: ordered in {ready - began:.1f} s, measured in {seconds - ready:.1f} s")
+    print(
+        f"{queries:,} × {items:,} × {dim:,} in float16: ordered in {ready - began:.1f} s, measured in {seconds - ready:.1f} s"
+    )
     print(f"peak memory beyond the inputs {peak_memory() - before:.0f} MB")
 
 
@@ -96,7 +98,9 @@ def process() -> None:
         began = time.perf_counter()
         measure(all_pairs_job(vectors, labels))
         alone = time.perf_counter() - began
-        print(f"{items:,} items: whole process {min(each[1:]):.2f} s (first {each[0]:.2f} s), evaluation alone {alone:.2f} s")
+        print(
+            f"{items:,} items: whole process {min(each[1:]):.2f} s (first {each[0]:.2f} s), evaluation alone {alone:.2f} s"
+        )
 
 
 def bootstrap() -> None:
@@ -114,7 +118,9 @@ def simulate() -> None:
     lognormal (σ = 0.1, neighbours on the same host); some run at a quarter, as a throttled or shared machine does.
     """
     rng = np.random.default_rng(0)
-    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), 3_000 // 12 + 1)[:3_000]  # of positives, canonical order
+    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), 3_000 // 12 + 1)[
+        :3_000
+    ]  # of positives, canonical order
     cost = 1 + 0.35 + 1.6 * share
     print(f"{'slow workers':>14}{'blocks as tasks':>18}{'fixed parts':>14}   (64 workers, {len(cost):,} blocks)")
     for slow in (0, 1, 4, 8):

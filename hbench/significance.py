@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -43,15 +42,15 @@ def bootstrap_means(values: Values, *, resamples: int = RESAMPLES, seed: int = S
     with one_blas_thread(), ThreadPoolExecutor(1) as pool:  # which counts while the next samples are drawn
         futures = []
         for size in sizes:
-            drawn = [rng.integers(queries, size=queries, dtype=np.uint32) for _ in range(size)]
+            drawn = rng.integers(queries, size=(size, queries), dtype=np.uint32)
             futures.append(pool.submit(_means, drawn, values))
             if len(futures) > 1:
                 futures[-2].result()
         return np.concatenate([future.result() for future in futures])
 
 
-def _means(drawn: Sequence[NDArray[np.uint32]], values: Values) -> Values:
-    """The means of samples, each given by its queries (Q,), over the queries where a metric is defined."""
+def _means(drawn: NDArray[np.uint32], values: Values) -> Values:
+    """The means of samples, each a row of queries (S, Q), over the queries where a metric is defined."""
     defined = ~np.isnan(values)
     counts = np.empty((len(drawn), values.shape[1]))
     for sample, queries in enumerate(drawn):
