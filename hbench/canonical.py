@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.compiled import AVAILABLE, Scalar, compiled
 from hbench.tree import Labels
 
 ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
@@ -25,10 +26,30 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     factors = factors * np.uint64(2) + np.uint64(1)
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
-        block = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]) + vectors.dtype.type(0)  # -0.0 becomes 0.0
-        words = block.view(word).astype(np.uint64)
-        words *= factors
-        words.sum(axis=1, out=keys[start : start + ROWS_AT_ONCE])
+        words = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]).view(word)
+        keys[start : start + ROWS_AT_ONCE] = _products(words, factors)
+    return keys
+
+
+def _products(words: NDArray[np.unsignedinteger], factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Σ_d words[n, d]·factors[d], with −0.0 taken as 0.0."""
+    minus_zero = words.dtype.type(1 << (8 * words.dtype.itemsize - 1))
+    if AVAILABLE:
+        return _products_compiled(words, factors, minus_zero)
+    large = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
+    large *= factors
+    return large.sum(axis=1)
+
+
+@compiled
+def _products_compiled(
+    words: NDArray[np.unsignedinteger], factors: NDArray[np.uint64], minus_zero: Scalar
+) -> NDArray[np.uint64]:
+    keys = np.zeros(len(words), np.uint64)
+    for n in range(len(words)):
+        for dimension in range(len(factors)):
+            word = words[n, dimension]
+            keys[n] += np.uint64(word != minus_zero) * np.uint64(word) * factors[dimension]
     return keys
 
 

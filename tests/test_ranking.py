@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench import ranking, scores
+from hbench import canonical, ranking, scores
 from hbench.canonical import canonical_order, content_keys, duplicates
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.scoring import score
@@ -176,3 +176,13 @@ def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
     _, labels = random_problem(seed, items=12, depth=depth)
     expected = [[oracle.level_of(a, b) for b in labels] for a in labels]
     assert levels_of_pairs(labels, labels).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_content_keys_are_the_products_of_the_words_modulo_two_to_the_64(dtype):
+    vectors = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
+    vectors[1, 2] = -0.0
+    factors = [2 * int(f) + 1 for f in np.random.default_rng(canonical.SEED).integers(2**63, size=7, dtype=np.uint64)]
+    words = np.where(vectors == 0, dtype(0), vectors).view(f"u{vectors.dtype.itemsize}").tolist()
+    expected = [sum(word * factor for word, factor in zip(row, factors, strict=True)) % 2**64 for row in words]
+    assert content_keys(vectors).tolist() == expected
