@@ -34,11 +34,14 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
 def _products(words: NDArray[np.unsignedinteger], factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Σ_d words[n, d]·factors[d], with −0.0 taken as 0.0."""
     minus_zero = words.dtype.type(1 << (8 * words.dtype.itemsize - 1))
+    keys: NDArray[np.uint64]
     if AVAILABLE:
-        return _products_compiled(words, factors, minus_zero)
+        keys = _products_compiled(words, factors, minus_zero)
+        return keys
     large = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
     large *= factors
-    return large.sum(axis=1)
+    keys = large.sum(axis=1)
+    return keys
 
 
 @compiled
