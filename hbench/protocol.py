@@ -10,6 +10,8 @@ set):
   both;
 * with a separate gallery the item ranked last is lost, for every metric.
 
+And where the names of the labels form no tree, it compares them column by column (`hbench.by_name`).
+
 Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the
 batch size.
 """
@@ -23,8 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.by_name import NamedSequences, equal_columns
 from hbench.canonical import canonical_order, level_ranges
 from hbench.metric_name import MetricName
+from hbench.metrics import ap, weighted
 from hbench.ranking import LevelSequence
 from hbench.registry import Registry
 from hbench.relevance import Relevance
@@ -32,6 +36,7 @@ from hbench.tree import Labels
 
 Counts = NDArray[np.int64]
 ScoreQuery = Callable[[int, LevelSequence], float]
+ScoreNamed = Callable[[int, NamedSequences], float]
 Grade = Callable[[NDArray[np.int64], Counts], tuple[NDArray[np.float64], Counts]]
 
 
@@ -41,7 +46,8 @@ class Scorer:
     computed for many queries at once.
 
     `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
-    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first.
+    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first. `by_name`:
+    the value of a query that is ranked by name; None where the protocol goes by the tree.
     """
 
     name: MetricName
@@ -49,6 +55,7 @@ class Scorer:
     function: ScoreQuery
     grade: Grade | None = None
     loses_last: bool = False
+    by_name: ScoreNamed | None = None
 
     def __call__(self, query: int, sequence: LevelSequence) -> float:
         return self.function(query, sequence)
@@ -59,7 +66,7 @@ class Setting:
     """What a protocol may look at beside the level sequence.
 
     `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`:
-    whether the queries are their own gallery.
+    whether the queries are their own gallery. `names` (Q, L): the labels by name, where they form no tree.
     """
 
     levels: Sequence[str]
@@ -67,6 +74,7 @@ class Setting:
     exponent: float
     labels: Labels
     all_pairs: bool
+    names: Labels | None = None
 
 
 Protocol = Callable[[MetricName, Setting], Scorer]
@@ -113,7 +121,41 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
         return rel.astype(np.float64), (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
 
-    return Scorer(name, arguments, score, grade if by_value else _by_level(arguments), loses_last=not setting.all_pairs)
+    return Scorer(
+        name,
+        arguments,
+        score,
+        grade if by_value else _by_level(arguments),
+        loses_last=not setting.all_pairs,
+        by_name=None
+        if setting.names is None
+        else _by_name(name, setting, setting.names, exponent if by_value else None),
+    )
+
+
+def _by_name(name: MetricName, setting: Setting, names: Labels, exponent: float | None) -> ScoreNamed:
+    """A metric of one level looks at its column, any other at the number of equal columns; `exponent`: of an H-AP by
+    value, |Ω^(l)| counted in the query set."""
+    function, arguments = name.definition.function, name.arguments(setting.levels, setting.relevance)
+
+    def of_column(query: int, named: NamedSequences) -> float:
+        return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
+
+    def of_columns(query: int, named: NamedSequences) -> float:
+        return weighted([ap(listed(column), level=1) for column in named.columns], arguments["weights"])
+
+    def of_whole(query: int, named: NamedSequences) -> float:
+        if exponent is None:
+            return function(listed(named.whole), **arguments)
+        counts = np.bincount(equal_columns(names[query], names), minlength=names.shape[1] + 1)
+        return h_ap_by_value(listed(named.whole), counts, exponent)
+
+    def listed(sequence: LevelSequence) -> LevelSequence:
+        return sequence if setting.all_pairs else without_last(sequence)
+
+    if name.base == "wAP":
+        return of_columns
+    return of_column if "level" in arguments and name.base != "AP#" else of_whole
 
 
 def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
@@ -121,6 +163,11 @@ def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
     if "relevance" not in arguments:
         return None
     return lambda queries, counts: (arguments["relevance"](counts), np.ones_like(counts))
+
+
+def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
+    """Those that go by name, by their place."""
+    return {row: each.by_name for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.by_name}
 
 
 def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:

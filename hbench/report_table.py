@@ -31,7 +31,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> Table:
     default)."""
     listed = {name: document.scores[name] for name in names or document.scores}
     official = {name: score for name, score in document.official.items() if name in listed}
-    differs = {name for name, score in official.items() if score.value != listed[name].value}
+    differs = {name for name, score in official.items() if percent(score.value, 9) != percent(listed[name].value, 9)}
     cells = []
     for name, score in listed.items():
         line = [name, percent(score.value), interval(score), f"{score.queries:,}"]

@@ -20,6 +20,7 @@ from PIL import Image
 
 from hbench import manifest as manifests
 from hbench.atomic import write_text
+from hbench.by_name import affected
 from hbench.datasets.lists import digest_of, read_list, write_list
 from hbench.errors import DataError, IntegrityError
 from hbench.manifest import Manifest, open_picture
@@ -101,6 +102,13 @@ class Dataset:
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
         return np.stack(columns, axis=1)
+
+    def labels_by_name(self, manifest: Manifest) -> Labels | None:
+        """The official labels of a manifest; None where they say what its tree says."""
+        if not self.official_names:
+            return None
+        names = self.official_labels(manifest)
+        return names if affected(names, manifest.labels).any() else None
 
     def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] = open_picture) -> Dataset:
         """The same dataset with its images in the folder `root`, where `picture_in` opens them."""
