@@ -148,6 +148,9 @@ def report_of(
         embedding=subject.source,
         scores=dict(zip(names, scores, strict=False)),
         official=dict(zip(names, scores[len(names) :], strict=False)),
+        by_test={name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
+        if len(measurements) > 1
+        else {},
         mistakes={name: first_levels(each, chosen.levels) for name, each in measurements.items()},
         warnings=(*warnings, *remarks(measurements, chosen)),
         date=datetime.now(UTC).date().isoformat(),
@@ -156,6 +159,12 @@ def report_of(
     tests = np.repeat(np.array(list(measurements), dtype=object), [len(ids[name]) for name in measurements])
     queries = np.concatenate([ids[name] for name in measurements])
     return Report(document, dict(zip(names, values, strict=False)), queries, tests)
+
+
+def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
+    """The mean of every metric over the queries it is defined for: values (M, Q); None where it is defined for none."""
+    defined = {name: row[~np.isnan(row)] for name, row in zip(names, values, strict=False)}
+    return {name: float(row.mean()) if len(row) else None for name, row in defined.items()}
 
 
 def summarise(tests: Sequence[NDArray[np.float64]]) -> list[Score]:

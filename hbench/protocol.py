@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hbench.by_name import NamedSequences, equal_columns
 from hbench.canonical import canonical_order, level_ranges
 from hbench.metric_name import MetricName
-from hbench.metrics import ap, weighted
+from hbench.metrics import NAN, ap, positive_count, positives, weighted
 from hbench.ranking import LevelSequence
 from hbench.registry import Registry
 from hbench.relevance import Relevance
@@ -77,7 +77,7 @@ class Setting:
     names: Labels | None = None
 
 
-Protocol = Callable[[MetricName, Setting], Scorer]
+Protocol = Callable[[MetricName, Setting], ScoreQuery]
 protocols: Registry[Protocol] = Registry("protocol")
 
 
@@ -101,6 +101,34 @@ def official(name: MetricName, setting: Setting) -> Scorer:
 def official_landmark(name: MetricName, setting: Setting) -> Scorer:
     """The released landmark evaluator: relevances counted on the retrieved list."""
     return _released(name, setting, None)
+
+
+@protocols.register("official-revisited")
+def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
+    """The released evaluator of revisited Oxford and Paris: AP by the trapezoid rule, P@k up to the last positive."""
+    functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
+    if name.base not in functions:
+        return paper(name, setting)
+    arguments = name.arguments(setting.levels)
+    return lambda query, sequence: functions[name.base](sequence, **arguments)
+
+
+def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
+    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1 (Philbin et al. 2007;
+    Radenovic et al. 2018)."""
+    ranks, total = positives(sequence, level), positive_count(sequence, level)
+    found = np.arange(1, len(ranks) + 1)
+    before = np.where(ranks == 1, 1.0, (found - 1) / np.maximum(ranks - 1, 1))
+    return float((before + found / ranks).sum() / (2 * total)) if total else NAN
+
+
+def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
+    """P@k' with k' = min(k, r_|P|): behind the last positive nothing is held against a short list."""
+    ranks = positives(sequence, level)
+    if not len(ranks):
+        return 0.0 if positive_count(sequence, level) else NAN
+    last = min(cut, int(ranks[-1]))
+    return float((ranks <= last).sum() / last)
 
 
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:

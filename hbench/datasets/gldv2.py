@@ -137,7 +137,7 @@ SPEC = Spec(
     build=build,
     files="gldv2",
     markers=(TRAIN, Path(TRAIN).name),
-    protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official_counts="list"),
+    protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"),
     licence="annotations CC BY 4.0; images of train CC BY, of index and test CC0 or public domain",
     citation="Ramzi et al., Optimization of rank losses for image retrieval, TPAMI 2025; Weyand et al., CVPR 2020",
     homepage="https://github.com/cvdfoundation/google-landmark",
