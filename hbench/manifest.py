@@ -204,6 +204,14 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     return manifest
 
 
+def is_manifest(path: Path) -> bool:
+    """Whether a parquet file says that it is one; False for a file that cannot be read."""
+    try:
+        return b"hbench.levels" in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
     names, columns = [], []
     for level in levels:

@@ -94,7 +94,8 @@ def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
     from hbench.datasets import specs
     from hbench.datasets.check import joined
     from hbench.datasets.own import dealt, folder_table, own_dataset
-    from hbench.datasets.tables import SPLIT, read_table
+    from hbench.datasets.tables import SPLIT
+    from hbench.sheet import read_sheet
 
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
@@ -106,7 +107,7 @@ def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
     else:
         if not levels:
             raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
-        table, root = read_table(source), options["root"] or source.parent
+        table, root = read_sheet(source), options["root"] or source.parent
         item, split = options["image_column"], options["split_column"]
     mended: dict[str, int] = {}
     if options["policy"]:

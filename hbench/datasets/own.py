@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.splits import held_out
-from hbench.datasets.tables import SPLIT, by_split, check_columns, text_column
+from hbench.datasets.tables import SPLIT, by_split, check_columns
 from hbench.errors import DataError, UsageError, examples
+from hbench.sheet import texts
 from hbench.tree import default_levels
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
@@ -36,18 +37,19 @@ def own_dataset(
     Raises DataError for a missing name, TreeError for names that form no tree.
     """
     check_columns(table, [item, *levels, *([split] if split else [])])
-    columns = {"item": text_column(table, item)}
-    rows = list(zip(*(text_column(table, level).to_pylist() for level in levels), strict=True))
-    if incomplete := [image for image, row in zip(columns["item"].to_pylist(), rows, strict=True) if "" in row]:
+    items = texts(table, item)
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    if incomplete := [image for image, row in zip(items, rows, strict=True) if "" in row]:
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
             expected=f"a name for each of {', '.join(levels)}",
             found=examples(incomplete),
             fix="fill them in, or choose what they mean with --policy",
         )
+    columns = {"item": pa.array(items)}
     columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
     if split is not None:
-        columns[SPLIT] = text_column(table, split)
+        columns[SPLIT] = pa.array(texts(table, split))
     columns |= {mask: table[mask] for mask in ("query", "gallery") if mask in table.column_names}
     train, tests = by_split(pa.table(columns), levels=list(levels))
     version = tests[TEST].digest[:12]
@@ -60,7 +62,7 @@ def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, s
         raise UsageError(f"cannot split by {by}", expected=f"one of the levels {', '.join(levels)}")
     if not 0 < fraction < 1:
         raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
-    path = [text_column(table, level).to_pylist() for level in levels[: list(levels).index(by) + 1]]
+    path = [texts(table, level) for level in levels[: list(levels).index(by) + 1]]
     nodes = ["/".join(names) for names in zip(*path, strict=True)]
     of_test = held_out(nodes, fraction=fraction, seed=seed)
     if not 0 < len(of_test) < len(set(nodes)):
