@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
-from hbench.errors import UsageError
+from hbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,12 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
 
     dataset = _published(name, options) if source is None else _own(name or source.stem, source, options)
     folder = out or writable_folder(dataset.name)
-    save(dataset, folder)
+    try:
+        save(dataset, folder)
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
+        ) from None
     _tell(dataset, folder, as_json=as_json)
 
 

@@ -33,10 +33,11 @@ def load(name_or_path: str | Path) -> Dataset:
     name, _, version = str(name_or_path).partition("@")
     if kind_of(path) in SUFFIXES:
         return read_single(path)
-    if path.is_dir() and name not in specs:
-        return read(path)
-    if name not in specs and (own := _own_folder(name)):
-        return read(own)
+    if name not in specs:
+        if path.is_dir() and ((path / "dataset.json").exists() or not _own_folder(name)):
+            return read(path)
+        if own := _own_folder(name):  # also where a folder of this name, as of its images, lies here
+            return read(own)
     dataset = _registered(specs[name])
     if version not in {"", dataset.version}:
         raise DataError(
