@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hbench import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
@@ -20,7 +21,7 @@ SPLIT = "split"
 def read_single(path: Path) -> Dataset:
     """A dataset from one file: a parquet manifest, or a table (hbench.sheet) with `item`, the levels coarse to fine and
     optionally `split` (train, test), `query`, `gallery` (true, false)."""
-    if kind_of(path) == ".parquet" and manifests.is_manifest(path):
+    if kind_of(path) == ".parquet" and _is_manifest(path):
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
     table = read_sheet(path)
@@ -28,6 +29,14 @@ def read_single(path: Path) -> Dataset:
     train, tests = by_split(table, levels=levels)
     version = next(iter(tests.values())).digest[:12]
     return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a parquet file says that it is a manifest; False for a file that cannot be read."""
+    try:
+        return b"hbench.levels" in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowInvalid, OSError):
+        return False
 
 
 def by_split(
