@@ -48,7 +48,10 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     from hbench.datasets import save
     from hbench.datasets.building import writable_folder
 
-    dataset = _published(name, options) if source is None else _own(name or source.stem, source, options)
+    if source is None:
+        dataset = _published(name, options)
+    else:
+        dataset = _own(name or Path(source.name.removesuffix(".gz")).stem, source, options)
     folder = out or writable_folder(dataset.name)
     try:
         save(dataset, folder)
