@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.by_name import ByName, NamedSequences, affected
 from hbench.conditions import Conditions
 from hbench.job import Job
 from hbench.measure import Measurement
-from hbench.protocol import Protocol, ScoreQuery, Setting
+from hbench.protocol import Protocol, ScoreQuery, Setting, scorers_by_name
 from hbench.ranking import LevelSequence, Ranker, Side
 from hbench.relevance import inverted
 from hbench.report import Document, Report, Score, Source
@@ -30,12 +31,17 @@ UNRELATED = "unrelated"
 @dataclass(frozen=True)
 class Retrieval:
     """One test of a dataset as arrays: who asks, who is ranked (None: the queries themselves), which gallery row a
-    query is (-1: none)."""
+    query is (-1: none).
+
+    `names`: the labels of the queries and of the gallery by name, where the released evaluators see them otherwise than
+    the tree.
+    """
 
     queries: Side
     gallery: Side | None
     self_rows: NDArray[np.int64] | None
     ids: NDArray[np.object_]
+    names: tuple[Labels, Labels] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,15 @@ class Subject:
 
 
 def scorers_of(
-    chosen: Conditions, labels: Labels, *, all_pairs: bool, also: Protocol | None = None
+    chosen: Conditions,
+    labels: Labels,
+    *,
+    all_pairs: bool,
+    also: Protocol | None = None,
+    names: Labels | None = None,
 ) -> list[ScoreQuery]:
     """The functions of one query that give a report its values: every metric under the protocol, then under `also`."""
-    setting = Setting(chosen.levels, chosen.relevance, chosen.exponent, labels, all_pairs)
+    setting = Setting(chosen.levels, chosen.relevance, chosen.exponent, labels, all_pairs, names)
     protocols = [chosen.protocol] if also is None else [chosen.protocol, also]
     return [protocol(metric, setting) for protocol in protocols for metric in chosen.metrics]
 
@@ -63,21 +74,43 @@ def job_of(test: Retrieval, chosen: Conditions, *, also: Protocol | None = None,
 
     `memory` bounds what the evaluation holds beyond the embeddings, in bytes.
     """
-    scorers = scorers_of(chosen, test.queries.labels, all_pairs=test.gallery is None, also=also)
+    names = None if test.names is None else test.names[0]
+    scorers = scorers_of(chosen, test.queries.labels, all_pairs=test.gallery is None, also=also, names=names)
     results = 8 * len(scorers) * len(test.queries.labels)
     ranker = Ranker(
         test.queries, test.gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties,
         memory=None if memory is None else memory - results,
     )  # fmt: skip
     metrics = ",".join(map(str, chosen.metrics))
-    return Job(ranker, scorers, f"{chosen.signature('', ())} {metrics} {also and also.__name__}")
+    by_name = _by_name(test, ranker, chosen) if scorers_by_name(scorers) else None
+    return Job(ranker, scorers, f"{chosen.signature('', ())} {metrics} {also and also.__name__}", by_name=by_name)
+
+
+def _by_name(test: Retrieval, ranker: Ranker, chosen: Conditions) -> ByName | None:
+    """The labels by name in the order of the ranker; None where no query is affected."""
+    assert test.names is not None
+    gallery = test.queries if test.gallery is None else test.gallery
+    nodes = np.concatenate([test.queries.labels, gallery.labels])
+    asked = affected(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
+    queries, items = test.names[0][ranker.queries], test.names[1][ranker.columns]
+    return ByName(queries, items, asked[ranker.queries], chosen.ties) if asked.any() else None
 
 
 def measured_sequences(
-    sequences: Sequence[LevelSequence], scorers: Sequence[ScoreQuery], *, canonical: NDArray[np.int64]
+    sequences: Sequence[LevelSequence],
+    scorers: Sequence[ScoreQuery],
+    *,
+    canonical: NDArray[np.int64],
+    named: Mapping[int, NamedSequences] | None = None,
 ) -> Measurement:
-    """The measurement of level sequences that somebody else ranked, one per query; `canonical` orders the sums."""
+    """The measurement of level sequences that somebody else ranked, one per query; `canonical` orders the sums.
+
+    `named`: by query, the sequences of those that are affected by names.
+    """
     values = [[scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers]
+    for row, scorer in scorers_by_name(scorers).items():
+        for query, own in (named or {}).items():
+            values[row][query] = scorer(query, own)
     first = [int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences]
     return Measurement(
         np.array(values, dtype=np.float64),
@@ -115,6 +148,9 @@ def report_of(
         embedding=subject.source,
         scores=dict(zip(names, scores, strict=False)),
         official=dict(zip(names, scores[len(names) :], strict=False)),
+        by_test={name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
+        if len(measurements) > 1
+        else {},
         mistakes={name: first_levels(each, chosen.levels) for name, each in measurements.items()},
         warnings=(*warnings, *remarks(measurements, chosen)),
         date=datetime.now(UTC).date().isoformat(),
@@ -123,6 +159,12 @@ def report_of(
     tests = np.repeat(np.array(list(measurements), dtype=object), [len(ids[name]) for name in measurements])
     queries = np.concatenate([ids[name] for name in measurements])
     return Report(document, dict(zip(names, values, strict=False)), queries, tests)
+
+
+def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
+    """The mean of every metric over the queries it is defined for: values (M, Q); None where it is defined for none."""
+    defined = {name: row[~np.isnan(row)] for name, row in zip(names, values, strict=False)}
+    return {name: float(row.mean()) if len(row) else None for name, row in defined.items()}
 
 
 def summarise(tests: Sequence[NDArray[np.float64]]) -> list[Score]:

@@ -29,6 +29,7 @@ from hbench.runs import levels as run_levels
 from hbench.runs.files import Ranking
 from hbench.shards import Part
 from hbench.threads import on_threads
+from hbench.tree import Labels
 from hbench.vectors import Selected
 
 OnTest = Callable[[str], OnBlock]
@@ -93,22 +94,32 @@ def jobs_of(examined: Examined, *, memory: int | None = None) -> dict[str, tuple
         return {}
     given = examined.given if isinstance(examined.given, tuple) else (examined.given,)
     tests = {name: test for name, test in examined.data.tests.items() if name not in examined.data.lists}
-    recipes = {name: Recipe(test, examined.chosen, examined.also, memory) for name, test in tests.items()}
+    recipes = {
+        name: Recipe(test, examined.chosen, examined.also, memory, examined.data.labels_by_name(test))
+        for name, test in tests.items()
+    }
     return {name: (recipe(given), tests[name].items[tests[name].query]) for name, recipe in recipes.items()}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the job of one test is made from embeddings: of all items, or of the queries and of the gallery."""
+    """How the job of one test is made from embeddings: of all items, or of the queries and of the gallery.
+
+    `names` (N, L): the labels by name, where they form no tree.
+    """
 
     test: Manifest
     chosen: Conditions
     also: str | None
     memory: int | None
+    names: Labels | None = None
 
     def __call__(self, given: Sequence[Embeddings]) -> Job:
         also = protocols[self.also] if self.also else None
-        job = job_of(retrieval_of(self.test, *given), self.chosen, also=also, memory=self.memory)
+        test = retrieval_of(self.test, *given)
+        if self.names is not None:
+            test = replace(test, names=(self.names[self.test.query], self.names[self.test.gallery]))
+        job = job_of(test, self.chosen, also=also, memory=self.memory)
         return replace(job, again=self)
 
 
@@ -142,8 +153,18 @@ def _measured_elsewhere(examined: Examined, name: str) -> Measurement:
         assert isinstance(given, Ranking)
         sequences = run_levels.levels_of(given, manifest, ties=chosen.ties)
     also = protocols[examined.also] if examined.also else None
-    scorers = scorers_of(chosen, manifest.labels[manifest.query], all_pairs=True, also=also)
-    return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)))
+    names = data.labels_by_name(manifest)
+    scorers = scorers_of(
+        chosen,
+        manifest.labels[manifest.query],
+        all_pairs=True,
+        also=also,
+        names=None if names is None else names[manifest.query],
+    )
+    named = None
+    if names is not None and isinstance(given, Ranking):
+        named = run_levels.named_levels_of(given, manifest, names, ties=chosen.ties)
+    return measured_sequences(sequences, scorers, canonical=np.argsort(asked.astype(str)), named=named)
 
 
 def _sequences_listed(

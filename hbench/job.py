@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hbench.by_name import ByName
 from hbench.protocol import ScoreQuery
 from hbench.ranking import Ranker
 from hbench.values import Values
@@ -26,18 +27,22 @@ from hbench.values import Values
 class Job:
     """A ranker and what to compute of every query. `conditions`: all the values depend on beside the ranker, in words.
 
-    `again`: makes the same job in another process, from the embeddings that were read there.
+    `again`: makes the same job in another process, from the embeddings that were read there. `by_name`: the labels by
+    name, where a scorer goes by them and they form no tree.
     """
 
     ranker: Ranker
     scorers: Sequence[ScoreQuery]
     conditions: str = ""
     again: Callable[[Any], Job] | None = None
+    by_name: ByName | None = None
 
     @property
     def digest(self) -> str:
         """sha256 of everything the values depend on."""
-        return hashlib.sha256(f"{self.ranker.digest} {len(self.scorers)} {self.conditions}".encode()).hexdigest()
+        names = "" if self.by_name is None else f" {self.by_name.digest}"
+        words = f"{self.ranker.digest} {len(self.scorers)} {self.conditions}{names}"
+        return hashlib.sha256(words.encode()).hexdigest()
 
 
 Execute = Callable[[Job, Sequence[int]], Iterator[tuple[int, Values]]]

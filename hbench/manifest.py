@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ class Manifest:
 
     Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of
     the list of the queries that share its group; -1 is no group. `picture` opens the image of an item; None where the
-    images are not on this disk. It is not part of the content.
+    images are not on this disk. It is not part of the content. `text`: the items as an arrow array, if they are in one.
     """
 
     items: NDArray[np.object_]
@@ -44,8 +45,11 @@ class Manifest:
     gallery: NDArray[np.bool_]
     ignore: NDArray[np.int64] | None = None
     picture: Callable[[str], Image.Image] | None = field(default=None, compare=False, repr=False)
+    text: InitVar[pa.Array | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, text: pa.Array | None) -> None:
+        if text is not None:
+            self.__dict__["_item_array"] = text
         if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
             raise DataError("a manifest's columns differ in length")
         if clash := set(self.tree.levels) & set(RESERVED):
@@ -96,14 +100,10 @@ class Manifest:
         place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
         offsets, text = _text_of(self._sorted_items)
-        rows = self._order.to_numpy()
+        rows = _numbers(self._order, np.dtype(np.uint64))
         masks = [self.query, self.gallery] if self.ignore is None else [self.query, self.gallery, self.ignore]
-        for column in [
-            np.diff(offsets),
-            text,
-            place[self.labels[:, -1]][rows].astype("<i4"),
-            *(mask[rows] for mask in masks),
-        ]:
+        classes = place[self.labels[:, -1]][rows].astype("<i4")
+        for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.hexdigest()
 
@@ -210,11 +210,19 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         column = table[level].unify_dictionaries().combine_chunks()
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
-        columns.append(column.indices.to_numpy(zero_copy_only=False))
-    tree, labels = LabelTree.from_labels(np.stack(columns, axis=1).astype(np.int32), levels=levels, names=names)
+        columns.append(_numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
+    tree, labels = LabelTree.from_labels(np.stack(columns, axis=1), levels=levels, names=names)
+    masks = [_numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
     ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
-    items = np.array(table["item"].to_pylist(), dtype=object)  # to_numpy of texts would load pandas
-    return Manifest(items, labels, tree, table["query"].to_numpy(), table["gallery"].to_numpy(), ignore)
+    text = table["item"].combine_chunks()
+    return Manifest(np.array(text.to_pylist(), dtype=object), labels, tree, masks[0], masks[1], ignore, text=text)
+
+
+def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in an arrow array without nulls; its own conversions would load pandas."""
+    if len(array) == 0:
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
 
 
 def _text_of(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:

@@ -112,10 +112,15 @@ def h_r_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> floa
 @metric("wAP", "weights", full=True)
 def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
     """ΣwAP = Σ_l w_l·AP^(l), the weights renormalised over the levels that have positives (rank losses, Property 1)."""
-    depth = len(sequence.counts) - 1
-    terms = [(w, ap(sequence, level=level)) for level, w in enumerate(level_weights(weights, depth), start=1)]
-    total = sum(w for w, value in terms if not np.isnan(value))
-    return sum(w * value for w, value in terms if not np.isnan(value)) / total if total else NAN
+    return weighted([ap(sequence, level=level) for level in range(1, len(sequence.counts))], weights)
+
+
+def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
+    """Σ_l w_l·v_l of a value per level, coarse to fine, the weights renormalised over the values that are defined."""
+    of_level = level_weights(weights, len(values))
+    terms = [(w, value) for w, value in zip(of_level, values, strict=True) if not np.isnan(value)]
+    total = sum(w for w, _ in terms)
+    return sum(w * value for w, value in terms) / total if total else NAN
 
 
 @metric("ASI", full=True)

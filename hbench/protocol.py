@@ -10,6 +10,8 @@ set):
   both;
 * with a separate gallery the item ranked last is lost, for every metric.
 
+And where the names of the labels form no tree, it compares them column by column (`hbench.by_name`).
+
 Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the
 batch size.
 """
@@ -23,8 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.by_name import NamedSequences, equal_columns
 from hbench.canonical import canonical_order, level_ranges
 from hbench.metric_name import MetricName
+from hbench.metrics import NAN, ap, positive_count, positives, weighted
 from hbench.ranking import LevelSequence
 from hbench.registry import Registry
 from hbench.relevance import Relevance
@@ -32,6 +36,7 @@ from hbench.tree import Labels
 
 Counts = NDArray[np.int64]
 ScoreQuery = Callable[[int, LevelSequence], float]
+ScoreNamed = Callable[[int, NamedSequences], float]
 Grade = Callable[[NDArray[np.int64], Counts], tuple[NDArray[np.float64], Counts]]
 
 
@@ -41,7 +46,8 @@ class Scorer:
     computed for many queries at once.
 
     `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
-    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first.
+    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first. `by_name`:
+    the value of a query that is ranked by name; None where the protocol goes by the tree.
     """
 
     name: MetricName
@@ -49,6 +55,7 @@ class Scorer:
     function: ScoreQuery
     grade: Grade | None = None
     loses_last: bool = False
+    by_name: ScoreNamed | None = None
 
     def __call__(self, query: int, sequence: LevelSequence) -> float:
         return self.function(query, sequence)
@@ -59,7 +66,7 @@ class Setting:
     """What a protocol may look at beside the level sequence.
 
     `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`:
-    whether the queries are their own gallery.
+    whether the queries are their own gallery. `names` (Q, L): the labels by name, where they form no tree.
     """
 
     levels: Sequence[str]
@@ -67,9 +74,10 @@ class Setting:
     exponent: float
     labels: Labels
     all_pairs: bool
+    names: Labels | None = None
 
 
-Protocol = Callable[[MetricName, Setting], Scorer]
+Protocol = Callable[[MetricName, Setting], ScoreQuery]
 protocols: Registry[Protocol] = Registry("protocol")
 
 
@@ -95,6 +103,34 @@ def official_landmark(name: MetricName, setting: Setting) -> Scorer:
     return _released(name, setting, None)
 
 
+@protocols.register("official-revisited")
+def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
+    """The released evaluator of revisited Oxford and Paris: AP by the trapezoid rule, P@k up to the last positive."""
+    functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
+    if name.base not in functions:
+        return paper(name, setting)
+    arguments = name.arguments(setting.levels)
+    return lambda query, sequence: functions[name.base](sequence, **arguments)
+
+
+def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
+    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1 (Philbin et al. 2007;
+    Radenovic et al. 2018)."""
+    ranks, total = positives(sequence, level), positive_count(sequence, level)
+    found = np.arange(1, len(ranks) + 1)
+    before = np.where(ranks == 1, 1.0, (found - 1) / np.maximum(ranks - 1, 1))
+    return float((before + found / ranks).sum() / (2 * total)) if total else NAN
+
+
+def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
+    """P@k' with k' = min(k, r_|P|): behind the last positive nothing is held against a short list."""
+    ranks = positives(sequence, level)
+    if not len(ranks):
+        return 0.0 if positive_count(sequence, level) else NAN
+    last = min(cut, int(ranks[-1]))
+    return float((ranks <= last).sum() / last)
+
+
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
     exponent = float(dict(name.parameters).get("alpha", setting.exponent))
     by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
@@ -113,7 +149,41 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
         return rel.astype(np.float64), (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
 
-    return Scorer(name, arguments, score, grade if by_value else _by_level(arguments), loses_last=not setting.all_pairs)
+    return Scorer(
+        name,
+        arguments,
+        score,
+        grade if by_value else _by_level(arguments),
+        loses_last=not setting.all_pairs,
+        by_name=None
+        if setting.names is None
+        else _by_name(name, setting, setting.names, exponent if by_value else None),
+    )
+
+
+def _by_name(name: MetricName, setting: Setting, names: Labels, exponent: float | None) -> ScoreNamed:
+    """A metric of one level looks at its column, any other at the number of equal columns; `exponent`: of an H-AP by
+    value, |Ω^(l)| counted in the query set."""
+    function, arguments = name.definition.function, name.arguments(setting.levels, setting.relevance)
+
+    def of_column(query: int, named: NamedSequences) -> float:
+        return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
+
+    def of_columns(query: int, named: NamedSequences) -> float:
+        return weighted([ap(listed(column), level=1) for column in named.columns], arguments["weights"])
+
+    def of_whole(query: int, named: NamedSequences) -> float:
+        if exponent is None:
+            return function(listed(named.whole), **arguments)
+        counts = np.bincount(equal_columns(names[query], names), minlength=names.shape[1] + 1)
+        return h_ap_by_value(listed(named.whole), counts, exponent)
+
+    def listed(sequence: LevelSequence) -> LevelSequence:
+        return sequence if setting.all_pairs else without_last(sequence)
+
+    if name.base == "wAP":
+        return of_columns
+    return of_column if "level" in arguments and name.base != "AP#" else of_whole
 
 
 def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
@@ -121,6 +191,11 @@ def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
     if "relevance" not in arguments:
         return None
     return lambda queries, counts: (arguments["relevance"](counts), np.ones_like(counts))
+
+
+def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
+    """Those that go by name, by their place."""
+    return {row: each.by_name for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.by_name}
 
 
 def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:

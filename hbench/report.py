@@ -52,7 +52,10 @@ class Source(Strict):
 
 
 class Document(Strict):
-    """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`)."""
+    """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
+
+    `by_test`: where a score is the mean over several tests, its value on each.
+    """
 
     schema_version: int = SCHEMA
     hbench_version: str
@@ -67,6 +70,7 @@ class Document(Strict):
     embedding: Source | None = None
     scores: dict[str, Score]
     official: dict[str, Score] = {}
+    by_test: dict[str, dict[str, float | None]] = {}
     mistakes: dict[str, dict[str, int]] = {}
     warnings: tuple[str, ...] = ()
     date: str

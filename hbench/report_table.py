@@ -31,7 +31,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> Table:
     default)."""
     listed = {name: document.scores[name] for name in names or document.scores}
     official = {name: score for name, score in document.official.items() if name in listed}
-    differs = {name for name, score in official.items() if score.value != listed[name].value}
+    differs = {name for name, score in official.items() if percent(score.value, 9) != percent(listed[name].value, 9)}
     cells = []
     for name, score in listed.items():
         line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
@@ -43,7 +43,8 @@ def table(document: Document, names: Sequence[str] | None = None) -> Table:
 
 
 def tables(document: Document) -> list[Table]:
-    """The report for a person: the metrics of the whole tree, then those that every level has, a column per level.
+    """The report for a person: the metrics of the whole tree, then those that every level has, a column per level, then
+    the values on each test where there are several.
 
     Levels run fine to coarse; a cell is the score ± half its 95 % interval.
     """
@@ -58,7 +59,15 @@ def tables(document: Document) -> list[Table]:
     covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
     others = [name for name in document.scores if name not in covered]
     by_level = Table(("metric", *levels), cells, [])
-    return [each for each in ((table(document, others) if others else None), by_level) if each and each.cells]
+    found = [table(document, others) if others else None, by_level, by_test(document)]
+    return [each for each in found if each and each.cells]
+
+
+def by_test(document: Document) -> Table:
+    """A line per metric, a column per test; no lines where there is one test."""
+    columns = document.by_test.values()
+    cells = [(name, *(percent(scores[name]) for scores in columns)) for name in document.scores] if columns else []
+    return Table(("metric", *document.by_test), cells, [])
 
 
 def with_margin(score: Score) -> str:

@@ -31,8 +31,12 @@ def kind_of(path: Path) -> str:
 
 def read_sheet(path: Path) -> pa.Table:
     """The columns of a file; the values of CSV and TSV are texts. Raises DataError for a file that is no table."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist", expected="a table")
+    if kind_of(path) not in SUFFIXES:
+        raise DataError(f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}")
     try:
-        table = pq.read_table(path) if kind_of(path) == ".parquet" else _read_text(path)
+        table = _read_parquet(path) if kind_of(path) == ".parquet" else _read_text(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path} cannot be read", expected="a table", found=str(error).splitlines()[0]) from None
     doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
@@ -43,6 +47,11 @@ def read_sheet(path: Path) -> pa.Table:
             found=f"{', '.join(doubled)} several times" if doubled else "no rows",
         )
     return table
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    with pq.ParquetFile(path) as file:  # pq.read_table would load the dataset machinery
+        return file.read()
 
 
 def _read_text(path: Path) -> pa.Table:

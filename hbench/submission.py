@@ -142,8 +142,7 @@ def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str
 
 def protocol_name(name: str, dataset: Dataset) -> str:
     """`official` in the variant that the dataset's released evaluator is."""
-    by_list = name == "official" and dataset.protocol.official_counts == "list"
-    return "official-landmark" if by_list else name
+    return dataset.protocol.official if name == "official" else name
 
 
 def digest_of(dataset: Dataset) -> str:

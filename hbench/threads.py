@@ -43,7 +43,7 @@ def on_threads(
     steps = (similarity.read_rows, order.write_keys, kernel.rank_rows, sums.sum_up)
     if announce and not all(is_kept(step) for step in steps):
         announce("compiling the ranking kernel, this once")
-    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers)
+    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, job.by_name)
     threads, rooms = scores.fitting(threads or available_threads(), scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench import kernel, order
+from hbench.by_name import ByName
 from hbench.compiled import AVAILABLE
 from hbench.plan import Plan, Room
-from hbench.protocol import ScoreQuery
+from hbench.protocol import ScoreQuery, scorers_by_name
 from hbench.ranking import LevelSequence, Ranker
 
 SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
@@ -57,12 +58,16 @@ class Block(Protocol):
 StartBlock = Callable[[int], Block]
 
 
-def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> tuple[StartBlock, int]:
+def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery], by_name: ByName | None = None) -> tuple[StartBlock, int]:
     """The function that starts a block, from its number; and how many bytes a thread that adds to blocks needs."""
+    start: StartBlock = partial(SequenceBlock, ranker, scorers)
+    room = sequence_bytes = SEQUENCE_BYTES * len(ranker.columns)
     if AVAILABLE and ranker.pessimistic is not None:
         plan = Plan.of(ranker, scorers, pessimistic=ranker.pessimistic)
-        return partial(CompiledBlock, plan), plan.room_bytes
-    return partial(SequenceBlock, ranker, scorers), SEQUENCE_BYTES * len(ranker.columns)
+        start, room = partial(CompiledBlock, plan), plan.room_bytes
+    if by_name is None:
+        return start, room
+    return lambda block: NamedBlock(start(block), ranker, scorers, by_name, block), room + sequence_bytes
 
 
 class SequenceBlock:
@@ -140,3 +145,30 @@ class CompiledBlock:
 def _sequences(ranked: kernel.Ranked, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
     for first, end, own, tied in zip(ranked.starts, ranked.ends, counts, ranked.tied.tolist(), strict=True):
         yield LevelSequence(ranked.ranks[first:end].astype(np.int64), ranked.levels[first:end], own, tied)
+
+
+class NamedBlock:
+    """Another block, in which the queries that the tree does not show as their names do are valued by name."""
+
+    def __init__(
+        self, block: Block, ranker: Ranker, scorers: Sequence[ScoreQuery], by_name: ByName, number: int
+    ) -> None:
+        self.block, self.ranker, self.by_name = block, ranker, by_name
+        self.scorers = scorers_by_name(scorers)
+        self.queries, self.first = ranker.rows(number), number * ranker.scores.block_size
+        self.found: dict[int, list[float]] = {}
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.block.add(scores, start)
+        for n, row in enumerate(scores, start):
+            query = self.first + n
+            if self.by_name.affected[query]:
+                out = self.ranker.left_out(query, query + 1)[1]
+                named = self.by_name.sequences(query, row, out)
+                self.found[n] = [scorer(int(self.queries[n]), named) for scorer in self.scorers.values()]
+
+    def finish(self) -> Values:
+        values = self.block.finish()
+        for n, found in self.found.items():
+            values.values[list(self.scorers), n] = found
+        return values

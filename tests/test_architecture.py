@@ -20,6 +20,7 @@ LAYERS = [
         *(
             "significance",
             "protocol",
+            "by_name",
             "conditions",
             "measure",
             "kernel",

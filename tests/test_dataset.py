@@ -70,10 +70,11 @@ def test_a_broken_description_is_refused(tmp_path, text):
         load(tmp_path)
 
 
-def test_a_description_of_another_format_is_refused(tmp_path):
+@pytest.mark.parametrize("other", [{"format": "hbench.dataset/9"}, {"protocol": {"official_counts": "list"}}])
+def test_a_description_of_another_format_is_refused(tmp_path, other):
     save(small(), tmp_path)
     description = json.loads((tmp_path / "dataset.json").read_text())
-    (tmp_path / "dataset.json").write_text(json.dumps(description | {"format": "hbench.dataset/9"}))
+    (tmp_path / "dataset.json").write_text(json.dumps(description | other))
     with pytest.raises(DataError, match="no dataset of this version"):
         load(tmp_path)
 

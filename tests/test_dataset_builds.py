@@ -107,6 +107,13 @@ def test_missing_and_surplus_images_are_counted_and_refused(cub):
         build("cub200", cub)
 
 
+def test_a_root_given_from_here_is_found_from_elsewhere(cub, tmp_path, monkeypatch):
+    monkeypatch.chdir(cub.parent)
+    save(build("cub200", Path(cub.name)), tmp_path / "built")
+    monkeypatch.chdir(tmp_path)
+    assert load(tmp_path / "built").root.is_relative_to(cub)
+
+
 def test_a_read_only_root_is_built_into_another_folder(cub, home):
     for path in [cub, *cub.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)

@@ -99,6 +99,13 @@ def test_nested_folders_are_levels(tmp_path):
     assert "4 of 4 images are there" in result.stderr
 
 
+def test_the_folder_it_was_built_from_does_not_hide_a_dataset_of_its_name(tmp_path, monkeypatch):
+    folder_of_images(tmp_path / "zoo", ["cats/lion/1.jpg", "dogs/wolf/1.jpg"])
+    monkeypatch.chdir(tmp_path)
+    build("zoo", "--from", "zoo")
+    assert load("zoo").root == tmp_path / "zoo"
+
+
 def test_the_outermost_folders_may_be_the_split(tmp_path):
     folder_of_images(tmp_path / "zoo", ["train/crow/1.jpg", "test/tit/1.jpg"])
     build("zoo", "--from", tmp_path / "zoo", "--split-folders")
@@ -148,6 +155,26 @@ def test_an_unknown_policy_gets_suggestions(birds):
         build("--from", birds, *LEVELS, "--image-column", "path", "--policy", "by-paths")
 
 
+def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
+    header, *rows = BIRDS.splitlines(keepends=True)
+    (tmp_path / "absolute.csv").write_text(header + "".join(f"{tmp_path.as_posix()}/{row}" for row in rows))
+    for name, table in (("plain", birds), ("moved", tmp_path / "absolute.csv")):
+        build(name, "--from", table, *LEVELS, "--image-column", "path")
+    assert load("plain").tests["test"].digest == load("moved").tests["test"].digest
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_message(birds, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="choose another folder with --out"):
+        build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--out", tmp_path / "file" / "below")
+
+
+def test_outermost_folders_that_are_no_split_are_refused(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["cats/lion/1.jpg", "dogs/wolf/1.jpg"])
+    with pytest.raises(DataError, match="are no split"):
+        build("zoo", "--from", tmp_path / "zoo", "--split-folders")
+
+
 def test_files_without_a_label_are_counted(tmp_path, birds):
     folder_of_images(tmp_path, ["a1.jpg", "x/stray.jpg"])
     result = build("mine", "--from", birds, *LEVELS, "--image-column", "path")
@@ -162,9 +189,13 @@ def test_files_without_a_label_are_counted(tmp_path, birds):
         ([], UsageError, "build what"),
         (["glyphs", "--from", "BIRDS", *LEVELS], UsageError, "name of a published dataset"),
         (["--from", "BIRDS"], UsageError, "which columns"),
-        (["--from", "BIRDS", *LEVELS], UnknownName, "unknown column 'item'"),
+        (["--from", "BIRDS", *LEVELS], UsageError, "no column 'item' for the images"),
         (["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"], UnknownName, "'species'"),
-        (["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "genus"], UsageError, "split by genus"),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "genus"],
+            UnknownName,
+            "unknown level to split by 'genus'",
+        ),
         (
             ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--test-fraction", "1.5"],
             UsageError,

@@ -361,6 +361,28 @@ def test_failures_end_with_their_exit_code_and_a_list(omniglot, server):
     assert "images_background_small2.zip" in done.stderr
 
 
+def test_a_failure_names_every_place_in_a_line_of_its_own(omniglot, server):
+    server.faults["images_background_small1.zip"] = [status(404)] * 5
+    result, code = run_here("omniglot-small", "--mirror", server.url("mirror"))
+    lines = str(result.exception).splitlines()
+    assert code == 6
+    assert lines[0] == "a file is not there or not right"
+    own = next(i for i, line in enumerate(lines) if "images_background_small1.zip could not be fetched" in line)
+    assert [line.split()[0] for line in lines[own + 1 : own + 3]] == [
+        server.url("mirror/images_background_small1.zip"),
+        server.url("images_background_small1.zip"),
+    ]
+
+
+def test_what_needs_no_files_says_so_and_an_empty_folder_cannot_be_adopted(home, tmp_path):
+    result, code = run_here("glyphs")
+    assert (code, "glyphs needs no files" in result.stderr) == (0, True)
+    result, code = run_here("sop", "--adopt", tmp_path)
+    assert code == 4
+    assert "Ebay_train.txt, Stanford_Online_Products.zip" in str(result.exception)
+    assert not (home / "data").exists()
+
+
 def test_wrong_bytes_end_with_exit_code_5(omniglot, server):
     body = server.files["images_background_small1.zip"]
     server.files["images_background_small1.zip"] = body[:-1] + b"?"

@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 
 import hbench
 from hbench import manifest as manifests
-from hbench.datasets import Dataset, Protocol
+from hbench.datasets import Dataset, Protocol, save
 from hbench.datasets.lists import list_of
 from hbench.embeddings import Embeddings
+from hbench.protocol import p_at_last, trapezoid_ap
+from hbench.ranking import LevelSequence
+from hbench.report_table import by_test
 from hbench.runs import files as run_files
 
 QUERIES, GALLERY = ["q1", "q2", "q3"], [f"g{i}" for i in range(8)]
@@ -80,3 +83,65 @@ def test_embeddings_and_the_ranking_they_give_score_alike(tmp_path):
     by_list = hbench.evaluate(run_files.read(tmp_path / "run.csv"), made(pairs), metrics=["mAP@8", "R@1"])
     assert by_vectors.scores["mAP@8"] == pytest.approx(by_list.scores["mAP@8"], abs=1e-12)
     assert by_vectors.scores["R@1"] == by_list.scores["R@1"]
+
+
+# The released evaluator of revisited Oxford and Paris, worked by hand
+
+
+def sequence_of_ranks(ranks, *, positives, size):
+    counts = np.array([size - positives, positives])
+    return LevelSequence(np.array(ranks), np.ones(len(ranks), np.uint8), counts)
+
+
+def test_the_trapezoid_rule_is_the_mean_of_the_precisions_before_and_at_each_positive():
+    at_2_and_3 = sequence_of_ranks([2, 3], positives=2, size=5)
+    assert trapezoid_ap(at_2_and_3, level=1) == pytest.approx(((0 / 1 + 1 / 2) / 2 + (1 / 2 + 2 / 3) / 2) / 2)
+    at_1_and_4 = sequence_of_ranks([1, 4], positives=2, size=5)
+    assert trapezoid_ap(at_1_and_4, level=1) == pytest.approx(((1 + 1 / 1) / 2 + (1 / 3 + 2 / 4) / 2) / 2)
+    one_of_two_listed = sequence_of_ranks([1], positives=2, size=5)
+    assert trapezoid_ap(one_of_two_listed, level=1) == pytest.approx(((1 + 1 / 1) / 2) / 2)
+    assert np.isnan(trapezoid_ap(sequence_of_ranks([], positives=0, size=5), level=1))
+
+
+def test_released_precision_ends_at_the_last_positive():
+    sequence = sequence_of_ranks([1, 3], positives=2, size=20)
+    assert [p_at_last(sequence, level=1, cut=cut) for cut in (1, 2, 5, 10)] == [1 / 1, 1 / 2, 2 / 3, 2 / 3]
+    assert p_at_last(sequence_of_ranks([], positives=2, size=20), level=1, cut=5) == 0
+    assert np.isnan(p_at_last(sequence_of_ranks([], positives=0, size=20), level=1, cut=5))
+
+
+def test_easy_medium_and_hard_are_scored_as_released(tmp_path):
+    """One query; the gallery in ranked order: junk, easy, nothing, hard, easy, nothing."""
+    items, parts = [f"g{i}" for i in range(6)], ["junk", "easy", None, "hard", "easy", None]
+    roles = {
+        "easy": {"easy": 1, "hard": -1, "junk": -1},
+        "medium": {"easy": 1, "hard": 1, "junk": -1},
+        "hard": {"easy": -1, "hard": 1, "junk": -1},
+    }
+    test = manifests.from_names(
+        ["q", *items], [("one",)] * 7, levels=["landmark"], query=np.arange(7) == 0, gallery=np.arange(7) > 0
+    )
+    lists = {
+        name: list_of(("q", item, role[part]) for item, part in zip(items, parts, strict=True) if part)
+        for name, role in roles.items()
+    }
+    protocol = Protocol(metrics=("AP", "P@1", "P@5"), official="official-revisited")
+    save(Dataset("revisited", "1", protocol, None, dict.fromkeys(roles, test), lists=lists), tmp_path / "revisited")
+    angles = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    submitted = Embeddings(np.array(["q", *items], dtype=object), vectors, "", "made up", "float32")
+    report = hbench.evaluate(submitted, tmp_path / "revisited", metrics=["AP", "P@1", "P@5"], protocol="official")
+    expected = {
+        # easy, nothing, easy, nothing: positives at 1 and 3
+        "easy": {"AP": ((1 + 1) / 2 + (1 / 2 + 2 / 3) / 2) / 2, "P@1": 1.0, "P@5": 2 / 3},
+        # easy, nothing, hard, easy, nothing: positives at 1, 3 and 4
+        "medium": {"AP": ((1 + 1) / 2 + (1 / 2 + 2 / 3) / 2 + (2 / 3 + 3 / 4) / 2) / 3, "P@1": 1.0, "P@5": 3 / 4},
+        # nothing, hard, nothing: a positive at 2
+        "hard": {"AP": (0 + 1 / 2) / 2, "P@1": 0.0, "P@5": 1 / 2},
+    }
+    assert report.document.by_test == {name: pytest.approx(values) for name, values in expected.items()}
+    assert report.scores["AP"] == pytest.approx(np.mean([values["AP"] for values in expected.values()]))
+    paper = hbench.evaluate(submitted, tmp_path / "revisited", metrics=["AP"])
+    assert paper.document.by_test["easy"]["AP"] == pytest.approx((1 / 1 + 2 / 3) / 2)
+    cells = by_test(report.document).cells
+    assert cells[0] == ("AP", f"{100 * expected['easy']['AP']:.2f}", f"{100 * expected['medium']['AP']:.2f}", "25.00")

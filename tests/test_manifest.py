@@ -1,6 +1,8 @@
 """Manifests: their invariants, their digest, and that parquet brings them back."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -149,3 +151,15 @@ def test_a_foreign_parquet_file_is_refused(tmp_path):
     pq.write_table(pa.table({"item": ["a"]}), tmp_path / "m.parquet")
     with pytest.raises(DataError, match="is no manifest"):
         manifests.read(tmp_path / "m.parquet")
+
+
+def test_reading_a_manifest_does_not_load_pandas(tmp_path):
+    manifests.from_names(["b", "a"], [("x", "y"), ("x", "z")], levels=["genus", "species"]).write(
+        tmp_path / "m.parquet"
+    )
+    code = "import sys; from pathlib import Path; from hbench import manifest; manifest.read(Path(sys.argv[1])); "
+    code += "print('pandas' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.parquet")], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "False\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
-from hbench.errors import UsageError
+from hbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,9 +48,17 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     from hbench.datasets import save
     from hbench.datasets.building import writable_folder
 
-    dataset = _published(name, options) if source is None else _own(name or source.stem, source, options)
+    if source is None:
+        dataset = _published(name, options)
+    else:
+        dataset = _own(name or Path(source.name.removesuffix(".gz")).stem, source, options)
     folder = out or writable_folder(dataset.name)
-    save(dataset, folder)
+    try:
+        save(dataset, folder)
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
+        ) from None
     _tell(dataset, folder, as_json=as_json)
 
 
@@ -94,7 +102,8 @@ def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
     from hbench.datasets import specs
     from hbench.datasets.check import joined
     from hbench.datasets.own import dealt, folder_table, own_dataset
-    from hbench.datasets.tables import SPLIT, read_table
+    from hbench.datasets.tables import SPLIT
+    from hbench.sheet import read_sheet
 
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
@@ -106,7 +115,7 @@ def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
     else:
         if not levels:
             raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
-        table, root = read_table(source), options["root"] or source.parent
+        table, root = read_sheet(source), options["root"] or source.parent
         item, split = options["image_column"], options["split_column"]
     mended: dict[str, int] = {}
     if options["policy"]:

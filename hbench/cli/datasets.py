@@ -180,7 +180,7 @@ def _show(facts: dict[str, Any]) -> None:
         elif isinstance(value, list | tuple) and name != "levels":
             lines = [str(one) for one in value]
         else:
-            lines = [" / ".join(value) if name == "levels" else str(value)]
+            lines = [" / ".join(value)] if name == "levels" else str(value).splitlines()
         for place, line in enumerate(lines if any(lines) else []):
             terminal.show(f"{name.replace('_', ' ') if place == 0 else '':<18}{line}")
 

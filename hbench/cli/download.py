@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hbench.fetch.all import Job
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
+EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 @click.command(short_help="fetch a benchmark's files, resumably and verified")
@@ -23,11 +24,13 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--root", type=FOLDER, help="Folder for the files; by default in hbench's data folder.")
 @click.option("--part", type=click.Choice(["metadata", "images"]), help="Only the annotations, or only the images.")
 @click.option("--mirror", metavar="URL", help="A base address to try before all others: URL/FILE.")
-@click.option("--jobs", default=4, show_default=True, help="Files fetched at the same time.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Files fetched at the same time."
+)
 @click.option("--verify-only", is_flag=True, help="Fetch nothing: read every file again and compare checksums.")
 @click.option("--repair", is_flag=True, help="Read every file again and replace what is wrong.")
 @click.option("--remove-archives", is_flag=True, help="Remove each archive once it is unpacked.")
-@click.option("--adopt", type=FOLDER, help="Take the files that already lie in this folder, as they lie.")
+@click.option("--adopt", type=EXISTING, help="Take the files that already lie in this folder, as they lie.")
 @click.option("--offline", is_flag=True, help="Only say what is here and what is missing.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be fetched, and from where.")
 def command(
@@ -60,6 +63,9 @@ def command(
     spec = specs[name]
     folder = root or raw_folder(spec)
     sources = sources_of(spec.source, part=part, mirror=mirror)
+    if not spec.markers:
+        terminal.say(f"{name} needs no files")
+        return
     if adopt is not None and _adopted(spec, sources, folder, adopt):
         return
     if dry_run or offline:
@@ -75,8 +81,8 @@ def command(
     if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",
-            expected=spec.manual,
-            fix=f"put them into {folder}, or: hbench download {name} --adopt DIR",
+            expected=spec.manual.replace("\n", "\n" + " " * 12),
+            fix=f"put them into {folder}, or: hbench download {name} --adopt DIR; then hbench build {name}",
         )
     if not (dry_run or offline or verify_only):
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
@@ -98,6 +104,7 @@ def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bo
     """Whether the folder holds the dataset unpacked; otherwise its archives there are taken note of."""
     from hbench.atomic import write_text
     from hbench.datasets.building import ADOPTED, find_raw
+    from hbench.errors import examples
     from hbench.fetch.all import adopt
 
     try:
@@ -105,7 +112,12 @@ def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bo
     except DataError:
         found = adopt(sources, folder, lying)
         if not found:
-            raise
+            archives = [Path(source.file).name for source in sources if source.unpack]
+            raise DataError(
+                f"{lying} holds nothing of {spec.name}",
+                expected=f"{examples([*spec.markers, *archives])}, there or in a folder below",
+                fix="name the folder that they lie in",
+            ) from None
         terminal.say(f"{len(found)} of {len(sources)} files are taken from {lying}")
         return False
     write_text(folder / ADOPTED, f"{raw.resolve()}\n")
@@ -116,8 +128,21 @@ def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bo
 def _list(sources: list[Source], folder: Path) -> None:
     from hbench.fetch.records import state_of
 
+    if not sources:
+        return
     rows = [[s.file, f"{s.size:,}" if s.size else "?", s.part, state_of(folder, s), s.urls[0]] for s in sources]
-    terminal.show_table(None, ["file", "bytes", "part", "state", "first address"], rows, caption=str(folder))
+    header = ["file", "bytes", "part", "state", "first address"]
+    terminal.show_table(None, header, rows, caption=_room(sources, folder), left=header[2:])
+
+
+def _room(sources: list[Source], folder: Path) -> str:
+    """What there is to fetch and where to, in a line."""
+    from hbench.fetch.disk import free_bytes
+
+    unknown = sum(source.size is None for source in sources)
+    sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
+    files = f"{len(sources)} file{'s' * (len(sources) > 1)}"
+    return f"{files}, {sizes}, to {folder}, where {free_bytes(folder):,} bytes are free"
 
 
 def _refuse_missing(name: str, sources: list[Source], folder: Path) -> None:
@@ -127,7 +152,7 @@ def _refuse_missing(name: str, sources: list[Source], folder: Path) -> None:
     missing = [source.file for source in sources if state_of(folder, source) in {"missing", "partial"}]
     if missing:
         raise DataError(
-            f"{len(missing)} files of {name} are not here, and --offline fetches nothing",
+            f"files of {name} are not here, and --offline fetches nothing",
             found=examples(missing),
             fix=f"hbench download {name}",
         )

@@ -17,25 +17,27 @@ from hbench.datasets.dataset import Dataset, Protocol, read, save
 from hbench.datasets.spec import Spec, specs
 from hbench.datasets.tables import read_single
 from hbench.errors import DataError, IntegrityError
+from hbench.sheet import SUFFIXES, kind_of
 
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "read", "save", "specs"]
 
 
 def load(name_or_path: str | Path) -> Dataset:
-    """A dataset by its registered name ("sop", "sop@1"), from a built dataset's folder, or from one parquet or CSV
-    file.
+    """A dataset by its registered name ("sop", "sop@1"), from a built dataset's folder, or from one table
+    (.csv, .tsv, .parquet).
 
     Raises UnknownName for a name that is not registered, DataError where its files are not on this disk,
     IntegrityError where they are not what was built.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
-    if path.suffix in {".parquet", ".csv"}:
+    if kind_of(path) in SUFFIXES:
         return read_single(path)
-    if path.is_dir() and name not in specs:
-        return read(path)
-    if name not in specs and (own := _own_folder(name)):
-        return read(own)
+    if name not in specs:
+        if path.is_dir() and ((path / "dataset.json").exists() or not _own_folder(name)):
+            return read(path)
+        if own := _own_folder(name):  # also where a folder of this name, as of its images, lies here
+            return read(own)
     dataset = _registered(specs[name])
     if version not in {"", dataset.version}:
         raise DataError(

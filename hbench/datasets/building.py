@@ -22,7 +22,7 @@ def raw_folder(spec: Spec) -> Path:
 
 
 def find_raw(spec: Spec, root: Path | None) -> Path:
-    """The folder that holds the spec's marker: `root`, or one up to two levels below it; raises DataError."""
+    """The folder that holds the spec's marker, absolute: `root`, or one up to two levels below it; raises DataError."""
     start = root or raw_folder(spec)
     adopted = start / ADOPTED
     if root is None and adopted.exists():
@@ -30,7 +30,7 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
     for candidates in ([start], start.glob("*/"), start.glob("*/*/")):
         for folder in sorted(candidates):
             if any((folder / marker).exists() for marker in spec.markers):
-                return folder
+                return folder.absolute()
     raise DataError(
         f"the raw files of {spec.name} are not in {start}",
         expected=f"{' or '.join(spec.markers)} there, or up to two folders below",

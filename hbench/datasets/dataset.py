@@ -20,6 +20,7 @@ from PIL import Image
 
 from hbench import manifest as manifests
 from hbench.atomic import write_text
+from hbench.by_name import affected
 from hbench.datasets.lists import digest_of, read_list, write_list
 from hbench.errors import DataError, IntegrityError
 from hbench.manifest import Manifest, open_picture
@@ -33,15 +34,15 @@ TEST = "test"
 class Protocol:
     """How a dataset's papers score it; every value is a default that the command line can override.
 
-    `metrics`: MetricName spellings, in the order of the papers' tables. `recalls`: the k of R@k. `official_counts`:
-    whose items the released evaluator counts per level, the "query set" (the query itself included) or the ranked
-    "list". `averaged`: a score is the mean over the tests. A query is always left out of its own list, by item.
+    `metrics`: MetricName spellings, in the order of the papers' tables. `recalls`: the k of R@k. `official`: the protocol
+    (hbench.protocol) that reproduces its released evaluator. `averaged`: a score is the mean over the tests. A query is
+    always left out of its own list, by item.
     """
 
     similarity: str = "cosine"
     metrics: tuple[str, ...] = ("H-AP", "ASI", "NDCG", "AP")
     recalls: tuple[int, ...] = (1, 10)
-    official_counts: str = "query set"
+    official: str = "official"
     averaged: bool = False
 
     def __post_init__(self) -> None:
@@ -101,6 +102,13 @@ class Dataset:
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
         return np.stack(columns, axis=1)
+
+    def labels_by_name(self, manifest: Manifest) -> Labels | None:
+        """The official labels of a manifest; None where they say what its tree says."""
+        if not self.official_names:
+            return None
+        names = self.official_labels(manifest)
+        return names if affected(names, manifest.labels).any() else None
 
     def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] = open_picture) -> Dataset:
         """The same dataset with its images in the folder `root`, where `picture_in` opens them."""
@@ -179,6 +187,8 @@ def _description(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
     missing = fields - set(description) if isinstance(description, dict) else fields
+    if not missing:  # also a key of the protocol that this version does not know
+        missing = {field.name for field in dataclasses.fields(Protocol)} ^ set(description["protocol"])
     if missing or description["format"] != FORMAT:
         raise DataError(
             f"{path} describes no dataset of this version of hbench",

@@ -101,9 +101,10 @@ VEHICLE = Spec(
         "papers and released settings disagree on the number of classes (Vehicle, Product), so they are not checked",
     ),
     manual=(
-        "from OneDrive (https://1drv.ms/u/s!AsLhhAJIX-_0asLHa5h-56ZZL94?e=KFLdmt) "
-        "or Baidu (1WJdELF8GdZqS7PkzsL9aRA, password d6nm): "
-        "train/{label.csv,imgs/} and bmk_{fine,middle,coarse}/{query.csv,gallery.csv,query/,gallery/}"
+        "page:   OneDrive https://1drv.ms/u/s!AsLhhAJIX-_0asLHa5h-56ZZL94?e=KFLdmt, or Baidu "
+        "1WJdELF8GdZqS7PkzsL9aRA, password d6nm\n"
+        "files:  the folder of this dataset\n"
+        "layout: train/{label.csv,imgs/}, bmk_{fine,middle,coarse}/{query.csv,gallery.csv,query/,gallery/}"
     ),
 )
 ANIMAL = dataclasses.replace(

@@ -13,8 +13,9 @@ from hbench import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.lists import list_of
 from hbench.datasets.spec import Spec, Splits, specs
-from hbench.datasets.tables import check_columns, read_table, text_column
+from hbench.datasets.tables import check_columns
 from hbench.manifest import Manifest
+from hbench.sheet import read_sheet, texts
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -33,9 +34,9 @@ def found(raw: Path, file: str) -> Path:
 
 def columns(raw: Path, file: str, *names: str) -> list[list[str]]:
     """The named columns of a metadata file, every value as text."""
-    table = read_table(found(raw, file))
+    table = read_sheet(found(raw, file))
     check_columns(table, list(names))
-    return [text_column(table, name).to_pylist() for name in names]
+    return [texts(table, name) for name in names]
 
 
 def file_of(space: str, image: str) -> str:
@@ -59,11 +60,11 @@ def landmark_name(space: str, landmark: str, category: str = "") -> str:
 
 def hierarchy(raw: Path, space: str) -> Paths:
     """The path of every labelled landmark: natural or human-made, super-category, landmark; the others are left out."""
-    table = read_table(found(raw, LABELS.format(space)))
+    table = read_sheet(found(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
-    landmarks, groups, kinds = (text_column(table, name).to_pylist() for name in HIERARCHY)
+    landmarks, groups, kinds = (texts(table, name) for name in HIERARCHY)
     named = "category" in table.column_names
-    categories = text_column(table, "category").to_pylist() if named else [""] * len(table)
+    categories = texts(table, "category") if named else [""] * len(table)
     return {
         landmark: (kind.strip(), group.strip(), landmark_name(space, landmark, category))
         for landmark, group, kind, category in zip(landmarks, groups, kinds, categories, strict=True)
@@ -137,7 +138,7 @@ SPEC = Spec(
     build=build,
     files="gldv2",
     markers=(TRAIN, Path(TRAIN).name),
-    protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official_counts="list"),
+    protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"),
     licence="annotations CC BY 4.0; images of train CC BY, of index and test CC0 or public domain",
     citation="Ramzi et al., Optimization of rank losses for image retrieval, TPAMI 2025; Weyand et al., CVPR 2020",
     homepage="https://github.com/cvdfoundation/google-landmark",

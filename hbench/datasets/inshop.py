@@ -59,9 +59,10 @@ SPEC = Spec(
     },
     defects=("papers disagree on the categories: with gender (23, here), or without, which is no tree",),
     manual=(
-        "from http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, In-shop Clothes Retrieval Benchmark: Img/img.zip "
-        "(or img_highres.zip, whose password comes with a signed form), unpacked to img/WOMEN/… and img/MEN/…, and "
-        "Eval/list_eval_partition.txt"
+        "page:   http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, In-shop Clothes Retrieval Benchmark\n"
+        "files:  Eval/list_eval_partition.txt; Img/img.zip (256 pixels) or img_highres.zip, whose password comes with a "
+        "signed form\n"
+        "layout: list_eval_partition.txt, img/WOMEN/…, img/MEN/…, the archive unpacked"
     ),
 )
 specs.register(SPEC.name)(SPEC)

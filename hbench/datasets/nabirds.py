@@ -67,6 +67,10 @@ SPEC = Spec(
         "a closed set: the classes of the test are those of the training",
         "290 of the 555 leaves end one level above the others and are repeated",
     ),
-    manual="the form on https://dl.allaboutbirds.org/nabirds gives nabirds.tar.gz: images/, images.txt, …",
+    manual=(
+        "page:   https://dl.allaboutbirds.org/nabirds, a form\n"
+        "files:  nabirds.tar.gz\n"
+        "layout: images/, images.txt, hierarchy.txt, … as in the archive"
+    ),
 )
 specs.register(SPEC.name)(SPEC)

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.splits import held_out
-from hbench.datasets.tables import SPLIT, by_split, check_columns, text_column
-from hbench.errors import DataError, UsageError, examples
+from hbench.datasets.tables import SPLIT, by_split, check_columns
+from hbench.errors import DataError, UnknownName, UsageError, examples
+from hbench.sheet import texts
 from hbench.tree import default_levels
 
+SPLITS = {"train", TEST, "query", "gallery"}
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 
 
@@ -33,34 +35,42 @@ def own_dataset(
 ) -> Dataset:
     """The dataset of a table's rows; every row is of the test where `split` names no column.
 
-    Raises DataError for a missing name, TreeError for names that form no tree.
+    An absolute path below `root` is made relative to it. Raises DataError for a missing name, TreeError for names that
+    form no tree.
     """
-    check_columns(table, [item, *levels, *([split] if split else [])])
-    columns = {"item": text_column(table, item)}
-    rows = list(zip(*(text_column(table, level).to_pylist() for level in levels), strict=True))
-    if incomplete := [image for image, row in zip(columns["item"].to_pylist(), rows, strict=True) if "" in row]:
+    if item not in table.column_names:
+        raise UsageError(
+            f"the table has no column {item!r} for the images",
+            expected=f"one of {', '.join(table.column_names)}",
+            fix="say which it is with --image-column",
+        )
+    check_columns(table, [*levels, *([split] if split else [])])
+    items = below(root, texts(table, item))
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    if incomplete := [image for image, row in zip(items, rows, strict=True) if "" in row]:
         raise DataError(
             f"{len(incomplete)} items have no name at some level",
             expected=f"a name for each of {', '.join(levels)}",
             found=examples(incomplete),
             fix="fill them in, or choose what they mean with --policy",
         )
+    columns = {"item": pa.array(items)}
     columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
     if split is not None:
-        columns[SPLIT] = text_column(table, split)
+        columns[SPLIT] = pa.array(texts(table, split))
     columns |= {mask: table[mask] for mask in ("query", "gallery") if mask in table.column_names}
     train, tests = by_split(pa.table(columns), levels=list(levels))
     version = tests[TEST].digest[:12]
-    return Dataset(name, version, Protocol(), train, tests, card={"title": name}).rooted(root)
+    return Dataset(name, version, Protocol(), train, tests, card={"title": name}).rooted(root.absolute())
 
 
 def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
     """The table with a column `split` in which whole nodes of the level `by` are in test or in train, none in both."""
     if by not in levels:
-        raise UsageError(f"cannot split by {by}", expected=f"one of the levels {', '.join(levels)}")
+        raise UnknownName("level to split by", by, levels)
     if not 0 < fraction < 1:
         raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
-    path = [text_column(table, level).to_pylist() for level in levels[: list(levels).index(by) + 1]]
+    path = [texts(table, level) for level in levels[: list(levels).index(by) + 1]]
     nodes = ["/".join(names) for names in zip(*path, strict=True)]
     of_test = held_out(nodes, fraction=fraction, seed=seed)
     if not 0 < len(of_test) < len(set(nodes)):
@@ -82,7 +92,15 @@ def folder_table(folder: Path, *, levels: Sequence[str] | None = None, split_fol
     parts = [item.split("/")[:-1] for item in items]
     columns = {"item": pa.array(items)}
     if split_folders:
-        columns[SPLIT] = pa.array([folders[0] if folders else "" for folders in parts])
+        outermost = [folders[0] if folders else "" for folders in parts]
+        if other := sorted(set(outermost) - SPLITS):
+            raise DataError(
+                f"the outermost folders of {folder} are no split",
+                expected="train and test (or train, query and gallery)",
+                found=examples(map(repr, other)),
+                fix="leave out --split-folders; --split-by LEVEL makes a split",
+            )
+        columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
     depth = max(map(len, parts))
     levels = list(levels or default_levels(depth))
@@ -94,6 +112,12 @@ def folder_table(folder: Path, *, levels: Sequence[str] | None = None, split_fol
         )
     padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
+
+
+def below(root: Path, paths: Sequence[str]) -> list[str]:
+    """Paths relative to `root`, also those that say it themselves."""
+    start = f"{root.absolute().as_posix().rstrip('/')}/"
+    return [path.removeprefix(start) for path in paths]
 
 
 def images_below(folder: Path) -> Iterator[str]:

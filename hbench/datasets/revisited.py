@@ -116,7 +116,7 @@ def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
         picture=partial(picture, file=file),
         on_disk=False,
         markers=(file,),
-        protocol=Protocol(metrics=("AP",), recalls=(1, 10)),
+        protocol=Protocol(metrics=("AP", "P@1", "P@5", "P@10"), recalls=(1, 10), official="official-revisited"),
         licence="not stated; images from Flickr",
         citation="Radenovic et al., Revisiting Oxford and Paris: large-scale image retrieval benchmarking, CVPR 2018",
         homepage="http://cmp.felk.cvut.cz/revisitop/",

@@ -7,44 +7,36 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from hbench import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.errors import DataError, UnknownName, examples
 from hbench.manifest import RESERVED, Manifest
+from hbench.sheet import kind_of, read_sheet, texts
 
 SPLIT = "split"
 
 
-def read_table(path: Path) -> pa.Table:
-    """The CSV or parquet table at `path`, every CSV value as text ("None" and "NA" are names, not gaps)."""
-    if not path.exists():
-        raise DataError(f"{path} does not exist")
-    try:
-        if path.suffix == ".parquet":
-            with pq.ParquetFile(path) as file:
-                return file.read()
-        header = pa_csv.open_csv(path).schema.names
-        options = pa_csv.ConvertOptions(column_types={name: pa.string() for name in header}, strings_can_be_null=False)
-        return pa_csv.read_csv(path, convert_options=options)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} cannot be read", found=str(error).splitlines()[0]) from None
-
-
 def read_single(path: Path) -> Dataset:
-    """A dataset from one file: a parquet manifest, or a CSV or parquet table with `item`, the levels coarse to fine and
+    """A dataset from one file: a parquet manifest, or a table (hbench.sheet) with `item`, the levels coarse to fine and
     optionally `split` (train, test), `query`, `gallery` (true, false)."""
-    table = read_table(path)
-    if b"hbench.levels" in (table.schema.metadata or {}):
+    if kind_of(path) == ".parquet" and _is_manifest(path):
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
+    table = read_sheet(path)
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
     train, tests = by_split(table, levels=levels)
     version = next(iter(tests.values())).digest[:12]
     return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a parquet file says that it is a manifest; False for a file that cannot be read."""
+    try:
+        return b"hbench.levels" in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowInvalid, OSError):
+        return False
 
 
 def by_split(
@@ -88,13 +80,8 @@ def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None
         elif split is not None:
             other = "gallery" if mask == "query" else "query"
             masks[mask] = np.asarray([value != other for value in table[split].to_pylist()], dtype=bool)
-    rows = list(zip(*(text_column(table, level).to_pylist() for level in levels), strict=True))
-    return manifests.from_names(text_column(table, item).to_pylist(), rows, levels=levels, **masks)
-
-
-def text_column(table: pa.Table, name: str) -> pa.Array:
-    """A column as text; a missing value is ""."""
-    return pc.fill_null(pc.cast(table[name], pa.string()), "").combine_chunks()
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    return manifests.from_names(texts(table, item), rows, levels=levels, **masks)
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:

@@ -21,7 +21,7 @@ from urllib3 import Retry
 
 from hbench.atomic import write_text
 from hbench.errors import IntegrityError, SourceError
-from hbench.fetch.answers import looks_like_page, placed, refuse_wrong_kind, title_of, validator_of
+from hbench.fetch.answers import looks_like_page, placed, reason_of, refuse_wrong_kind, title_of, validator_of
 from hbench.fetch.disk import disk_errors
 from hbench.version import __version__
 
@@ -108,8 +108,7 @@ def _all_failed(source: Source, problems: list[SourceError | IntegrityError]) ->
     lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
     return kind(
         f"{source.file} could not be fetched",
-        expected=f"the file from one of {len(source.urls)} places",
-        found="; ".join(lines) or "no address",
+        found="".join(f"\n      {line}" for line in lines) or "no address",
         fix="try later, give another place with --mirror URL or in sources.toml, or --adopt a copy you have",
     )
 
@@ -166,7 +165,7 @@ class Transfer:
                 if self._request(url):
                     return
             except DROPPED as error:
-                reason = f"{type(error).__name__}: {error}"
+                reason = reason_of(error)
             drops = 0 if self.here > most else drops + 1
             most = max(most, self.here)
             if drops >= DROPS:

@@ -112,12 +112,19 @@ def summary(problems: dict[str, HBenchError]) -> HBenchError:
     """One error for all failures, of the kind of the first."""
     kinds = (IntegrityError, SourceError, DataError)
     kind = next((kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())), DataError)
-    lines = [f"\n    {file}: {' '.join(str(problem).split())}" for file, problem in problems.items()]
+    several = len(problems) > 1
     return kind(
-        f"{len(problems)} files are not there or not right",
-        found="".join(lines),
-        fix="run the command again: it goes on where it stopped; --repair replaces wrong files",
+        f"{len(problems)} files are not there or not right" if several else "a file is not there or not right",
+        found="".join(f"\n    {_in_short(file, problem)}" for file, problem in problems.items()),
+        fix="run the command again: it goes on where it stopped. --repair replaces wrong files; --mirror URL or a "
+        "sources.toml of yours gives another place, --adopt DIR a copy that you have",
     )
+
+
+def _in_short(file: str, problem: HBenchError) -> str:
+    what = problem.problem if file in problem.problem else f"{file}: {problem.problem}"
+    expected = f"expected {problem.expected}, found " if problem.expected else ""
+    return f"{what}: {expected}{problem.found}" if problem.found else what
 
 
 def _attempt(source: Source, job: Job) -> HBenchError | None:

@@ -39,6 +39,13 @@ def refuse_wrong_kind(answer: requests.Response, url: str, total: int | None, si
         raise SourceError(f"{url} has a file of another size", expected=f"{size:,} bytes", found=f"{total:,} bytes")
 
 
+def reason_of(error: Exception) -> str:
+    """Why a connection failed, in the words of the error that all the others are wrapped around."""
+    while isinstance(inner := getattr(error, "reason", error.args[0] if error.args else None), Exception):
+        error = inner
+    return f"{type(error).__name__}: {str(error).rpartition('): ')[2]}"
+
+
 def validator_of(answer: requests.Response) -> str | None:
     """A strong ETag, or the date of the last change."""
     tag = answer.headers.get("ETag", "")

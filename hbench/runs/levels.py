@@ -14,20 +14,21 @@ is not in the gallery, or stands in the list a second time, holds its rank and c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hbench.by_name import NamedSequences, affected, named_sequences
 from hbench.canonical import canonical_order, level_ranges
 from hbench.embeddings.id_files import Ids
 from hbench.embeddings.problems import Problem, found, likely_cause
 from hbench.manifest import Manifest
 from hbench.ranking import LevelSequence, Ties, level_sequence, pessimistic
 from hbench.runs.files import Ranking
-from hbench.tree import levels_of_pairs
+from hbench.tree import Labels, levels_of_pairs
 
 LINES_AT_ONCE = 1 << 20
 
@@ -41,17 +42,49 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
     tie_key = ties(manifest.tree.depth)
     queries, items = _lines(ranking, manifest)
     levels = _levels(manifest, queries, items, _again(ranking))
+    scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
+    asked = manifest.items[manifest.query].tolist()
+    lists = zip(map(lines_of, asked), _gallery_counts(manifest), strict=True)
+    return [level_sequence(scores[lines], levels[lines], counts, tie_key) for lines, counts in lists]
+
+
+def named_levels_of(
+    ranking: Ranking, manifest: Manifest, names: Labels, *, ties: Ties = pessimistic
+) -> dict[int, NamedSequences]:
+    """The same by labels by name (N, L), of the queries that these affect, by their position among the queries."""
+    queries, items = _lines(ranking, manifest)
+    counted = ~_again(ranking) & (items >= 0) & manifest.gallery[items]
+    scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
+    asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    found = {}
+    for position in np.flatnonzero(affected(names, manifest.labels)[asked]).tolist():
+        query = asked[position]
+        lines = lines_of(manifest.items[query])
+        equal = (names[items[lines]] == names[query]) & counted[lines, None]
+        listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
+        found[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
+    return found
+
+
+def _scores(ranking: Ranking) -> NDArray[np.floating]:
+    """A score of every line: its own, or the place in the list."""
+    return -np.arange(len(ranking.items), dtype=np.float64) if ranking.scores is None else ranking.scores
+
+
+def _kept_lines(
+    ranking: Ranking, manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
+) -> Callable[[str], NDArray[np.int64]]:
+    """The lines of a query's list, by its id, without what is left out of it."""
     kept = (queries >= 0) & ~_left_out(manifest, queries, items)
-    scores = -np.arange(len(items), dtype=np.float64) if ranking.scores is None else ranking.scores
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
-    asked = manifest.items[manifest.query].tolist()
-    sequences = []
-    for query, counts in zip(asked, _gallery_counts(manifest), strict=True):
-        listed = slice(*list_of.get(query, (0, 0)))
-        keep = kept[listed]
-        sequences.append(level_sequence(scores[listed][keep], levels[listed][keep], counts, tie_key))
-    return sequences
+
+    def lines_of(query: str) -> NDArray[np.int64]:
+        start, end = list_of.get(query, (0, 0))
+        lines: NDArray[np.int64] = start + np.flatnonzero(kept[start:end])
+        return lines
+
+    return lines_of
 
 
 def is_full(ranking: Ranking, manifest: Manifest) -> bool:
