@@ -28,7 +28,7 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     factors = factors * np.uint64(2) + np.uint64(1)
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
-        words: NDArray[Any] = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]).view(word)
+        words: Any = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]).view(word)
         keys[start : start + ROWS_AT_ONCE] = _products(words, factors)
     return keys
 
