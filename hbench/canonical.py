@@ -24,7 +24,7 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     """One integer per row of (N, D), equal for equal rows: the words of the row times fixed random odd numbers, modulo
     2^64."""
     word = np.dtype(f"u{vectors.dtype.itemsize}")
-    factors = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64)
+    factors: Any = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64)
     factors = factors * np.uint64(2) + np.uint64(1)
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
