@@ -197,6 +197,19 @@ def test_a_loss_per_level_sees_that_level_as_the_finest():
     assert named(embeddings, labels).item() == pytest.approx(build("sum_nsm")(embeddings, labels).item())
 
 
+@pytest.mark.parametrize("name", ["rambo_ap", "rambo_recall"])
+def test_a_memory_of_scores_survives_a_checkpoint_to_the_bit(name, tmp_path):
+    batches = [batch([0, 0, 1, 1, 2, 3, 3], seed=seed) for seed in range(5)]
+    whole, before, after = (build_loss(name, memory=2) for _ in range(3))
+    expected = [whole(*each) for each in batches]
+    for each in batches[:3]:
+        before(*each)
+    torch.save(before.state_dict(), tmp_path / "loss.pt")
+    after.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
+    assert [after(*each).item() for each in batches[3:]] == [value.item() for value in expected[3:]]
+    assert build_loss(name, memory=2)(*batches[4]).item() != expected[4].item()
+
+
 def test_calibration_is_equation_7():
     embeddings, labels = batch([0, 0, 1, 1, 1, 4])
     scores = (embeddings @ embeddings.T).tolist()
