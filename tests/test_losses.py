@@ -21,7 +21,7 @@ from hbench.losses.entries import REQUIRED
 
 CLASSES, DIM = 6, 5
 PATHS = [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
-NEEDED = {"classes": CLASSES, "dim": DIM, "paths": PATHS, "loss": "sup_ap", "size": 8}
+NEEDED = {"classes": CLASSES, "level_classes": [2, CLASSES], "dim": DIM, "paths": PATHS, "loss": "sup_ap", "size": 8}
 NAMES = [name for name in losses if name != "rambo_map_classes"]
 WITH_REFERENCES = [name for name in NAMES if name != "xbm"]
 
@@ -29,8 +29,6 @@ WITH_REFERENCES = [name for name in NAMES if name != "xbm"]
 def build(name, **settings_):
     """The loss, with what it requires; Σ losses take the classes of every level."""
     required = {p: NEEDED[p] for p, default in loss_entry(name).parameters.items() if default is REQUIRED}
-    if name.startswith("sum_") and "classes" in required:
-        required["classes"] = [2, CLASSES]
     torch.manual_seed(0)
     return build_loss(name, **required, **settings_)
 
@@ -157,7 +155,7 @@ def test_labels_that_do_not_fit_are_refused():
     with pytest.raises(ConfigError, match="no proxy"):
         build_loss("cluster", classes=2, dim=DIM)(embeddings, labels)
     with pytest.raises(ConfigError, match="levels of the labels"):
-        build_loss("sum_nsm", classes=[3], dim=DIM)(embeddings, labels)
+        build_loss("sum_nsm", level_classes=[3], dim=DIM)(embeddings, labels)
 
 
 def test_a_sum_of_losses_is_weighted():
@@ -193,8 +191,21 @@ def test_a_loss_per_level_sees_that_level_as_the_finest():
         loss(embeddings, labels[:, :1]).item() + loss(embeddings, labels).item()
     )
     torch.manual_seed(0)
-    named = build_loss("per_level", loss="nsm", classes=[2, CLASSES], params={"dim": DIM})
+    named = build_loss("per_level", loss="nsm", level_classes=[2, CLASSES], params={"dim": DIM})
     assert named(embeddings, labels).item() == pytest.approx(build("sum_nsm")(embeddings, labels).item())
+
+
+@pytest.mark.parametrize("name", ["rambo_ap", "rambo_recall"])
+def test_a_memory_of_scores_survives_a_checkpoint_to_the_bit(name, tmp_path):
+    batches = [batch([0, 0, 1, 1, 2, 3, 3], seed=seed) for seed in range(5)]
+    whole, before, after = (build_loss(name, memory=2) for _ in range(3))
+    expected = [whole(*each) for each in batches]
+    for each in batches[:3]:
+        before(*each)
+    torch.save(before.state_dict(), tmp_path / "loss.pt")
+    after.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
+    assert [after(*each).item() for each in batches[3:]] == [value.item() for value in expected[3:]]
+    assert build_loss(name, memory=2)(*batches[4]).item() != expected[4].item()
 
 
 def test_calibration_is_equation_7():

@@ -12,8 +12,9 @@ from hbench.losses import blackbox_kernel
 from hbench.losses.blackbox import blackbox_rank, chosen_ranks
 from hbench.losses.kernel import constants
 from hbench.losses.kernel_grid import panel_kernels
-from hbench.losses.kernel_loops import _bounds
-from hbench.losses.kernel_windows import direct_slopes, direct_values, panel_slopes, panel_values
+from hbench.losses.kernel_lists import LANES
+from hbench.losses.kernel_panels import panel_slopes, panel_values
+from hbench.losses.kernel_windows import direct_slopes, direct_values
 from hbench.losses.rambo import ap_loss, log_weight, recall_loss, score_margin
 from hbench.losses.surrogates import Sigmoid, SupRank
 
@@ -23,17 +24,19 @@ def window_problem(seed, spread, step):
     own = -np.sort(-rng.normal(0.02, spread, 70)).astype(np.float32)
     score = -np.sort(-rng.normal(0, spread, 300)).astype(np.float32)
     weight = rng.choice([0.25, 1.0, 2.0], 300).astype(np.float32)
-    bounds = np.empty(70, np.int32), np.empty(70, np.int32)
     numbers = constants(step, 300)
-    _bounds(own, score, numbers, bounds)
-    return own, score, weight, bounds, numbers, rng.normal(size=70).astype(np.float32)
+    t = score[None] - own[:, None]
+    edges = tuple(
+        np.count_nonzero(before, axis=1).astype(np.int32) for before in (t > numbers[1], t >= 0, -t < numbers[5])
+    )
+    return own, score, np.append(weight, np.zeros(LANES, np.float32)), edges, numbers, rng.normal(size=70).astype("f4")
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.1, 0.2])
 @pytest.mark.parametrize("step", [SupRank(), SupRank(tau=0.05, delta=0.2), Sigmoid(0.02)])
 def test_windows_on_panels_and_item_by_item_are_the_plain_sum(spread, step):
-    own, score, weight, bounds, numbers, wanted = window_problem(3, spread, step)
-    items = score, weight, np.empty_like(score)
+    own, score, padded, edges, numbers, wanted = window_problem(3, spread, step)
+    items, weight = (score, padded, np.empty_like(padded)), padded[:300]
     t = score[None].astype(np.float64) - own[:, None]
     inside = ~(t > np.float32(numbers[1]))
     sigmoid = 1 / (1 + np.exp(-np.clip(t / step.tau, -600, 600)))
@@ -41,16 +44,16 @@ def test_windows_on_panels_and_item_by_item_are_the_plain_sum(spread, step):
     expected = (weight * sigmoid * inside).sum(1)
     to_own, to_item = wanted * (weight * slope).sum(1), (wanted[:, None] * slope).sum(0)
     for panels in (False, True):
-        values, found_own, found_item = np.zeros(70), np.zeros(70), np.zeros(300, np.float32)
+        values, found_own, found_item = np.zeros(70), np.zeros(70), np.zeros_like(padded)
         if panels:
-            panel_values(own, items, bounds[0], numbers, (panel_kernels(), values))
-            panel_slopes((own, wanted), items, bounds[0], numbers, (panel_kernels(), found_own, found_item))
+            panel_values(own, items, edges[0], numbers, (panel_kernels(), values))
+            panel_slopes((own, wanted), items, edges[0], numbers, (panel_kernels(), found_own, found_item))
         else:
-            direct_values(own, items, bounds, numbers, values)
-            direct_slopes((own, wanted), items, bounds, numbers, (found_own, found_item))
+            direct_values(own, items, edges, numbers, values)
+            direct_slopes((own, wanted), items, edges, numbers, (found_own, found_item))
         np.testing.assert_allclose(values, expected, rtol=3e-6, atol=2e-5)
         np.testing.assert_allclose(found_own, to_own, rtol=1e-4, atol=1e-5 * np.abs(to_own).max())
-        np.testing.assert_allclose(found_item, to_item, rtol=1e-4, atol=1e-5 * np.abs(to_item).max())
+        np.testing.assert_allclose(found_item[:300], to_item, rtol=1e-4, atol=1e-5 * np.abs(to_item).max())
 
 
 def integer_rank(scores):

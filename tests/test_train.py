@@ -287,8 +287,9 @@ def test_a_process_that_torchrun_starts_again_goes_on_by_itself(letters, tmp_pat
     assert taken == [5, 6]
 
 
-def test_a_memory_is_part_of_what_is_resumed(letters, tmp_path):
-    recipe = tiny("glyphs-xbm", "losses.xbm.params.warm_up=0")
+@pytest.mark.parametrize("changes", [("glyphs-xbm", "losses.xbm.params.warm_up=0"), ("glyphs-rambo-log",)])
+def test_a_memory_is_part_of_what_is_resumed(letters, tmp_path, changes):
+    recipe = tiny(*changes)
 
     def interrupt(moment):
         if moment.step == 3:

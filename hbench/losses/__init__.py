@@ -83,12 +83,14 @@ def cross_batch_memory(
 losses.register("xbm")(entry_of(cross_batch_memory, "½ (loss(batch) + loss(batch, memory))", "Wang et al., CVPR 2020"))
 
 
-def per_level_of(loss: str, params: Mapping[str, Any] | None = None, classes: Sequence[int] | None = None) -> nn.Module:
+def per_level_of(
+    loss: str, params: Mapping[str, Any] | None = None, level_classes: Sequence[int] | None = None
+) -> nn.Module:
     """The named loss at every level: one for all, or, with the classes of each level, one with proxies of its own."""
     given = params or {}
-    if classes is None:
+    if level_classes is None:
         return per_level(build_loss(loss, **given))
-    return per_level([build_loss(loss, classes=number, **given) for number in classes])
+    return per_level([build_loss(loss, classes=number, **given) for number in level_classes])
 
 
 losses.register("per_level")(entry_of(per_level_of, "Σ_l loss", "HAPPIER (ECCV 2022) Table 1"))

@@ -34,31 +34,36 @@ def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) 
 
     embeddings (B, D), references (N, D). The gradient is made along with the value, so backward only scales it.
     """
+    alike = references is embeddings
     embeddings, references = full_precision(embeddings, references)
     with torch.autocast(embeddings.device.type, enabled=False):
-        result: Tensor = _BlockSum.apply(embeddings, references, function)
+        result: Tensor = _BlockSum.apply(embeddings, None if alike else references, function)
     return result
 
 
 class _BlockSum(torch.autograd.Function):
+    """Without references the embeddings are ranked among themselves, and have the gradient of both roles."""
+
     @staticmethod
-    def forward(ctx: Any, embeddings: Tensor, references: Tensor, function: BlockSum) -> Tensor:
-        wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
+    def forward(ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum) -> Tensor:
+        ranked, wanted = embeddings if references is None else references, ctx.needs_input_grad[:2]
         total = embeddings.new_zeros(())
-        grads = [
-            torch.zeros_like(t) if need else None for t, need in zip((embeddings, references), wanted, strict=True)
-        ]
-        for block in blocks(embeddings.shape[0], references.shape[0]):
-            scores = (embeddings[block] @ references.T).requires_grad_(any(wanted))
+        grads = [torch.zeros_like(t) if w else None for t, w in zip((embeddings, ranked), wanted, strict=True)]
+        for block in blocks(embeddings.shape[0], ranked.shape[0]):
+            scores = (embeddings[block] @ ranked.T).requires_grad_(any(wanted))
             with torch.set_grad_enabled(any(wanted)):
                 value = function(scores, block)
             total += value.detach()
             if value.requires_grad:
                 (slope,) = torch.autograd.grad(value, scores)
+                whole = references is None and slope.shape[0] == slope.shape[1]
+                if whole:
+                    slope = slope + slope.T  # both roles in one product
                 if grads[0] is not None:
-                    torch.mm(slope, references, out=grads[0][block])
-                if grads[1] is not None:
-                    grads[1].addmm_(slope.T, embeddings[block])
+                    grads[0][block].addmm_(slope, ranked)
+                to_ranked = grads[0] if references is None else grads[1]
+                if to_ranked is not None and not whole:
+                    to_ranked.addmm_(slope.T, embeddings[block])
         ctx.save_for_backward(*(grad for grad in grads if grad is not None))
         ctx.wanted = wanted
         return total

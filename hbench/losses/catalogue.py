@@ -22,14 +22,14 @@ def sum_triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
     return PerLevel(triplet(margin, semi_hard_only))
 
 
-def sum_nsm(classes: Sequence[int], dim: int, temperature: float = 0.05) -> nn.Module:
+def sum_nsm(level_classes: Sequence[int], dim: int, temperature: float = 0.05) -> nn.Module:
     """ΣNSM: nsm at every level, with proxies for the classes of each, counted coarse to fine."""
-    return PerLevel([normalised_softmax(number, dim, temperature) for number in classes])
+    return PerLevel([normalised_softmax(number, dim, temperature) for number in level_classes])
 
 
-def sum_proxy_nca_pp(classes: Sequence[int], dim: int, scale: float = 3.0) -> nn.Module:
+def sum_proxy_nca_pp(level_classes: Sequence[int], dim: int, scale: float = 3.0) -> nn.Module:
     """ΣNCA++: proxy_nca_pp at every level, with proxies for the classes of each, counted coarse to fine."""
-    return PerLevel([proxy_nca_pp(number, dim, scale) for number in classes])
+    return PerLevel([proxy_nca_pp(number, dim, scale) for number in level_classes])
 
 
 def catalogue() -> dict[str, LossEntry]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hbench.losses import ranks
 from hbench.losses.lists import Lists, Positives
+from hbench.losses.splits import Split
 from hbench.losses.surrogates import Sigmoid, Step, SupRank
 
 Array = np.ndarray[Any, Any]
@@ -27,15 +28,11 @@ COMPILED = importlib.util.find_spec("numba") is not None
 
 
 class Sorted(NamedTuple):
-    """The items of every list by rank (score down, level up, column up), each (Q, N).
-
-    column int32; score float32; level uint8; place int32 among the positives, −1 for the others.
-    """
+    """The items of every list by rank (score down, level up, column up): column int32, score float32, level uint8, each (Q, N)."""
 
     column: Array
     score: Array
     level: Array
-    place: Array
 
 
 def usable(scores: Tensor) -> bool:
@@ -44,58 +41,83 @@ def usable(scores: Tensor) -> bool:
     return fits and math.isfinite(scores.detach().sum())
 
 
-def sort(lists: Lists, positives: Positives) -> Sorted:
-    """The items of every list by rank."""
+def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
+    """lists.shared_levels, as uint8."""
     from hbench.losses import kernel_sort
 
-    scores, levels = _rows(lists.scores), _rows(lists.levels)
-    places = torch.full(lists.scores.shape, -1, dtype=torch.int32)
-    places[positives.query, positives.item] = torch.arange(len(positives.query), dtype=torch.int32)
-    result = Sorted(*(np.empty(scores.shape, dtype=kind) for kind in (np.int32, np.float32, np.uint8, np.int32)))
-
-    def work(part: slice) -> None:
-        keys = np.empty(scores[part].shape, dtype=np.uint64)
-        kernel_sort.pack(scores[part].view(np.uint32), levels[part], keys)
-        keys.sort(axis=1)
-        column, score, level, place = (array[part] for array in result)
-        kernel_sort.unpack(keys, places.numpy()[part], column, (score.view(np.uint32), level, place))
-
-    _by_threads(work, len(scores))
+    rows, columns = _rows(labels), _rows(ref_labels.T)
+    result = torch.empty(len(labels), len(ref_labels), dtype=torch.uint8)
+    _by_threads(lambda part: kernel_sort.shared_levels(rows[part], columns, result.numpy()[part]), len(rows))
     return result
 
 
-def exact_sums(lists: Lists, order: Sorted, positives: Positives, table: Tensor) -> Tensor:
-    """ranks.exact_sums, by one walk over each sorted list."""
+def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
+    """ranks.make_lists, sorted by rank only."""
     from hbench.losses import kernel_sort
 
-    weights, sums = _rows(table), np.zeros(len(positives.query), dtype=np.float32)
-    _by_threads(
-        lambda part: kernel_sort.exact_sums(order.level[part], order.place[part], weights[part], sums), len(weights)
-    )
+    levels = levels.to(torch.uint8)
+    bits, level = _rows(scores).view(np.uint32), _rows(levels)
+    counts = np.empty((len(level), depth + 1), np.float32)
+    order = Sorted(*(np.empty(level.shape, dtype=kind) for kind in (np.int32, np.float32, np.uint8)))
+
+    def work(part: slice) -> None:
+        keys = np.empty(level[part].shape, dtype=np.uint64)
+        kernel_sort.pack(bits[part], level[part], keys, counts[part])
+        keys.sort(axis=1)
+        kernel_sort.unpack(keys, order.column[part], order.score[part].view(np.uint32), order.level[part])
+
+    _by_threads(work, len(level))
+    return Lists(scores, levels, torch.from_numpy(counts), order)
+
+
+def find_positives(lists: Lists, table: Tensor) -> Positives:
+    """lists.find_positives, each list's by rank."""
+    from hbench.losses import kernel_sort
+
+    number = (lists.counts * (table > 0)).sum(1).long()
+    start, total = number.cumsum(0) - number, int(number.sum())
+    query, item, level = (torch.empty(total, dtype=torch.int64) for _ in range(3))
+    relevance = torch.empty(total)
+    found = tuple(tensor.numpy() for tensor in (query, item, level, relevance))
+    kernel_sort.find_positives((lists.order.column, lists.order.level), _rows(table), start.numpy(), found)
+    return Positives(query, item, level, relevance, table)
+
+
+def exact_sums(lists: Lists, positives: Positives, table: Tensor) -> Tensor:
+    """ranks.exact_sums, by one walk over each sorted list."""
+    from hbench.losses import kernel_loops
+
+    sums, level = np.empty(len(positives.query), dtype=np.float32), lists.order.level
+    tables, first = (_rows(positives.table), _rows(table[:, :, :-1].transpose(1, 2))), _first(positives)
+
+    def work(part: slice) -> None:
+        kernel_loops.exact_sums(level[part], _part(tables, part), first[part], sums)
+
+    _by_threads(work, len(level))
     return torch.from_numpy(sums)
 
 
-def step_sums(lists: Lists, order: Sorted, positives: Positives, table: Tensor, step: Step) -> Tensor:
+def step_sums(lists: Lists, positives: Positives, table: Tensor, step: Step) -> Tensor:
     """ranks.step_sums, over sorted windows of each list; steps that are no sigmoid take that path itself."""
     if not isinstance(step, Sigmoid | SupRank):
-        return ranks.step_sums(lists, ranks.sort(lists, positives), positives, table, step)
-    result: Tensor = _StepSums.apply(
-        lists.scores, order, table, constants(step, lists.scores.shape[1]), len(positives.query)
-    )
+        general = ranks.make_lists(lists.scores, lists.levels.long(), table.shape[1] - 1)
+        return ranks.step_sums(general, positives, table, step)
+    tables, numbers = (_rows(positives.table), _rows(table)), constants(step, lists.scores.shape[1])
+    result: Tensor = _StepSums.apply(lists.scores, (lists.order, tables), numbers, positives)
     return result
 
 
 class _StepSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, order: Sorted, table: Tensor, step: Array, number: int) -> Tensor:  # noqa: PLR0917
+    def forward(ctx: Any, scores: Tensor, rows: tuple[Sorted, Any], step: Array, positives: Positives) -> Tensor:
         from hbench.losses import kernel_grid, kernel_loops
 
-        ctx.order, ctx.table, ctx.step = order, _rows(table), step
-        sums, kernels = np.zeros(number, dtype=np.float32), kernel_grid.panel_kernels()
+        ctx.rows, ctx.step, ctx.first = rows, step, _first(positives)
+        sums, kernels = np.empty(len(positives.query), dtype=np.float32), kernel_grid.panel_kernels()
 
         def work(part: slice) -> None:
-            rows = order.score[part], order.level[part], order.place[part]
-            kernel_loops.step_values(rows, ctx.table[part], step, kernels, sums)
+            order, tables = (_part(arrays, part) for arrays in rows)
+            kernel_loops.step_values(order, tables, step, kernels, (ctx.first[part], sums))
 
         _by_threads(work, len(scores))
         return torch.from_numpy(sums)
@@ -104,17 +126,45 @@ class _StepSums(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         from hbench.losses import kernel_grid, kernel_loops
 
-        order, wanted, kernels = ctx.order, _rows(upstream[0]), kernel_grid.panel_kernels()
-        result = np.zeros_like(order.score)
+        wanted, kernels = _rows(upstream[0]), kernel_grid.panel_kernels()
+        result = np.empty_like(ctx.rows[0].score)
 
         def work(part: slice) -> None:
-            rows = order.score[part], order.level[part], order.place[part]
-            kernel_loops.step_slopes(
-                rows, ctx.table[part], ctx.step, kernels, (order.column[part], wanted, result[part])
-            )
+            order, tables = (_part(arrays, part) for arrays in ctx.rows)
+            kernel_loops.step_slopes(order, tables, ctx.step, kernels, (ctx.first[part], wanted, result[part]))
 
         _by_threads(work, len(result))
-        return torch.from_numpy(result), None, None, None, None
+        return torch.from_numpy(result), None, None, None
+
+
+def ratios(lists: Lists, table: Tensor, split: Split, step: Sigmoid | SupRank) -> Tensor:
+    """Σ_k H-rank(k)/rank(k) of every list, with `step` for less relevant items and the exact one elsewhere: (Q,)."""
+    less = split.less.to(table)
+    others, shared = 1 - less.transpose(1, 2), ranks.shared_relevance(table)
+    tables = tuple(map(_rows, (table, ranks.with_outside(less), others, shared)))
+    result: Tensor = _Ratios.apply(lists.scores, lists.order, tables, constants(step, lists.scores.shape[1]))
+    return result
+
+
+class _Ratios(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, order: Sorted, tables: tuple[Array, ...], step: Array) -> Tensor:
+        from hbench.losses import kernel_grid, kernel_loops
+
+        values, slopes = np.empty(len(scores), np.float32), np.empty(scores.shape, np.float32)
+        kernels = kernel_grid.panel_kernels()
+
+        def work(part: slice) -> None:
+            results = values[part], slopes[part]
+            kernel_loops.ratios(_part(order, part), _part(tables, part), step, kernels, results)
+
+        _by_threads(work, len(scores))
+        ctx.slopes = torch.from_numpy(slopes)
+        return torch.from_numpy(values)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return upstream[0][:, None] * ctx.slopes, None, None, None
 
 
 def constants(step: Sigmoid | SupRank, items: int) -> Array:
@@ -138,6 +188,16 @@ def constants(step: Sigmoid | SupRank, items: int) -> Array:
             terms if terms <= MOST_TERMS else -1,
         ]
     )
+
+
+def _first(positives: Positives) -> Array:
+    """The place of each query's first positive."""
+    first: Array = np.searchsorted(positives.query.numpy(), np.arange(len(positives.table)))
+    return first
+
+
+def _part(arrays: Iterable[Array], part: slice) -> tuple[Array, ...]:
+    return tuple(array[part] for array in arrays)
 
 
 def _rows(tensor: Tensor) -> Array:

@@ -1,7 +1,7 @@
-"""The compiled loops of kernel.py: for every level of positives, the items that count for it, their windows and linear parts.
+"""The compiled loops of kernel.py over lists and the levels of their positives.
 
-A step is σ(t/τ) up to δ, `beyond` + ρ(t − δ) after it, and jumps by `start` at 0. Scores fall along a sorted list, so for each
-positive the items beyond δ come first, and every bound only moves forward from one positive to the next.
+A step is σ(t/τ) up to δ, `beyond` + ρ(t − δ) after it, and jumps by `start` at 0; see kernel.constants. Rows are column, score and
+level (Q, N), sorted; tables are relevance (Q, L+1) and one or more of (Q, L+1, L+1) or, with 0 for items outside, (Q, L+1, L+2).
 """
 
 from __future__ import annotations
@@ -11,154 +11,153 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hbench.losses.kernel_grid import MOST_PANELS, PAIRS_PER_PANEL, PAIRS_PER_POINT
-from hbench.losses.kernel_windows import direct_slopes, direct_values, panel_slopes, panel_values, span
+from hbench.losses.kernel_lines import line_slopes, line_values, spread
+from hbench.losses.kernel_lists import bounds, by_level, exact_parts, level_lists, room, sums_before, weigh
+from hbench.losses.kernel_panels import panel_slopes, panel_values, worth_panels
+from hbench.losses.kernel_windows import direct_ratios, direct_slopes, direct_values
 
 Array = np.ndarray[Any, Any]
 
 
 @njit(nogil=True, cache=True)
-def step_values(rows: Any, table: Array, step: Array, kernels: Array, sums: Array) -> None:
-    """sums[place] = Σ_{j ≠ k} table[level of k, level of j] · step(s_j − s_k).
+def ratios(rows: Any, tables: Any, step: Array, kernels: Array, results: Any) -> None:
+    """values[row] = Σ_k gain(k)/rank(k) over the positives of each list, and slopes its gradient in the scores (Q, N).
 
-    rows: score, level, place (Q, N), sorted; table (Q, L+1, L+2); step: see kernel.constants.
+    rank(k) = 1 + Σ_{j before k} others + Σ_{j ≠ k} less · step(s_j − s_k), gain(k) = relevance + Σ_{j before k} shared; `less`
+    is 0 or 1. The two exact tables are [level of j, level of k].
     """
-    score, level, place = rows
-    floats, integers = np.empty((4, score.shape[1]), np.float32), np.empty((5, score.shape[1]), np.int32)
-    values = np.empty(score.shape[1], np.float64)
+    (column, score, level), (relevance, less, others, shared), (values, slopes) = rows, tables, results
+    rooms, gradient = room(score.shape[1], relevance.shape[1]), np.empty(score.shape[1], np.float32)
+    integers, floats, doubles, start = rooms
+    floats[1], doubles[5] = 1, np.arange(doubles.shape[1])  # every item that counts weighs 1
     for row in range(len(score)):
-        for at in range(1, table.shape[1]):
-            found = _positives((score[row], level[row], place[row]), at, floats[0], integers)
-            count = _items(score[row], level[row], table[row, at], floats, integers[2]) if found else 0
-            if count == 0:
-                continue
-            own, items = floats[0, :found], (floats[1, :count], floats[2, :count], floats[3, :count])
-            bounds = integers[3, :found], integers[4, :found]
-            pairs = _bounds(own, items[0], step, bounds)
-            _linear_values(own, items, bounds[0], step, values)
-            if _worth_panels(pairs, own, items[0], step):
-                panel_values(own, items, bounds[0], step, (kernels, values))
-            else:
-                direct_values(own, items, bounds, step, values)
-            itself = table[row, at, at] * (0.5 + step[4])
-            for k in range(found):
-                sums[integers[0, k]] = values[k] - itself
+        listed = integers[0, : by_level(level[row], start, integers[0], integers[1])]
+        bounds(score[row], listed, step, (integers[2], integers[3], integers[4]))
+        exact_parts(level[row], listed, (others[row], shared[row]), (doubles[0], doubles[1]))
+        gradient[:], total = 0, 0.0
+        for at in range(1, relevance.shape[1]):
+            if relevance[row, at] > 0 and start[at] < start[at + 1]:
+                positives, parts = integers[1, start[at] : start[at + 1]], (score[row], level[row], less[row, at])
+                total += _level_ratios(positives, relevance[row, at], parts, (step, kernels), (rooms, gradient))
+        values[row] = total
+        for item in range(len(gradient)):
+            slopes[row, np.uint64(column[row, item])] = gradient[item]
 
 
 @njit(nogil=True, cache=True)
-def step_slopes(rows: Any, table: Array, step: Array, kernels: Array, gradients: Any) -> None:
-    """result[column] = the gradient of Σ upstream[place] · sums[place] in the scores; gradients: column, upstream, result."""
-    (score, level, place), (column, upstream, result) = rows, gradients
-    floats, integers = np.empty((5, score.shape[1]), np.float32), np.empty((5, score.shape[1]), np.int32)
-    to_own, to_item = np.empty(score.shape[1], np.float64), np.empty(score.shape[1], np.float32)
+def _level_ratios(position: Array, relevance: float, row: Any, step: Any, work: Any) -> float:
+    """Σ gain/rank of the positives of one level; its gradient is added to that of the row."""
+    (numbers, kernels), (rooms, gradient), doubles = step, work, work[0][2]
+    own, items, edges = level_lists(position, row, rooms)
+    sums, lines = (doubles[5], doubles[6]), edges[0][-1]
+    wanted, to_item = rooms[1][4, : len(own)], rooms[1][5, : len(items[1])]
+    rank, gain, to_own = doubles[2, : len(own)], doubles[3, : len(own)], doubles[4, : len(own)]
+    for k in range(len(own)):
+        at = np.uint64(position[k])
+        rank[k], gain[k] = 1 + doubles[0, at], relevance + doubles[1, at]
+    to_own[:], to_item[:] = 0, 0
+    sums_before(items[0][:lines], items[1][:lines], sums)
+    line_values(own, sums, edges[:2], numbers, rank)
+    if worth_panels(own, items[0], edges, numbers):
+        panel_values(own, items, edges[0], numbers, (kernels, rank))
+        for k in range(len(own)):
+            wanted[k] = -gain[k] / (rank[k] * rank[k])
+        panel_slopes((own, wanted), items, edges[0], numbers, (kernels, to_own, to_item))
+    else:
+        direct_ratios((own, rank, gain), items, edges, numbers, (wanted, to_own, to_item))
+    line_slopes(wanted, sums[0], edges[0], numbers[2], (to_own, to_item))
+    spread((position, to_own), (row[1], rooms[0][5], to_item), row[2], gradient)
+    total = 0.0
+    for k in range(len(own)):
+        total += gain[k] / rank[k]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def exact_sums(level: Array, tables: Any, first: Array, sums: Array) -> None:
+    """sums = Σ of table[level of j, level of k] over the items j before k, of every positive k in order; first of each list."""
+    relevance, table = tables
+    integers, _, doubles, start = room(level.shape[1], relevance.shape[1])
+    listed, found = integers[0], doubles[0]
+    for row in range(len(level)):
+        number = by_level(level[row], start, listed, integers[1])
+        exact_parts(level[row], listed[:number], (table[row], table[row]), (found, found))
+        place = first[row]
+        for at in range(number):
+            own = level[row, listed[at]]
+            if own < relevance.shape[1] and relevance[row, own] > 0:
+                sums[place] = found[listed[at]]
+                place += 1
+
+
+@njit(nogil=True, cache=True)
+def step_values(rows: Any, tables: Any, step: Array, kernels: Array, sums: Any) -> None:
+    """result = Σ_{j ≠ k} table[level of k, level of j] · step(s_j − s_k) of every positive k in order; sums: first, result."""
+    (_, score, level), (relevance, table), (first, result) = rows, tables, sums
+    rooms = room(score.shape[1], relevance.shape[1])
+    integers, _, doubles, start = rooms
     for row in range(len(score)):
-        for at in range(1, table.shape[1]):
-            found = _positives((score[row], level[row], place[row]), at, floats[0], integers)
-            count = _items(score[row], level[row], table[row, at], floats, integers[2]) if found else 0
-            if count == 0:
+        _prepare((score[row], level[row]), relevance[row], step, rooms)
+        for at in range(1, relevance.shape[1]):
+            if relevance[row, at] <= 0 or start[at] == start[at + 1]:
                 continue
-            for k in range(found):
-                floats[4, k] = upstream[integers[0, k]]
-            positives, items = (
-                (floats[0, :found], floats[4, :found]),
-                (floats[1, :count], floats[2, :count], floats[3, :count]),
-            )
-            bounds = integers[3, :found], integers[4, :found]
-            pairs = _bounds(positives[0], items[0], step, bounds)
-            slopes = to_own[:found], to_item[:count]
-            _linear_slopes(positives, items[1], bounds[0], step, slopes)
-            if _worth_panels(pairs, positives[0], items[0], step):
-                panel_slopes(positives, items, bounds[0], step, (kernels, slopes[0], slopes[1]))
+            position = integers[1, start[at] : start[at + 1]]
+            own, items, edges = _weighted((score[row], level[row], table[row, at]), position, rooms)
+            values = doubles[2, : len(own)]
+            values[:] = -table[row, at, at] * (0.5 + step[4])  # the positive itself, which the sums below count
+            line_values(own, (doubles[5], doubles[6]), edges[:2], step, values)
+            if worth_panels(own, items[0], edges, step):
+                panel_values(own, items, edges[0], step, (kernels, values))
             else:
-                direct_slopes(positives, items, bounds, step, slopes)
-            for k in range(found):
-                result[row, column[row, integers[1, k]]] -= to_own[k]
-            for item in range(count):
-                result[row, column[row, integers[2, item]]] += items[1][item] * to_item[item]
+                direct_values(own, items, edges, step, values)
+            for k in range(len(own)):
+                result[first[row] + np.int64(doubles[0, position[k]])] = values[k]
 
 
 @njit(nogil=True, cache=True)
-def _positives(row: Any, at: int, own: Array, integers: Array) -> int:
-    """How many positives of one level; their scores into `own`, places and positions into the first two of `integers`."""
-    score, level, place = row
-    found = 0
-    for item in range(len(score)):  # without a branch, which would be mispredicted half the time
-        own[found], integers[0, found], integers[1, found] = score[item], place[item], item
-        found += (level[item] == at) & (place[item] >= 0)
-        if found == len(score):
-            break
-    return found
+def step_slopes(rows: Any, tables: Any, step: Array, kernels: Array, gradients: Any) -> None:
+    """result[row] = the gradient of Σ upstream · step_values in the scores; gradients: first, upstream, result."""
+    (column, score, level), (relevance, table), (first, upstream, result) = rows, tables, gradients
+    rooms, gradient = room(score.shape[1], relevance.shape[1]), np.empty(score.shape[1], np.float32)
+    (integers, floats, doubles, start), sums = rooms, (rooms[2][5], rooms[2][6])
+    for row in range(len(score)):
+        _prepare((score[row], level[row]), relevance[row], step, rooms)
+        gradient[:] = 0
+        for at in range(1, relevance.shape[1]):
+            if relevance[row, at] <= 0 or start[at] == start[at + 1]:
+                continue
+            position = integers[1, start[at] : start[at + 1]]
+            own, items, edges = _weighted((score[row], level[row], table[row, at]), position, rooms)
+            wanted, slopes = floats[4, : len(own)], (doubles[4, : len(own)], floats[5, : len(items[1])])
+            slopes[0][:], slopes[1][:] = 0, 0
+            for k in range(len(own)):
+                wanted[k] = upstream[first[row] + np.int64(doubles[0, position[k]])]
+            if worth_panels(own, items[0], edges, step):
+                panel_slopes((own, wanted), items, edges[0], step, (kernels, slopes[0], slopes[1]))
+            else:
+                direct_slopes((own, wanted), items, edges, step, slopes)
+            line_slopes(wanted, sums[0], edges[0], step[2], slopes)
+            spread((position, slopes[0]), (level[row], integers[5], slopes[1]), table[row, at], gradient)
+        for item in range(len(gradient)):
+            result[row, np.uint64(column[row, item])] = gradient[item]
 
 
 @njit(nogil=True, cache=True)
-def _items(score: Array, level: Array, table: Array, floats: Array, position: Array) -> int:
-    """How many items of non-zero weight; their scores, weights into floats[1] and floats[2], and positions."""
-    count = 0
-    for item in range(len(score)):
-        weight = table[level[item]]
-        floats[1, count], floats[2, count], position[count] = score[item], weight, item
-        count += weight != 0
-        if count == len(score):
-            break
-    return count
+def _prepare(row: Any, relevance: Array, step: Array, rooms: Any) -> None:
+    """The row by level, its edges, and which positive, counted by rank, every item is."""
+    (score, level), (integers, _, doubles, start) = row, rooms
+    listed = integers[0, : by_level(level, start, integers[0], integers[1])]
+    bounds(score, listed, step, (integers[2], integers[3], integers[4]))
+    place = 0
+    for at in range(len(listed)):
+        own, doubles[0, listed[at]] = level[listed[at]], place
+        place += own < len(relevance) and relevance[own] > 0
 
 
 @njit(nogil=True, cache=True)
-def _bounds(own: Array, score: Array, step: Array, bounds: Any) -> int:
-    """First item of every positive's window, and the one after its last; how many pairs are in all windows."""
-    first, last = bounds
-    delta, reach = np.float32(step[1]), np.float32(step[5])
-    begin = end = pairs = 0
-    for k in range(len(own)):
-        while begin < len(score) and score[begin] - own[k] > delta:
-            begin += 1
-        end = max(end, begin)
-        while end < len(score) and own[k] - score[end] < reach:
-            end += 1
-        first[k], last[k] = begin, end
-        pairs += end - begin
-    return pairs
-
-
-@njit(nogil=True, cache=True)
-def _linear_values(own: Array, items: Any, first: Array, step: Array, values: Array) -> None:
-    """values[k] = Σ_{t > δ} w (beyond + ρ(t − δ)) + start · Σ_{0 ≤ t ≤ δ} w."""
-    score, weight, _ = items
-    _, delta, rho, beyond, start, _, _ = step
-    item = zero = 0
-    weights = moments = above = 0.0
-    for k in range(len(own)):
-        while item < first[k]:
-            weights += weight[item]
-            moments += np.float64(weight[item]) * score[item]
-            item += 1
-        while zero < len(score) and score[zero] >= own[k]:
-            above += weight[zero]
-            zero += 1
-        values[k] = rho * (moments - weights * (own[k] + delta)) + beyond * weights + start * (above - weights)
-
-
-@njit(nogil=True, cache=True)
-def _linear_slopes(positives: Any, weight: Array, first: Array, step: Array, slopes: Any) -> None:
-    """to_own[k] = ρ g_k Σ_{t > δ} w, to_item[j] = ρ Σ_{k: t > δ} g_k."""
-    (own, wanted), (to_own, to_item) = positives, slopes
-    rho, weights, item = step[2], 0.0, 0
-    for k in range(len(own)):
-        while item < first[k]:
-            weights += weight[item]
-            item += 1
-        to_own[k] = rho * weights * wanted[k]
-    k, total = len(own) - 1, 0.0
-    for item in range(len(weight) - 1, -1, -1):
-        while k >= 0 and first[k] > item:
-            total += wanted[k]
-            k -= 1
-        to_item[item] = rho * total
-
-
-@njit(nogil=True, cache=True)
-def _worth_panels(pairs: int, own: Array, score: Array, step: Array) -> bool:
-    number = span(own, score, step[0])[1]
-    if step[6] < 0 or number > MOST_PANELS:
-        return False
-    return pairs > PAIRS_PER_POINT * (len(own) + len(score)) + PAIRS_PER_PANEL * number
+def _weighted(row: Any, position: Array, rooms: Any) -> Any:
+    """level_lists, with the weights of the table and the sums of both before every item."""
+    own, items, edges = level_lists(position, row, rooms)
+    weigh(row[1], row[2], rooms[0][5], items[1])
+    sums_before(items[0], items[1], (rooms[2][5], rooms[2][6]))
+    return own, items, edges

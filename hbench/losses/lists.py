@@ -6,7 +6,7 @@ more column, of zeros, and no item ever needs a masked score.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,16 +15,16 @@ from hbench.relevance import Relevance
 
 
 class Lists(NamedTuple):
-    """scores float (Q, N); levels int64 (Q, N) in 0 … L+1, where L+1 is outside; depth L; counts float (Q, L+1)."""
+    """scores float (Q, N); levels int (Q, N) in 0 … L+1, where L+1 is outside; counts float (Q, L+1); order: the path's own."""
 
     scores: Tensor
     levels: Tensor
-    depth: int
     counts: Tensor
+    order: Any
 
 
 class Positives(NamedTuple):
-    """The items of positive relevance in query order: query, item, level int64 (P,); relevance float (P,).
+    """The items of positive relevance, query by query: query, item, level int64 (P,); relevance float (P,).
 
     `table` float (Q, L+1) is the relevance of every level of every list, 0 for the distractors.
     """
@@ -46,17 +46,21 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
     return level.long()
 
 
-def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
-    """Lists with the level counts of each."""
+def level_counts(levels: Tensor, depth: int) -> Tensor:
+    """How many items of every list (Q, N) have level 0 … L: int64 (Q, L+1)."""
     row = torch.arange(len(levels), device=levels.device)[:, None] * (depth + 2)
     counts = torch.bincount((levels + row).flatten(), minlength=len(levels) * (depth + 2))
-    return Lists(scores, levels, depth, counts.view(-1, depth + 2)[:, :-1].to(scores.dtype))
+    return counts.view(-1, depth + 2)[:, :-1]
 
 
-def find_positives(lists: Lists, relevance: Relevance) -> Positives:
-    """The items whose relevance, a function of the level counts of their list, is positive."""
-    table = relevance(lists.counts).to(lists.scores)
-    table = torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
+def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
+    """The relevance of every level of every list, a function of its level counts, 0 for the distractors: float (Q, L+1)."""
+    table: Tensor = relevance(counts).to(counts)
+    return torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
+
+
+def find_positives(lists: Lists, table: Tensor) -> Positives:
+    """The items whose relevance is positive."""
     is_positive = torch.cat([table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1)
     query, item = is_positive.gather(1, lists.levels).nonzero(as_tuple=True)
     level = lists.levels[query, item]

@@ -65,7 +65,7 @@ def log_log_weight(ahead: Tensor) -> Tensor:
 class ScoreMemory(nn.Module):
     """The scores of the last τ batches, without gradient, joined to the current ones along a dimension ([R] §4.3).
 
-    Joined as rows, shorter rows are filled with −∞, which ranks last. The memory is not part of a checkpoint.
+    Joined as rows, shorter rows are filled with −∞, which ranks last. The memory is part of the module's state_dict.
     """
 
     def __init__(self, batches: int, dim: int) -> None:
@@ -75,8 +75,19 @@ class ScoreMemory(nn.Module):
         self.past: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
         self.dim = dim
 
+    def get_extra_state(self) -> list[tuple[Tensor, Tensor]]:
+        """The past batches, oldest first; torch stores them with the module's tensors."""
+        return list(self.past)
+
+    def set_extra_state(self, state: list[tuple[Tensor, Tensor]]) -> None:
+        """Take over what get_extra_state gave; of a longer memory, the newest batches."""
+        self.past.clear()
+        self.past.extend(state)
+
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        every = [*self.past, (scores, positive)]
+        # A resumed memory may have been loaded to another device than the scores'.
+        past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
+        every = [*past, (scores, positive)]
         self.past.append((scores.detach(), positive))
         if self.dim == 0:
             width = max(part.shape[1] for part, _ in every)

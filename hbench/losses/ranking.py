@@ -8,16 +8,17 @@ A query is never an item of its own list (`released=True` keeps it there, as the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor, nn
 
 from hbench.losses import kernel, ranks
 from hbench.losses.blocks import sum_over_blocks
-from hbench.losses.lists import Lists, find_positives, make_lists, shared_levels
-from hbench.losses.ranks import Ranking, Split, Steps, Sums, split_by_relevance
+from hbench.losses.lists import Lists, find_positives, relevance_table, shared_levels
+from hbench.losses.ranks import Path, Ranking, Steps
 from hbench.losses.references import resolve_references
-from hbench.losses.scores import Ranked, Score, h_ap
+from hbench.losses.scores import Ranked, Score, h_ap, per_relevance
+from hbench.losses.splits import Split, split_by_relevance
+from hbench.losses.surrogates import Sigmoid, SupRank
 from hbench.relevance import Relevance
 
 Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # scores, levels, depth -> the same with columns added
@@ -36,7 +37,7 @@ class RankLoss(nn.Module):
         steps: Steps,
         relevance: Relevance,
         *,
-        split: Callable[[Any], Split] = split_by_relevance,
+        split: Callable[[Tensor], Split] = split_by_relevance,
         own_level: Callable[[int], int] = lambda depth: depth + 1,
         extra: Extra | None = None,
     ) -> None:
@@ -69,26 +70,40 @@ class RankLoss(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N)."""
         depth = labels.shape[1]
-        levels = shared_levels(labels, ref_labels)
+        levels = path_of(scores).shared_levels(labels, ref_labels)
         query = (self_index >= 0).nonzero().squeeze(1)
         levels[query, self_index[query]] = self.own_level(depth)
         return self.per_list(scores, levels, depth)
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """per_query, from the level int64 (Q, N) of every item, L+1 for those outside the list."""
+        """per_query, from the level (Q, N) of every item, L+1 for those outside the list."""
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
-        lists = make_lists(scores, levels, depth)
-        positives = find_positives(lists, self.relevance)
-        sums = heavy_sums(lists)
-        ranking = Ranking(lists, sums.sort(lists, positives), positives, self.split(positives), sums)
+        path = path_of(scores)
+        lists = path.make_lists(scores, levels, depth)
+        table = relevance_table(lists.counts, self.relevance)
+        return self._scored(path, lists, table), (lists.counts * table).sum(1) > 0
+
+    def _scored(self, path: Path, lists: Lists, table: Tensor) -> Tensor:
+        split, less = self.split(table), self.steps.less
+        only_less = less is not None and self.steps == Steps(less, None, None, None)
+        if path.ratios and self.score is h_ap and only_less and isinstance(less, Sigmoid | SupRank):
+            return per_relevance(path.ratios(lists, table, split, less), lists, table)
+        positives = path.find_positives(lists, table)
+        ranking = Ranking(lists, positives, split, path)
         h_rank = ranks.h_ranks(ranking, self.steps) if self.score is h_ap else None
-        ranked = Ranked(lists, positives, ranks.ranks(ranking, self.steps), h_rank)
-        return self.score(ranked), (lists.counts * positives.table).sum(1) > 0
+        return self.score(Ranked(lists, positives, ranks.ranks(ranking, self.steps), h_rank))
 
 
-def heavy_sums(lists: Lists) -> Sums:
+def path_of(scores: Tensor) -> Path:
     """The CPU kernel for float32 scores on a CPU, the general path for everything else."""
-    if kernel.usable(lists.scores):
-        return Sums(kernel.sort, kernel.exact_sums, kernel.step_sums)
-    return Sums(ranks.sort, ranks.exact_sums, ranks.step_sums)
+    if kernel.usable(scores):
+        return Path(
+            kernel.shared_levels,
+            kernel.make_lists,
+            kernel.find_positives,
+            kernel.exact_sums,
+            kernel.step_sums,
+            kernel.ratios,
+        )
+    return Path(shared_levels, ranks.make_lists, find_positives, ranks.exact_sums, ranks.step_sums)

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hbench.losses.lists import Lists, Positives
-from hbench.losses.surrogates import Step
+from hbench.losses.lists import Lists, Positives, level_counts
+from hbench.losses.splits import Split
+from hbench.losses.surrogates import Sigmoid, Step, SupRank
 
 CPU_TILE = 1 << 19  # pairs (k, j) at a time: a few float32 temporaries stay in a core's caches
 GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB a temporary
@@ -32,13 +33,6 @@ class Steps(NamedTuple):
     within: Step | None
 
 
-class Split(NamedTuple):
-    """Which items are less and which more relevant than k: bool (Q, L+1, L+1), [query, level of k, level of j]."""
-
-    less: Tensor
-    above: Tensor
-
-
 class Order(NamedTuple):
     """Columns of every list int64 (Q, N): by level, and by rank (score down, level up, column up: pessimistic at ties)."""
 
@@ -46,35 +40,27 @@ class Order(NamedTuple):
     by_rank: Tensor
 
 
-class Sums(NamedTuple):
-    """The heavy parts: sort(lists, positives) gives an order of one's own, which exact_sums and step_sums, both (P,), take."""
+class Path(NamedTuple):
+    """The heavy parts for one kind of scores: lists in an order of its own, their positives, and sums over both, each (P,).
 
-    sort: Callable[[Lists, Positives], Any]
-    exact_sums: Callable[[Lists, Any, Positives, Tensor], Tensor]
-    step_sums: Callable[[Lists, Any, Positives, Tensor, Step], Tensor]
+    `ratios`, where there is one, gives Σ_k H-rank(k)/rank(k) of every list at once: see kernel.ratios.
+    """
 
-
-def split_by_relevance(positives: Positives) -> Split:
-    """Items compared by relevance, as [E] Eq. 5 has it; the same as by level wherever relevance rises with the level."""
-    of_k, of_j = positives.table[:, :, None], positives.table[:, None, :]
-    return Split(of_j < of_k, of_j > of_k)
-
-
-def split_by_level(positives: Positives) -> Split:
-    """Items compared by level, as the released code does even where relevances are inverted."""
-    level = torch.arange(positives.table.shape[1], device=positives.table.device)
-    shape = (positives.table.shape[0], -1, -1)
-    return Split((level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape))
+    shared_levels: Callable[[Tensor, Tensor], Tensor]
+    make_lists: Callable[[Tensor, Tensor, int], Lists]
+    find_positives: Callable[[Lists, Tensor], Positives]
+    exact_sums: Callable[[Lists, Positives, Tensor], Tensor]
+    step_sums: Callable[[Lists, Positives, Tensor, Step], Tensor]
+    ratios: Callable[[Lists, Tensor, Split, Sigmoid | SupRank], Tensor] | None = None
 
 
 class Ranking(NamedTuple):
-    """A block of lists in order, their positives, which items are less and more relevant, and the heavy parts to use."""
+    """A block of lists, their positives, which items are less and more relevant, and the path of the heavy parts."""
 
     lists: Lists
-    order: Any
     positives: Positives
     split: Split
-    sums: Sums
+    path: Path
 
 
 def ranks(ranking: Ranking, steps: Steps) -> Tensor:
@@ -86,48 +72,62 @@ def ranks(ranking: Ranking, steps: Steps) -> Tensor:
 
 def h_ranks(ranking: Ranking, steps: Steps) -> Tensor:
     """H-rank(k) of every positive: float (P,), differentiable in the scores."""
-    table = ranking.positives.table
-    shared = torch.minimum(table[:, :, None], table[:, None, :])
+    shared = shared_relevance(ranking.positives.table)
     above = shared * ranking.split.above
     return _sum_terms(ranking.positives.relevance, ranking, [(steps.above, above), (steps.within, shared - above)])
 
 
+def shared_relevance(table: Tensor) -> Tensor:
+    """min(rel(k), rel(j)) by level of k and of j: (Q, L+1, L+1)."""
+    return torch.minimum(table[:, :, None], table[:, None, :])
+
+
 def _sum_terms(start: Tensor, ranking: Ranking, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
-    lists, order, positives, _, sums = ranking
+    lists, positives, _, path = ranking
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
     for step, table in by_step.items():
-        outside = torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
+        outside = with_outside(table)
         if step is None:
-            start = start + sums.exact_sums(lists, order, positives, outside)
+            start = start + path.exact_sums(lists, positives, outside)
         else:
-            start = start + sums.step_sums(lists, order, positives, outside, step)
+            start = start + path.step_sums(lists, positives, outside, step)
     return start
 
 
-def sort(lists: Lists, positives: Positives) -> Order:
+def with_outside(table: Tensor) -> Tensor:
+    """The table with a column for the items outside the list, which count 0: (Q, L+1, L+2)."""
+    return torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
+
+
+def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
+    """Lists sorted by level and by rank."""
+    return Lists(scores, levels, level_counts(levels, depth).to(scores), sort(scores, levels, depth))
+
+
+def sort(scores: Tensor, levels: Tensor, depth: int) -> Order:
     """The columns by level, counted into place, and by rank, sorted from there."""
-    place = torch.zeros_like(lists.levels)
-    before = torch.zeros_like(lists.levels[:, :1])
-    for level in range(lists.depth + 2):
-        at_level = lists.levels == level
+    place, before = torch.zeros_like(levels), torch.zeros_like(levels[:, :1])
+    for level in range(depth + 2):
+        at_level = levels == level
         place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
         before = before + at_level.sum(1, keepdim=True)
     column = torch.arange(place.shape[1], device=place.device).expand_as(place)
     by_level = torch.empty_like(place).scatter(1, place, column)
-    by_score = lists.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
+    by_score = scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
     return Order(by_level, by_level.gather(1, by_score))
 
 
-def exact_sums(lists: Lists, order: Order, positives: Positives, table: Tensor) -> Tensor:
+def exact_sums(lists: Lists, positives: Positives, table: Tensor) -> Tensor:
     """Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), without a gradient.
 
     `table` (Q, L+1, L+2), 0 for items outside.
     """
-    column = torch.arange(order.by_rank.shape[1], device=table.device).expand_as(order.by_rank)
-    place = torch.empty_like(column).scatter(1, order.by_rank, column)[positives.query, positives.item]
-    sorted_levels = lists.levels.gather(1, order.by_rank)
+    by_rank = lists.order.by_rank
+    column = torch.arange(by_rank.shape[1], device=table.device).expand_as(by_rank)
+    place = torch.empty_like(column).scatter(1, by_rank, column)[positives.query, positives.item]
+    sorted_levels = lists.levels.gather(1, by_rank)
     result = torch.zeros_like(positives.relevance)
     for level in range(1, table.shape[1]):
         chosen = (positives.level == level).nonzero().squeeze(1)
@@ -139,12 +139,12 @@ def exact_sums(lists: Lists, order: Order, positives: Positives, table: Tensor) 
     return result
 
 
-def step_sums(lists: Lists, order: Order, positives: Positives, table: Tensor, step: Step) -> Tensor:
+def step_sums(lists: Lists, positives: Positives, table: Tensor, step: Step) -> Tensor:
     """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k: float (P,).
 
     `table` (Q, L+1, L+2), 0 for items outside. Differentiable in lists.scores, with the step's own slope.
     """
-    result: Tensor = _StepSums.apply(lists.scores, _Pairs(lists.levels, order.by_level, positives, table, step))
+    result: Tensor = _StepSums.apply(lists.scores, _Pairs(lists.levels, lists.order.by_level, positives, table, step))
     return result
 
 

@@ -30,9 +30,14 @@ Score = Callable[[Ranked], Tensor]
 def h_ap(ranked: Ranked) -> Tensor:
     """H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) ([E] Eq. 3); with a relevance of 0 and 1 it is AP ([E] Eq. 1)."""
     assert ranked.h_rank is not None
-    total = (ranked.lists.counts * ranked.positives.table).sum(1)
     gathered = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
-    return gathered / torch.where(total > 0, total, 1)
+    return per_relevance(gathered, ranked.lists, ranked.positives.table)
+
+
+def per_relevance(sums: Tensor, lists: Lists, table: Tensor) -> Tensor:
+    """Each list's sum over its Σ_k rel(k), 0 where nothing is relevant: (Q,)."""
+    total = (lists.counts * table).sum(1)
+    return sums / torch.where(total > 0, total, 1)
 
 
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from hbench.losses import scores
 from hbench.losses.entries import LossEntry, chosen, parameters_of
 from hbench.losses.mixing import SiMix, mix_positives
 from hbench.losses.ranking import RankLoss
-from hbench.losses.ranks import Steps, split_by_level, split_by_relevance
+from hbench.losses.ranks import Steps
 from hbench.losses.scores import Score
+from hbench.losses.splits import split_by_level, split_by_relevance
 from hbench.losses.surrogates import LowerBound, Sigmoid, Step, SupRank
 from hbench.relevance import Relevance, exponential, relevances
 

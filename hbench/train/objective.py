@@ -16,8 +16,6 @@ from hbench.losses.entries import REQUIRED
 from hbench.train.recipe import LossSpec
 from hbench.tree import Labels
 
-PER_LEVEL = "sum_"  # losses of this name have proxies for the classes of every level
-
 
 class Objective(nn.Module):
     """forward(embeddings, labels) -> the total and every loss by name, unweighted."""
@@ -42,17 +40,14 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
     """What losses need to know of the data: the numbers of classes, fine and at every level; paths; dimension."""
     paths = _paths(labels)
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
-    return {"classes": counts[-1], "classes at every level": counts, "paths": paths, "dim": dim}
+    return {"classes": counts[-1], "level_classes": counts, "paths": paths, "dim": dim}
 
 
 def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """`params`, and those the loss requires and they lack, from the facts; likewise for the loss inside a memory."""
     entry = loss_entry(name)
-    known = dict(facts)
-    if name.startswith(PER_LEVEL):
-        known["classes"] = facts["classes at every level"]
     missing = [key for key, default in entry.parameters.items() if default is REQUIRED and key not in params]
-    given = {**{key: known[key] for key in missing if key in known}, **params}
+    given = {**{key: facts[key] for key in missing if key in facts}, **params}
     if name == "xbm" and "loss" in given:
         given["params"] = completed(given["loss"], given.get("params", {}), facts)
     return given

@@ -1,0 +1,128 @@
+"""One list as the kernels take it: its positives level by level, the items that count for those of a level, and their windows.
+
+Everything is by rank: scores fall, so for each positive the items beyond δ come first. Indices are unsigned, so that none is
+checked for counting from the end. A list's room is reused for the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+Array = np.ndarray[Any, Any]
+LANES = 32  # items by which a loop over a window advances; lists end in as many that count nothing
+
+
+@njit(nogil=True, cache=True)
+def room(number: int, depth: int) -> Any:
+    """Integers by place in rank, floats and doubles by item or positive, and where the levels start."""
+    integers, floats = np.empty((9, number + 1), np.int32), np.empty((6, number + LANES), np.float32)
+    return integers, floats, np.empty((7, number + 1)), np.empty(depth + 2, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def by_level(level: Array, start: Array, listed: Array, position: Array) -> int:
+    """position[start[l] : start[l + 1]] = the items of level l = 1 … L+1; listed: all of them by rank; returns how many."""
+    count = np.uint64(0)
+    for item in range(len(level)):  # without a branch, which would be mispredicted half the time, as in all such loops
+        listed[count] = item
+        count += np.uint64(level[item] != 0)
+    start[:] = 0
+    for at in range(count):
+        start[np.uint64(level[np.uint64(listed[at])]) + np.uint64(1)] += 1
+    for at in range(1, len(start)):
+        start[at] += start[at - 1]
+    after = start.copy()
+    for at in range(count):
+        own = np.uint64(level[np.uint64(listed[at])])
+        position[np.uint64(after[own])] = listed[at]
+        after[own] += 1
+    return int(count)
+
+
+@njit(nogil=True, cache=True)
+def bounds(score: Array, listed: Array, step: Array, edges: Any) -> None:
+    """For every listed item k the first item with t ≤ δ, the first with t < 0, and the one after the last within reach."""
+    (first, zero, last), number = edges, np.uint64(len(score))
+    furthest, nearest = np.float32(step[1]), np.float32(step[5])
+    begin, below, end = np.uint64(0), np.uint64(0), np.uint64(0)
+    for at in range(len(listed)):
+        item = np.uint64(listed[at])
+        own = score[item]
+        while begin < number and score[begin] - own > furthest:
+            begin += np.uint64(1)
+        below = max(below, item)
+        while below < number and score[below] >= own:
+            below += np.uint64(1)
+        while end < number and own - score[end] < nearest:
+            end = min(end + np.uint64(LANES), number)
+        first[item], zero[item], last[item] = begin, below, end
+
+
+@njit(nogil=True, cache=True)
+def exact_parts(level: Array, listed: Array, tables: Any, sums: Any) -> None:
+    """sums[item] = Σ of table[level of j, level of k] over the items j before listed item k, for both tables (L+1, L+1)."""
+    (first, second), (of_first, of_second) = tables, sums
+    depth = np.uint64(len(first))
+    running = np.zeros((2, len(first)))
+    for at in range(len(listed)):
+        item = np.uint64(listed[at])
+        own = np.uint64(level[item])
+        if own < depth:
+            distractors = np.float64(item - at)
+            of_first[item] = running[0, own] + distractors * first[0, own]
+            of_second[item] = running[1, own] + distractors * second[0, own]
+            for other in range(depth):
+                running[0, other] += first[own, other]
+                running[1, other] += second[own, other]
+
+
+@njit(nogil=True, cache=True)
+def gather(score: Array, level: Array, weights: Array, kept: Array, before: Array) -> int:
+    """How many items have a non-zero weight of (L+2,): their scores, and before[item] how many of them come before it."""
+    count = np.uint64(0)
+    for item in range(len(score)):
+        kept[count], before[item] = score[item], count
+        count += np.uint64(weights[np.uint64(level[item])] != 0)
+    before[len(score)] = count
+    return int(count)
+
+
+@njit(nogil=True, cache=True)
+def weigh(level: Array, weights: Array, before: Array, kept: Array) -> None:
+    """The weights of the gathered items, and 0 for LANES more."""
+    for item in range(len(level)):  # an item that is not gathered writes where the next gathered one overwrites it
+        kept[np.uint64(before[item])] = weights[np.uint64(level[item])]
+    count = before[len(level)]
+    kept[count : count + LANES] = 0
+
+
+@njit(nogil=True, cache=True)
+def sums_before(score: Array, weight: Array, result: Any) -> None:
+    """Σ of weights and of weighted scores before every item."""
+    weights, moments = result
+    total = moment = 0.0
+    for item in range(len(score)):
+        weights[item], moments[item] = total, moment
+        total += weight[item]
+        moment += np.float64(weight[item]) * score[item]
+    weights[len(score)], moments[len(score)] = total, moment
+
+
+@njit(nogil=True, cache=True)
+def level_lists(position: Array, row: Any, rooms: Any) -> Any:
+    """Scores of the positives of one level; score, room for weight and exponential of the items that count; the former's edges.
+
+    The last two are longer by LANES. Edges are the first item with t ≤ δ, the first with t < 0, the one after the last in reach.
+    """
+    (score, level, weights), (integers, floats, _, _), found = row, rooms, len(position)
+    before = integers[5]
+    count = gather(score, level, weights, floats[0], before)
+    own, first, zero, last = floats[3, :found], integers[6, :found], integers[7, :found], integers[8, :found]
+    for k in range(found):
+        at = np.uint64(position[k])
+        own[k], first[k] = score[at], before[np.uint64(integers[2, at])]
+        zero[k], last[k] = before[np.uint64(integers[3, at])], before[np.uint64(integers[4, at])]
+    return own, (floats[0, :count], floats[1, : count + LANES], floats[2, : count + LANES]), (first, zero, last)
