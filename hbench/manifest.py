@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
+from hbench.arrow_arrays import bytes_of_texts, numbers, text_array
 from hbench.atomic import replacing
 from hbench.errors import DataError, IntegrityError, examples
 from hbench.tree import Labels, LabelTree
@@ -71,7 +71,7 @@ class Manifest:
 
     @cached_property
     def _item_array(self) -> pa.Array:
-        return pa.array(self.items, pa.string())
+        return text_array(self.items)
 
     @cached_property
     def _order(self) -> pa.Array:
@@ -99,8 +99,8 @@ class Manifest:
         place = np.empty(len(paths), np.int32)
         place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
-        offsets, text = _text_of(self._sorted_items)
-        rows = _numbers(self._order, np.dtype(np.uint64))
+        offsets, text = bytes_of_texts(self._sorted_items)
+        rows = numbers(self._order, np.dtype(np.uint64))
         masks = [self.query, self.gallery] if self.ignore is None else [self.query, self.gallery, self.ignore]
         classes = place[self.labels[:, -1]][rows].astype("<i4")
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
@@ -210,33 +210,17 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         column = table[level].unify_dictionaries().combine_chunks()
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
-        columns.append(_numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
+        columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
     tree, labels = LabelTree.from_labels(np.stack(columns, axis=1), levels=levels, names=names)
-    masks = [_numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
+    masks = [numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
     ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
     text = table["item"].combine_chunks()
     return Manifest(np.array(text.to_pylist(), dtype=object), labels, tree, masks[0], masks[1], ignore, text=text)
 
 
-def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers in an arrow array without nulls; its own conversions would load pandas."""
-    if len(array) == 0:
-        return np.zeros(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
-
-
-def _text_of(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Where the strings of an array (N,) start and end, int32 (N + 1,), in all their bytes."""
-    if len(strings) == 0:
-        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
-    _, offsets, text = strings.buffers()
-    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    return ends - ends[0], np.frombuffer(text or b"", np.uint8)[ends[0] : ends[-1]]
-
-
 def are_relative(items: pa.Array) -> NDArray[np.bool_]:
     """Which items are plain ids or POSIX paths that stay in their folder; strings (N,) -> bool (N,)."""
-    offsets, text = _text_of(items)
+    offsets, text = bytes_of_texts(items)
     whole = text.tobytes()
     if (  # nothing in any item can be wrong: true of most manifests, and quick
         (np.diff(offsets) > 0).all()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
 # A name stands for a module, or for a package and all in it; the longest that fits counts.
 LAYERS = [
-    {"errors", "registry", "paths", "version", "atomic", "schema"},
+    {"errors", "registry", "paths", "version", "atomic", "arrow_arrays", "schema"},
     {
         *("tree", "canonical", "similarity", "vectors", "ranking", "relevance", "metrics", "metric_name"),
         *(

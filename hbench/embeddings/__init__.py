@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hbench.arrow_arrays import numbers, text_array
 from hbench.embeddings.files import WRITERS, Stored, open_stored
 from hbench.embeddings.id_files import Ids, as_ids
 from hbench.embeddings.numpy_files import blocks
@@ -99,7 +100,7 @@ def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int6
     rows = pc.index_in(_texts(items), value_set=_texts(embeddings.ids))
     if rows.null_count:
         refuse(embeddings.source, problems_of_ids(embeddings.ids, wanted=items))
-    return np.asarray(rows, dtype=np.int64)
+    return numbers(rows, np.dtype(np.int32)).astype(np.int64)
 
 
 def problems(
@@ -142,7 +143,8 @@ def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[
     """Duplicate, missing and unknown ids; those that are merely `known` are a remark."""
     texts, needed = _texts(ids), _texts(wanted)
     counts = pc.value_counts(texts)
-    duplicate = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
+    duplicate = counts.field("values").take(pa.array(several)) if len(several) else counts.field("values")[:0]
     missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
     foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
     elsewhere = pc.is_in(foreign, value_set=_texts(known))
@@ -239,7 +241,7 @@ def _widened(
 
 
 def _texts(ids: Collection[str] | Ids) -> pa.Array:
-    return pa.array(ids if isinstance(ids, np.ndarray) else list(ids), pa.string())
+    return text_array(ids)
 
 
 def _strings(texts: pa.Array) -> list[str]:

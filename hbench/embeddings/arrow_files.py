@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from hbench.arrow_arrays import numbers
 from hbench.atomic import replacing
 from hbench.embeddings.id_files import ID_NAMES, Ids, from_texts
 from hbench.embeddings.numpy_files import blocks
@@ -125,7 +126,7 @@ def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
     values = column.flatten()
     if values.null_count:
         raise SubmissionError(f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers")
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), width)
+    return numbers(values, np.dtype(values.type.to_pandas_dtype())).reshape(len(column), width)
 
 
 def _parquet_column(path: Path, name: str) -> Iterator[pa.Array]:
