@@ -106,7 +106,7 @@ def own_designs(vectors: np.ndarray, labels: np.ndarray, share: float, threads: 
 
 def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, Design]:
     """Other packages, and a plain design in torch, each by what it computes."""
-    rows = np.linspace(0, len(vectors) - 1, 64).astype(int)
+    rows = np.arange(64)
     gallery, fine, queries = torch.from_numpy(vectors), torch.from_numpy(labels[:, -1]), torch.from_numpy(vectors[rows])
 
     def timed(function: Callable[[], object], asked: int = len(rows)) -> Design:
