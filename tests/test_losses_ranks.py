@@ -27,13 +27,7 @@ _spec.loader.exec_module(oracle)
 NAMES = list(table.RANK_LOSSES)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small tensors cost more to share among threads than to compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @st.composite

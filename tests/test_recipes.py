@@ -55,12 +55,7 @@ def synthetic(name):
     return Dataset(name, "1", Protocol(), manifest, {"test": manifest})
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Noise(torch.utils.data.Dataset):
