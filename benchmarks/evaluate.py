@@ -85,7 +85,8 @@ def own_designs(vectors: np.ndarray, labels: np.ndarray, share: float, threads: 
     ranker = Ranker(Side(vectors, labels))
     levels = default_levels(labels.shape[1])
     of_finest = [f"{metric}/{levels[-1]}" for metric in ("AP", "mAP@R", "R@1", "R@10", "R@100", "R@1000")]
-    spread = np.linspace(0, ranker.blocks - 1, max(1, round(share * ranker.blocks)))
+    # the last block is padded: among a few it would weigh more than among all
+    spread = np.linspace(0, max(ranker.blocks - 2, 0), max(1, round(share * ranker.blocks)))
     blocks = np.unique(spread.astype(int)).tolist()
     queries = sum(len(ranker.rows(block)) for block in blocks)
 

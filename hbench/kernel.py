@@ -2,7 +2,8 @@
 
 In canonical order the positives are one range of the row. Only they are sorted; every distractor is looked up among
 them once, and how many distractors come before each positive gives its rank. The lookup divides the range of the
-positives' scores into equal buckets; `before[b]` is the number of positives in the buckets before b.
+positives' scores into equal buckets; `before[b]` is the number of positives in the buckets before b. With few positives
+it is quicker to compare them all; with very many, to merge them with sorted distractors (hbench/merge.py).
 
 A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag: `pessimistic`, the item
 of lower level first, or its contrary.
@@ -15,12 +16,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.compiled import Scalar, compiled, compiled_sum
-from hbench.order import Parts, Sorted
+from hbench.compiled import Scalar, compiled
+from hbench.order import Parts, Sorted, are_tied
 
 BUCKETS = 8  # per positive: most then hold none or one, and a lookup seldom has to search
-LARGE = 1 << 18  # buckets, which just fit the second cache: a larger table has half as many per positive
-TILE = 1024  # scores whose buckets are computed at once, in vector instructions, and stay in the first cache
+MANY = 1 << 15  # positives whose buckets just fit the second cache; so many are merged with sorted distractors
+TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
+LANES = 64  # running maxima side by side
+FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
+
+
+class How(NamedTuple):
+    """How ranks are found: whether lower levels come first where scores are equal; up to how `few` positives are compared
+    with every distractor, and from how `many` on they are merged."""
+
+    pessimistic: bool
+    few: int
+    many: int
 
 
 class Lookup(NamedTuple):
@@ -36,7 +48,7 @@ class Lookup(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for a query of up to P positives: int32 (BUCKETS·P + 1,) and (P + 1,)."""
+    """Room to look distractors up among P positives: int32 (BUCKETS·P + 1,) and (P + 1,)."""
 
     before: NDArray[np.int32]
     above: NDArray[np.int32]
@@ -59,46 +71,38 @@ def scratch(positives: int) -> Scratch:
 
 
 @compiled
-def rank_rows(
-    rows: NDArray[np.floating], parts: Parts, by_score: Sorted, pessimistic: bool, to: tuple[Scratch, Ranked]
-) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
+def rank_rows(rows: NDArray[np.floating], parts: Parts, by_score: Sorted, how: How, to: tuple[Scratch, Ranked]) -> None:
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts; not of
+    rows with `many`."""
     room, out = to
     for row in range(len(rows)):
         first, end = out.starts[row], out.ends[row]
         ranks, own_levels, positives = out.ranks[first:end], out.levels[first:end], end - first
-        begin, size = parts.offsets[row], parts.sizes[row]
-        ordered, levels = by_score.scores[begin : begin + size + 1], by_score.levels[begin : begin + size]
-        if positives:
+        offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
+        ordered, levels = by_score.scores[offset : offset + size + 1], by_score.levels[offset : offset + size]
+        if 0 < positives < how.many:
             own_levels[:] = levels[:positives]
-            above, column = room.above[: positives + 1], parts.begins[row]
-            lookup = look_up(ordered[: positives + 1], room.before[: buckets_for(positives) + 1])
+            above, distractors = room.above[: positives + 1], (rows[row, :begin], rows[row, begin + size :])
             above[:] = 0
-            tied = count_distractors(rows[row, :column], lookup, pessimistic, above)
-            tied |= count_distractors(rows[row, column + size :], lookup, pessimistic, above)
-            out.tied[row] = tied | add_up(ordered, own_levels, above, ranks)
+            tied = False
+            if positives <= how.few:
+                for scores in distractors:
+                    tied |= compare_distractors(scores, ordered[:positives], how.pessimistic, above)
+            else:
+                lookup = look_up(ordered[: positives + 1], room.before[: BUCKETS * positives + 1])
+                for scores in distractors:
+                    tied |= count_distractors(scores, lookup, how.pessimistic, above)
+            add_up(above, ranks)
+            out.tied[row] = tied | are_tied(ordered, own_levels)
 
 
 @compiled
-def add_up(
-    ordered: NDArray[np.floating], levels: NDArray[np.uint8], above: NDArray[np.int32], ranks: NDArray[np.int32]
-) -> bool:
-    """The rank of each positive, from the number of distractors that come between it and the one before; whether
-    positives of other levels are tied."""
-    rank, tied = np.int32(0), False
+def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
+    """The rank of each positive, from the number of distractors that come between it and the one before."""
+    rank = np.int32(0)
     for slot in range(np.uint64(len(ranks))):
         rank += above[slot] + np.int32(1)
         ranks[slot] = rank
-    for slot in range(np.uint64(1), np.uint64(len(ranks))):
-        before = slot - np.uint64(1)
-        tied |= (ordered[slot] == ordered[before]) & (levels[slot] != levels[before])
-    return tied
-
-
-@compiled
-def buckets_for(positives: Scalar) -> Scalar:
-    """How many buckets a lookup of so many positives has; BUCKETS of each at most."""
-    return min(BUCKETS * positives, max(LARGE, BUCKETS // 2 * positives))
 
 
 @compiled
@@ -153,6 +157,33 @@ def count_distractors(
 
 
 @compiled
+def compare_distractors(
+    scores: NDArray[np.floating], ordered: NDArray[np.floating], pessimistic: bool, above: NDArray[np.int32]
+) -> bool:
+    """What `count_distractors` does, for few positives (P,), by comparing each with every distractor."""
+    tied = False
+    for start in range(0, len(scores), TILE):
+        tile, passed = scores[start : start + TILE], np.int32(0)
+        for slot in range(np.uint64(len(ordered))):
+            beyond, equal = compared(tile, ordered[slot])
+            tied |= equal > 0
+            beyond += equal if pessimistic else np.int32(0)
+            above[slot] += beyond - passed
+            passed = beyond
+    return tied
+
+
+@compiled
+def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]:
+    """How many scores are above one's own, and how many equal it; int32 throughout, for the sake of vectors."""
+    above, equal = np.int32(0), np.int32(0)
+    for i in range(len(scores)):
+        above = np.int32(above + np.int32(scores[i] > own))
+        equal = np.int32(equal + np.int32(scores[i] == own))
+    return above, equal
+
+
+@compiled
 def levels_of_best(
     rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
 ) -> None:
@@ -172,13 +203,16 @@ def levels_of_best(
                 inner_start, inner_end = start, end
 
 
-@compiled_sum
+@compiled
 def highest(scores: NDArray[np.floating]) -> Scalar:
-    """The highest score, −inf of none."""
-    found = scores.dtype.type(-np.inf)
-    for score in scores:
-        found = max(found, score)
-    return found
+    """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
+    lanes = np.full(LANES, -np.inf, scores.dtype)
+    whole = len(scores) - len(scores) % LANES
+    for start in range(0, whole, LANES):
+        part = scores[start : start + LANES]
+        for lane in range(LANES):
+            lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
+    return max(lanes.max(), scores[whole:].max() if whole < len(scores) else lanes[0])
 
 
 @compiled

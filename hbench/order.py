@@ -116,3 +116,13 @@ def read_keys(parts: Parts, of_key: NDArray[np.uint8], to: Sorted) -> None:
             bits[item] = high if high >= np.uint32(SIGN) else np.uint32(SIGN - 1) - high
             levels[item] = of_key[np.uint64(keys[item] & np.uint64(255))]
         to.scores[first + size] = -np.inf
+
+
+@compiled
+def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
+    """Whether positives of different levels have one score."""
+    tied = False
+    for slot in range(np.uint64(1), np.uint64(len(levels))):
+        before = slot - np.uint64(1)
+        tied |= (ordered[slot] == ordered[before]) & (levels[slot] != levels[before])
+    return tied

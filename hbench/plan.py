@@ -26,6 +26,7 @@ class Room(NamedTuple):
     """What one thread needs beside the scores."""
 
     by_score: order.Sorted
+    others: NDArray[np.floating]
     lookup: kernel.Scratch
     ranks: NDArray[np.int32]
     levels: NDArray[np.uint8]
@@ -83,7 +84,7 @@ class Plan:
     """`lists` of fast metrics, and the `others` by row of the `metrics` values; `lowest` level that they ask for."""
 
     ranker: Ranker
-    pessimistic: bool
+    how: kernel.How
     metrics: int
     lists: Sequence[Listed]
     others: Mapping[int, ScoreQuery]
@@ -100,7 +101,8 @@ class Plan:
         tables = sums.tables(len(ranker.columns))
         both = zip((False, True), by_list, strict=True)
         lists = [Listed(each, loses, lowest, tables) for loses, each in both if each]
-        return cls(ranker, pessimistic, len(scorers), lists, others, lowest)
+        how = kernel.How(pessimistic, kernel.FEW, kernel.MANY)
+        return cls(ranker, how, len(scorers), lists, others, lowest)
 
     def parts(self, first: int, last: int) -> order.Parts:
         """What is to be sorted of the rows of these canonical queries: their positives, and they themselves."""
@@ -117,8 +119,18 @@ class Plan:
 
     @property
     def room_bytes(self) -> int:
-        most = self.most_positives
-        return max(most + 1, ITEMS) * (order.BYTES + 5) + most * (4 * kernel.BUCKETS + 4 + 9)
+        most, of_others = self.most_positives, self.most_others * self.ranker.scores.dtype.itemsize
+        lookup = self.most_looked_up * (4 * kernel.BUCKETS + 4)
+        return max(most + 1, ITEMS) * (order.BYTES + 5) + of_others + lookup + most * 9
+
+    @property
+    def most_looked_up(self) -> int:
+        return min(self.most_positives, self.how.many)
+
+    @property
+    def most_others(self) -> int:
+        """How many distractors are sorted at once, if any query has so many positives."""
+        return len(self.ranker.columns) + 1 if self.most_positives >= self.how.many else 0
 
     @contextmanager
     def room(self) -> Iterator[Room]:
@@ -130,6 +142,7 @@ class Plan:
             items = max(most + 1, ITEMS)
             by_score = order.room(items, self.ranker.scores.dtype)
             ranks, levels = np.empty(items, np.int32), np.empty(items, np.uint8)
-            own = Room(by_score, kernel.scratch(most), ranks, levels, sums.scratch(most))
+            others = np.empty(self.most_others, by_score.scores.dtype)
+            own = Room(by_score, others, kernel.scratch(self.most_looked_up), ranks, levels, sums.scratch(most))
         yield own
         self.spare.append(own)

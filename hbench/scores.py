@@ -18,7 +18,8 @@ from hbench.errors import UsageError
 from hbench.similarity import Rows
 
 BLOCK = 512  # queries multiplied at once: part of what defines the last bits of a score
-CHUNK = 16 << 20  # bytes of the gallery items multiplied at once, likewise
+CHUNK = 4 << 20  # bytes of the gallery items multiplied at once, likewise
+TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
 SCORES = 220 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
@@ -115,7 +116,11 @@ class Scores:
     def multiply(self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]) -> None:
         """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G)."""
         with self.chunk(start) as chunk:
-            np.matmul(vectors, chunk.T, out=out[:, start : start + self.chunk_size])
+            columns = out[:, start : start + self.chunk_size]
+            if self.block_size > TURNED:
+                np.matmul(vectors, chunk.T, out=columns)
+            else:
+                columns[:] = np.matmul(chunk, vectors.T).T
 
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hbench import kernel, order
 from hbench.by_name import ByName
 from hbench.compiled import AVAILABLE
+from hbench.merge import merge_rows
 from hbench.plan import Plan, Room
 from hbench.protocol import ScoreQuery, scorers_by_name
 from hbench.ranking import LevelSequence, Ranker
@@ -117,7 +118,8 @@ class CompiledBlock:
         positives = self.values.counts[at, self.plan.lowest :].sum(axis=1)
         ends = np.cumsum(positives)
         ranked = kernel.Ranked(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
-        kernel.rank_rows(scores, parts, room.by_score, self.plan.pessimistic, (room.lookup, ranked))
+        kernel.rank_rows(scores, parts, room.by_score, self.plan.how, (room.lookup, ranked))
+        merge_rows(scores, parts, room.by_score, self.plan.how, (room.others, ranked))
         self.values.first_level[at] = self._first_levels(scores, parts, ranked)
         for listed, batch in self.batches:
             listed.add(ranked, self.queries[at], batch.part(at), room.above)
@@ -133,7 +135,7 @@ class CompiledBlock:
         place = np.where(some, ranked.starts, 0)
         levels = np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
         if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
-            kernel.levels_of_best(scores, parts, self.plan.pessimistic, levels, levels == 0)
+            kernel.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
         return levels
 
     def finish(self) -> Values:

@@ -24,6 +24,7 @@ LAYERS = [
             "conditions",
             "measure",
             "kernel",
+            "merge",
             "order",
             "plan",
             "compiled",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench import compiled
+from hbench import compiled, kernel
 from hbench.conditions import conditions
 from hbench.job import Job
 from hbench.measure import measure
@@ -56,9 +56,29 @@ def every_scorer(depth, labels, all_pairs):
     return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**9), st.integers(1, 8), st.sampled_from([pessimistic, optimistic]))
-def test_the_compiled_path_equals_the_functions_of_one_level_sequence(seed, depth, policy):
+ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED = (10**6, 10**7), (0, 10**7), (0, 0)
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Sets up to how few positives are compared, and from how many on they are merged."""
+
+    def set_to(few, many):
+        monkeypatch.setattr(kernel, "FEW", few)
+        monkeypatch.setattr(kernel, "MANY", many)
+
+    return set_to
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 10**9),
+    st.integers(1, 8),
+    st.sampled_from([pessimistic, optimistic]),
+    st.sampled_from([ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, (2, 6)]),
+)
+def test_the_compiled_path_equals_the_functions_of_one_level_sequence(limits, seed, depth, policy, bounds):
+    limits(*bounds)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)

@@ -13,7 +13,7 @@ from hbench import canonical, ranking, scores
 from hbench.canonical import canonical_order, content_keys, duplicates
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.scoring import score
-from hbench.similarity import cosine, dot, l2
+from hbench.similarity import Rows, cosine, dot, l2
 from hbench.tree import LabelTree, levels_of_pairs
 from tests import oracle
 
@@ -186,3 +186,11 @@ def test_content_keys_are_the_products_of_the_words_modulo_two_to_the_64(dtype):
     words = np.where(vectors == 0, dtype(0), vectors).view(f"u{vectors.dtype.itemsize}").tolist()
     expected = [sum(word * factor for word, factor in zip(row, factors, strict=True)) % 2**64 for row in words]
     assert content_keys(vectors).tolist() == expected
+
+
+def test_every_finite_float16_is_converted_exactly():
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)].reshape(-1, 32)
+    rows = np.random.default_rng(0).permutation(len(halves))
+    found = Rows(halves).read(rows)
+    assert found.view(np.uint32).tolist() == halves.astype(np.float32)[rows].view(np.uint32).tolist()
