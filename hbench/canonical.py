@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.compiled import AVAILABLE, Scalar, compiled
+from hbench.compiled import Scalar, compiled, pays
 from hbench.tree import Labels
 
 ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
 SEED = 20220710
+Words = NDArray[np.unsignedinteger]
 
 
 def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
@@ -26,30 +27,25 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     word = np.dtype(f"u{vectors.dtype.itemsize}")
     factors: Any = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64)
     factors = factors * np.uint64(2) + np.uint64(1)
+    minus_zero = word.type(1 << (8 * word.itemsize - 1))
+    products = _products_compiled if pays(len(vectors) * vectors.shape[1]) else _products
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         words: Any = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]).view(word)
-        keys[start : start + ROWS_AT_ONCE] = _products(words, factors)
+        keys[start : start + ROWS_AT_ONCE] = products(words, factors, minus_zero)
     return keys
 
 
-def _products(words: NDArray[np.unsignedinteger], factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _products(words: Words, factors: NDArray[np.uint64], minus_zero: Scalar) -> NDArray[np.uint64]:
     """Σ_d words[n, d]·factors[d], with −0.0 taken as 0.0."""
-    minus_zero = words.dtype.type(1 << (8 * words.dtype.itemsize - 1))
-    keys: NDArray[np.uint64]
-    if AVAILABLE:
-        keys = _products_compiled(words, factors, minus_zero)
-        return keys
     large = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
     large *= factors
-    keys = large.sum(axis=1)
+    keys: NDArray[np.uint64] = large.sum(axis=1)
     return keys
 
 
 @compiled
-def _products_compiled(
-    words: NDArray[np.unsignedinteger], factors: NDArray[np.uint64], minus_zero: Scalar
-) -> NDArray[np.uint64]:
+def _products_compiled(words: Words, factors: NDArray[np.uint64], minus_zero: Scalar) -> NDArray[np.uint64]:
     keys = np.zeros(len(words), np.uint64)
     for n in range(len(words)):
         for dimension in range(len(factors)):

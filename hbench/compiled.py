@@ -19,6 +19,7 @@ with suppress(ImportError):  # there is not a wheel for every Python and process
     numba = importlib.import_module("numba")
 
 AVAILABLE = numba is not None and os.environ.get("HBENCH_NUMBA", "1") != "0"
+SMALL = 1 << 23  # numbers that numpy has worked through before compiled code is even loaded
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Scalar = Any  # a number in compiled code, of the type that numba finds
 
@@ -31,6 +32,12 @@ def compiled(function: FunctionT) -> FunctionT:
 def compiled_sum(function: FunctionT) -> FunctionT:
     """The function compiled, its sums and maxima of numbers in any order, so that they run in vector instructions."""
     return _compiled(function, fastmath={"reassoc", "nnan", "nsz"})
+
+
+def pays(numbers: int) -> bool:
+    """Whether work on so many numbers is quicker in compiled code; to be decided by the data alone, for other sums have
+    other last bits."""
+    return AVAILABLE and numbers > SMALL
 
 
 def is_kept(function: Callable[..., Any]) -> bool:

@@ -5,6 +5,9 @@ A table of so many positives would leave the second cache, where a lookup takes 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,15 +18,29 @@ from hbench.order import Parts, Sorted, are_tied
 Floats = NDArray[np.floating]
 
 
-def merge_rows(rows: Floats, parts: Parts, by_score: Sorted, how: How, to: tuple[Floats, Ranked]) -> None:
+class Many(NamedTuple):
+    """One row to merge: the `scores` (P,) and `levels` (P,) of its sorted positives, descending; the scores of the
+    `others` (D + 1,), ascending after one of −inf."""
+
+    scores: Floats
+    levels: NDArray[np.uint8]
+    others: Floats
+
+
+Merge = Callable[[Many, bool, NDArray[np.int32]], bool]
+
+
+def merge_rows(
+    rows: Floats, sorted_parts: tuple[Parts, Sorted], how: How, to: tuple[Floats, Ranked], by: Merge
+) -> None:
     """Rank the positives of those of the rows (n, G) that have `many`; the first of `to` is room for G + 1 scores."""
-    room, out = to
+    (parts, by_score), (room, out) = sorted_parts, to
     for row in np.flatnonzero(out.ends - out.starts >= max(how.many, 1)).tolist():
         own, offset = slice(out.starts[row], out.ends[row]), parts.offsets[row]
         part = slice(offset, offset + own.stop - own.start)
-        ordered, out.levels[own] = by_score.scores[part], by_score.levels[part]
-        tied = merge(ordered, sorted_others(rows[row], parts, row, room), how.pessimistic, out.ranks[own])
-        out.tied[row] = tied or are_tied(ordered, out.levels[own])
+        out.levels[own] = by_score.levels[part]
+        many = Many(by_score.scores[part], out.levels[own], sorted_others(rows[row], parts, row, room))
+        out.tied[row] = by(many, how.pessimistic, out.ranks[own])
 
 
 def sorted_others(scores: Floats, parts: Parts, row: int, room: Floats) -> Floats:
@@ -36,25 +53,26 @@ def sorted_others(scores: Floats, parts: Parts, row: int, room: Floats) -> Float
 
 
 @compiled
-def merge(ordered: Floats, others: Floats, pessimistic: bool, ranks: NDArray[np.int32]) -> bool:
-    """Write the ranks of positives (P,), descending, among `others` (D + 1,), ascending after −inf; whether any are equal.
+def merge(many: Many, pessimistic: bool, ranks: NDArray[np.int32]) -> bool:
+    """Write the ranks (P,) of the positives; whether another order of equal scores would give other levels.
 
     One step of a merge waits for the one before. Two merges at once, from the best positive and from the middle one,
     take half as long.
     """
-    one, last, middle = np.uint64(1), np.uint64(len(others) - 1), np.uint64(len(ordered) // 2)
+    own, levels, others = many
+    one, last, middle = np.uint64(1), np.uint64(len(others) - 1), np.uint64(len(own) // 2)
     slot, other, tied = np.uint64(0), last, False
-    slot_2, other_2 = middle, np.uint64(np.searchsorted(others, ordered[middle], side="right") - 1)
-    while (slot < middle) | (slot_2 < np.uint64(len(ordered))):
+    slot_2, other_2 = middle, np.uint64(np.searchsorted(others, own[middle], side="right") - 1)
+    while (slot < middle) | (slot_2 < np.uint64(len(own))):
         if slot < middle:
             ranks[slot] = slot + (last - other) + one
-            comes, equal = comes_first(others[other], ordered[slot], pessimistic)
+            comes, equal = comes_first(others[other], own[slot], pessimistic)
             other, slot, tied = other - np.uint64(comes), slot + np.uint64(not comes), tied | equal
-        if slot_2 < np.uint64(len(ordered)):
+        if slot_2 < np.uint64(len(own)):
             ranks[slot_2] = slot_2 + (last - other_2) + one
-            comes, equal = comes_first(others[other_2], ordered[slot_2], pessimistic)
+            comes, equal = comes_first(others[other_2], own[slot_2], pessimistic)
             other_2, slot_2, tied = other_2 - np.uint64(comes), slot_2 + np.uint64(not comes), tied | equal
-    return tied
+    return tied | are_tied(own, levels)
 
 
 @compiled

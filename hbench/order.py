@@ -57,7 +57,7 @@ def sort(rows: NDArray[np.floating], parts: Parts, tie_key: NDArray[np.uint8], t
     write_tie_keys(parts, tie_key, to.levels)
     of_key = np.argsort(tie_key).astype(np.uint8)
     if rows.dtype == np.float64:
-        _sort_float64(rows, parts, of_key, to)
+        sort_float64(rows, parts, of_key, to)
         return
     write_keys(rows, parts, to.levels, to.keys)
     for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
@@ -65,7 +65,7 @@ def sort(rows: NDArray[np.floating], parts: Parts, tie_key: NDArray[np.uint8], t
     read_keys(parts, of_key, to)
 
 
-def _sort_float64(rows: NDArray[np.floating], parts: Parts, of_key: NDArray[np.uint8], to: Sorted) -> None:
+def sort_float64(rows: NDArray[np.floating], parts: Parts, of_key: NDArray[np.uint8], to: Sorted) -> None:
     """A float64 score leaves no room for the level in an integer."""
     for row, begin, first, size in zip(rows, parts.begins, parts.offsets, parts.sizes, strict=True):
         scores, keys = row[begin : begin + size], to.levels[first : first + size]

@@ -1,4 +1,4 @@
-"""A plan: what the compiled path does with every block of an evaluation.
+"""A plan: what the fast path does with every block of an evaluation.
 
 The metrics it knows are sums over the ranks of the positives, all taken at once; the others are computed on the level
 sequence. Only items of the lowest level that some metric asks for, and above, are positives to it.
@@ -18,6 +18,7 @@ from hbench import kernel, order, sums
 from hbench.batch import FAST, Batch
 from hbench.protocol import Grade, ScoreQuery, Scorer
 from hbench.ranking import Ranker
+from hbench.steps import Steps
 
 ITEMS = 1 << 18  # of rows sorted at once by one thread, unless one row has more: they stay in the second cache
 
@@ -55,14 +56,16 @@ class Listed:
         wanted = sums.Wanted(counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), binary, self.lowest)
         return Batch.empty(wanted, self.tables)
 
-    def add(self, ranked: kernel.Ranked, queries: NDArray[np.int64], batch: Batch, above: sums.Scratch) -> None:
+    def add(
+        self, ranked: kernel.Ranked, queries: NDArray[np.int64], batch: Batch, above: sums.Scratch, by: Steps
+    ) -> None:
         """Sum up for a batch of queries (n,), in input positions."""
         if self.loses_last:
             ranked = _without_last(ranked, batch.wanted.counts)
         for place, grade in enumerate(self.grades.values()):
             relevance, weight = grade(queries, batch.wanted.counts)
             batch.wanted.relevance[:, place], batch.wanted.weight[:, place] = relevance, weight
-        sums.sum_up(ranked, batch.wanted, batch.tables, above, batch.sums)
+        by.sum_up(ranked, batch.wanted, batch.tables, above, batch.sums)
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Write the metrics of a batch to their rows of the values (M, n)."""
@@ -84,6 +87,7 @@ class Plan:
     """`lists` of fast metrics, and the `others` by row of the `metrics` values; `lowest` level that they ask for."""
 
     ranker: Ranker
+    steps: Steps
     how: kernel.How
     metrics: int
     lists: Sequence[Listed]
@@ -92,7 +96,7 @@ class Plan:
     spare: list[Room] = field(default_factory=list)
 
     @classmethod
-    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], *, pessimistic: bool) -> Plan:
+    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], steps: Steps, *, pessimistic: bool) -> Plan:
         known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
         by_list = [{row: each for row, each in known.items() if each.loses_last == loses} for loses in (False, True)]
         others = {row: each for row, each in enumerate(scorers) if row not in known}
@@ -101,8 +105,7 @@ class Plan:
         tables = sums.tables(len(ranker.columns))
         both = zip((False, True), by_list, strict=True)
         lists = [Listed(each, loses, lowest, tables) for loses, each in both if each]
-        how = kernel.How(pessimistic, kernel.FEW, kernel.MANY)
-        return cls(ranker, how, len(scorers), lists, others, lowest)
+        return cls(ranker, steps, steps.how(pessimistic), len(scorers), lists, others, lowest)
 
     def parts(self, first: int, last: int) -> order.Parts:
         """What is to be sorted of the rows of these canonical queries: their positives, and they themselves."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.compiled import AVAILABLE, compiled
+from hbench.compiled import compiled, pays
 from hbench.registry import Registry
 from hbench.vectors import where
 
@@ -50,7 +50,7 @@ class Rows:
         if self.last is not None:
             out[:, dimensions] = self.last[positions]
         source, rows = where(self.vectors, positions)
-        if AVAILABLE and source.dtype in {out.dtype, np.dtype(np.float16)}:
+        if pays(len(self) * self.width) and source.dtype in {out.dtype, np.dtype(np.float16)}:
             scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
             if source.dtype == np.float16:
                 read_halves(source.view(np.uint16), rows, scale, out)

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench import kernel, order, similarity, sums
-from hbench.compiled import is_kept
 from hbench.job import Job
 from hbench.scores import Scores, available_threads, one_blas_thread
+from hbench.steps import steps_for
 from hbench.values import Block, Values, values_of
 
 QUERIES = 8  # valued by one task
@@ -40,10 +39,10 @@ def on_threads(
 
     `announce` is told when the kernel has to be compiled first.
     """
-    steps = (similarity.read_rows, order.write_keys, kernel.rank_rows, sums.sum_up)
-    if announce and not all(is_kept(step) for step in steps):
+    ranker = job.ranker
+    if announce and not steps_for(len(ranker.queries) * len(ranker.columns)).are_kept:
         announce("compiling the ranking kernel, this once")
-    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, job.by_name)
+    scores, (start_block, scratch) = ranker.scores, values_of(ranker, job.scorers, job.by_name)
     threads, rooms = scores.fitting(threads or available_threads(), scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]

@@ -1,6 +1,6 @@
-"""From rows of scores to the values of their queries: every metric on the level sequence, or, compiled, all at once.
+"""From rows of scores to the values of their queries: all metrics at once from few sums, or each on the level sequence.
 
-A metric that the compiled path does not know is computed on the level sequence there, too.
+A metric that is no function of those sums is computed on the level sequence there, too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from hbench import kernel, order
 from hbench.by_name import ByName
-from hbench.compiled import AVAILABLE
-from hbench.merge import merge_rows
 from hbench.plan import Plan, Room
 from hbench.protocol import ScoreQuery, scorers_by_name
 from hbench.ranking import LevelSequence, Ranker
+from hbench.steps import steps_for
 
 SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
 
@@ -63,9 +62,10 @@ def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery], by_name: ByName | N
     """The function that starts a block, from its number; and how many bytes a thread that adds to blocks needs."""
     start: StartBlock = partial(SequenceBlock, ranker, scorers)
     room = sequence_bytes = SEQUENCE_BYTES * len(ranker.columns)
-    if AVAILABLE and ranker.pessimistic is not None:
-        plan = Plan.of(ranker, scorers, pessimistic=ranker.pessimistic)
-        start, room = partial(CompiledBlock, plan), plan.room_bytes
+    if ranker.pessimistic is not None:
+        steps = steps_for(len(ranker.queries) * len(ranker.columns))
+        plan = Plan.of(ranker, scorers, steps, pessimistic=ranker.pessimistic)
+        start, room = partial(FastBlock, plan), plan.room_bytes
     if by_name is None:
         return start, room
     return lambda block: NamedBlock(start(block), ranker, scorers, by_name, block), room + sequence_bytes
@@ -90,7 +90,7 @@ class SequenceBlock:
         return self.values
 
 
-class CompiledBlock:
+class FastBlock:
     """The metrics are sums over the ranks, all taken at once."""
 
     def __init__(self, plan: Plan, block: int) -> None:
@@ -114,15 +114,15 @@ class CompiledBlock:
 
     def _add(self, scores: NDArray[np.floating], parts: order.Parts, at: slice, room: Room) -> None:
         """Value the queries `at` these places of the block, by their rows of scores and what of them is to be sorted."""
-        order.sort(scores, parts, self.ranker.tie_key, room.by_score)
+        steps = self.plan.steps
+        steps.sort(scores, parts, self.ranker.tie_key, room.by_score)
         positives = self.values.counts[at, self.plan.lowest :].sum(axis=1)
         ends = np.cumsum(positives)
         ranked = kernel.Ranked(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
-        kernel.rank_rows(scores, parts, room.by_score, self.plan.how, (room.lookup, ranked))
-        merge_rows(scores, parts, room.by_score, self.plan.how, (room.others, ranked))
+        steps.rank(scores, (parts, room.by_score), self.plan.how, (room.lookup, room.others), ranked)
         self.values.first_level[at] = self._first_levels(scores, parts, ranked)
         for listed, batch in self.batches:
-            listed.add(ranked, self.queries[at], batch.part(at), room.above)
+            listed.add(ranked, self.queries[at], batch.part(at), room.above, steps)
         for n, sequence in enumerate(_sequences(ranked, self.values.counts[at]), at.start):
             for row, other in self.plan.others.items():
                 self.values.values[row, n] = other(int(self.queries[n]), sequence)
@@ -135,7 +135,7 @@ class CompiledBlock:
         place = np.where(some, ranked.starts, 0)
         levels = np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
         if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
-            kernel.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
+            self.plan.steps.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
         return levels
 
     def finish(self) -> Values:

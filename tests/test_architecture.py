@@ -25,6 +25,8 @@ LAYERS = [
             "measure",
             "kernel",
             "merge",
+            "plain",
+            "steps",
             "order",
             "plan",
             "compiled",

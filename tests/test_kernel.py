@@ -1,6 +1,9 @@
-"""The compiled path against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
+"""The fast paths against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -17,8 +20,6 @@ from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.relevance import alpha
 from hbench.similarity import dot
 from hbench.tree import LabelTree
-
-pytestmark = pytest.mark.skipif(not compiled.AVAILABLE, reason="nothing is compiled here")
 
 
 def random_sides(rng, depth):
@@ -56,14 +57,20 @@ def every_scorer(depth, labels, all_pairs):
     return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]
 
 
-ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED = (10**6, 10**7), (0, 10**7), (0, 0)
+NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
+WAYS = st.sampled_from([NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED])
 
 
 @pytest.fixture
-def limits(monkeypatch):
-    """Sets up to how few positives are compared, and from how many on they are merged."""
+def go(monkeypatch):
+    """Sets which of the ways is gone, though the tests here are small: numpy alone, or compiled code that compares up to
+    how few positives, and merges from how many on."""
 
-    def set_to(few, many):
+    def set_to(way):
+        if way is not NUMPY and not compiled.AVAILABLE:
+            pytest.skip("nothing is compiled here")
+        monkeypatch.setattr(compiled, "SMALL", 10**9 if way is NUMPY else -1)
+        few, many = way or MIXED
         monkeypatch.setattr(kernel, "FEW", few)
         monkeypatch.setattr(kernel, "MANY", many)
 
@@ -75,10 +82,10 @@ def limits(monkeypatch):
     st.integers(0, 10**9),
     st.integers(1, 8),
     st.sampled_from([pessimistic, optimistic]),
-    st.sampled_from([ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, (2, 6)]),
+    WAYS,
 )
-def test_the_compiled_path_equals_the_functions_of_one_level_sequence(limits, seed, depth, policy, bounds):
-    limits(*bounds)
+def test_every_way_equals_the_functions_of_one_level_sequence(go, seed, depth, policy, way):
+    go(way)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
@@ -94,9 +101,10 @@ def test_the_compiled_path_equals_the_functions_of_one_level_sequence(limits, se
             np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]))
-def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(seed, depth, policy):
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]), WAYS)
+def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(go, seed, depth, policy, way):
+    go(way)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
@@ -110,9 +118,11 @@ def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(s
     assert np.array_equal(some.counts, every.counts)
 
 
+@pytest.mark.parametrize("way", [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
-def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(dtype, crowd):
+def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(go, way, dtype, crowd):
+    go(way)
     rng = np.random.default_rng(1)
     scores = {
         "constant": np.zeros(500),
@@ -131,8 +141,20 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(dtype, crowd)
     np.testing.assert_allclose(fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12)
 
 
-def test_every_default_metric_is_computed_by_the_compiled_path():
+def test_every_default_metric_is_computed_from_the_sums():
     chosen = conditions(["genus", "species"])
     from hbench.batch import FAST
 
     assert {name.base for name in chosen.metrics} <= set(FAST)
+
+
+def test_a_small_test_is_valued_without_loading_compiled_code():
+    code = """
+import numpy as np
+from hbench.scoring import score
+labels = np.arange(60)[:, None] // np.array([20, 4])
+score(np.random.default_rng(0).normal(size=(60, 8)), labels)
+from hbench import compiled, kernel
+assert not compiled.AVAILABLE or not kernel.rank_rows.signatures
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,149 @@
+"""The steps of hbench/steps.py in numpy alone: where numba is missing, or a test so small that loading it takes longer.
+
+Each is the twin of the compiled function of its name; tests prove them equal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.kernel import Ranked
+from hbench.merge import Many
+from hbench.order import SIGN, Parts, Sorted, sort_float64
+from hbench.sums import Floats, Levels, Ranks, Scratch, Sums, Tables, Wanted
+
+
+def sort(rows: NDArray[np.floating], parts: Parts, tie_key: NDArray[np.uint8], to: Sorted) -> None:
+    """Sort each part: by score, then by the tie key (L+1,) of the level; both with the best first."""
+    of_key = np.argsort(tie_key).astype(np.uint8)
+    for row in range(len(rows)):
+        write_tie_keys(parts, row, tie_key, to.levels)
+    if rows.dtype == np.float64:
+        sort_float64(rows, parts, of_key, to)
+        return
+    for row, begin, first, size in zip(rows, parts.begins, parts.offsets, parts.sizes, strict=True):
+        own = slice(first, first + size)
+        bits = descending(row[begin : begin + size].view(np.uint32)).astype(np.uint64)
+        keys = to.keys[own]
+        np.bitwise_or(bits << np.uint64(8), to.levels[own], out=keys)
+        keys.sort()
+        to.scores[own].view(np.uint32)[:] = descending((keys >> np.uint64(8)).astype(np.uint32))
+        to.levels[own] = of_key[keys.astype(np.uint8)]
+        to.scores[first + size] = -np.inf
+
+
+def write_tie_keys(parts: Parts, row: int, tie_key: NDArray[np.uint8], keys: NDArray[np.uint8]) -> None:
+    own, begin = keys[parts.offsets[row] :][: parts.sizes[row]], parts.begins[row]
+    own[:] = tie_key[0]
+    for level in range(parts.lowest, parts.starts.shape[1] + 1):
+        start, end = parts.starts[row, level - 1], parts.ends[row, level - 1]
+        if end > start:
+            own[start - begin : end - begin] = tie_key[level]
+
+
+def descending(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The bits of float32 numbers become integers that fall as the numbers rise, and back; both zeros become the same."""
+    bits = np.where(bits == SIGN, np.uint32(0), bits)
+    return np.where(bits >= SIGN, bits, np.uint32(SIGN - 1) - bits)
+
+
+def merge(many: Many, pessimistic: bool, ranks: NDArray[np.int32]) -> bool:
+    """Write the ranks (P,) of the positives; whether another order of equal scores would give other levels."""
+    own, levels, others = many
+    place = np.searchsorted(others, own, side="left" if pessimistic else "right")
+    ranks[:] = np.arange(1 + len(others), 1 + len(others) + len(own)) - place
+    beside = np.minimum(place, len(others) - 1) if pessimistic else place - 1
+    tied = (others[beside] == own).any() or ((own[1:] == own[:-1]) & (levels[1:] != levels[:-1])).any()
+    return bool(tied)
+
+
+def levels_of_best(
+    rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
+) -> None:
+    """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
+    for row in np.flatnonzero(todo).tolist():
+        best = rows[row].max()
+        own = np.zeros(rows.shape[1], np.uint8)
+        for level, (start, end) in enumerate(zip(parts.starts[row], parts.ends[row], strict=True), start=1):
+            own[start:end] = level
+        of_best = own[rows[row] == best]
+        levels[row] = (of_best.min() if pessimistic else of_best.max()) if best > -np.inf else 0
+
+
+def sum_up(ranked: Ranked, wanted: Wanted, by_rank: Tables, room: Scratch, to: Sums) -> None:
+    """All sums of n queries, whose positives of level ≥ `lowest` are ranked."""
+    for query, (first, end) in enumerate(zip(ranked.starts.tolist(), ranked.ends.tolist(), strict=True)):
+        if end > first:
+            sum_query(ranked.ranks[first:end], ranked.levels[first:end], query, wanted, (by_rank, to))
+
+
+def sum_query(ranks: Ranks, levels: Levels, query: int, wanted: Wanted, to: tuple[Tables, Sums]) -> None:
+    """All sums of one of the queries."""
+    by_rank, out = to
+    total = len(ranks)
+    of_level, levels_of = ranks, levels
+    for lowest in range(wanted.lowest, wanted.counts.shape[1]):
+        if not len(of_level):
+            break
+        at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
+        sum_level(of_level, wanted.cuts, by_rank.discount, at)
+        if wanted.binary:
+            binary = intersection_sum(of_level, 0, len(of_level), by_rank.harmonic)
+            out.intersection[query, lowest] = binary / len(of_level)
+        higher = levels_of > lowest
+        found = intersection_sum(of_level[~higher], int(higher.sum()), total, by_rank.harmonic)
+        out.intersection[query, 0] += found / total
+        of_level, levels_of = of_level[higher], levels_of[higher]
+    for h in range(out.graded.shape[1]):
+        out.graded[query, h] = graded_sum((ranks, levels), (query, h), wanted, out.precision[query, :, -1])
+
+
+def sum_level(
+    ranks: Ranks, cuts: NDArray[np.int64], discount: Floats, out: tuple[NDArray[np.int64], Floats, Floats]
+) -> None:
+    """hits, precision and gain (C + 2,) of one level."""
+    hits, precision, gain = out
+    ends = np.searchsorted(ranks, np.concatenate([cuts, [len(ranks), ranks[-1]]]), side="right")
+    hits[:] = ends
+    precision[:] = sums_to(np.arange(1, len(ranks) + 1) / ranks, ends)
+    gain[:] = sums_to(discount[ranks], ends)
+    gain[-2] = np.nan
+
+
+def sums_to(terms: Floats, ends: NDArray[np.int64]) -> Floats:
+    """Σ terms[:end] of each end."""
+    return np.array([terms[:end].sum() for end in ends.tolist()])
+
+
+def intersection_sum(ranks: Ranks, higher: int, total: int, harmonic: Floats) -> float:
+    """The part of ASI of one level, whose items have these ranks, `higher` items being above it; `total` is R."""
+    last = max(min(int(np.searchsorted(ranks, total, side="right")), total - higher), 0)
+    start = np.maximum(ranks[:last] - 1, np.arange(higher, higher + last))
+    return float(last * harmonic[total] - harmonic[start].sum())
+
+
+def graded_sum(sequence: tuple[Ranks, Levels], at: tuple[int, int], wanted: Wanted, precision: Floats) -> float:
+    """Σ_t (t − t')·(precision of {rel ≥ t}); `precision` (L,) is that of every {level ≥ l}."""
+    query, h = at
+    relevance, weight = wanted.relevance[query, h], wanted.weight[query, h]
+    present = np.flatnonzero(wanted.counts[query] > 0)
+    present = present[present >= wanted.lowest]
+    terms = np.unique(relevance[present])
+    terms, total, previous = terms[terms > 0], 0.0, 0.0
+    for threshold in terms.tolist():
+        reaches = present[relevance[present] >= threshold]
+        nested = present[present >= reaches[0]]
+        if len(nested) == len(reaches) and (weight[reaches] == 1).all():
+            part = precision[reaches[0] - 1]
+        else:
+            part = threshold_sum(*sequence, np.isin(np.arange(len(relevance)), reaches), weight)
+        total += (threshold - previous) * part
+        previous = threshold
+    return float(total)
+
+
+def threshold_sum(ranks: Ranks, levels: Levels, reaches: NDArray[np.bool_], weight: NDArray[np.int64]) -> float:
+    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
+    own = reaches[levels]
+    return float((np.cumsum(weight[levels[own]]) / ranks[own]).sum())
