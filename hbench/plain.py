@@ -51,7 +51,7 @@ def descending(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
 def merge(many: Many, pessimistic: bool, ranks: NDArray[np.int32]) -> bool:
     """Write the ranks (P,) of the positives; whether another order of equal scores would give other levels."""
     own, levels, others = many
-    place = np.searchsorted(others, own, side="left" if pessimistic else "right")
+    place = np.searchsorted(others, own[::-1], side="left" if pessimistic else "right")[::-1]  # quicker upwards
     ranks[:] = np.arange(1 + len(others), 1 + len(others) + len(own)) - place
     beside = np.minimum(place, len(others) - 1) if pessimistic else place - 1
     tied = (others[beside] == own).any() or ((own[1:] == own[:-1]) & (levels[1:] != levels[:-1])).any()
@@ -106,14 +106,16 @@ def sum_level(
     hits, precision, gain = out
     ends = np.searchsorted(ranks, np.concatenate([cuts, [len(ranks), ranks[-1]]]), side="right")
     hits[:] = ends
-    precision[:] = sums_to(np.arange(1, len(ranks) + 1) / ranks, ends)
-    gain[:] = sums_to(discount[ranks], ends)
+    sums_to(np.arange(1, len(ranks) + 1) / ranks, ends, precision)
+    sums_to(discount[ranks], ends, gain)
     gain[-2] = np.nan
 
 
-def sums_to(terms: Floats, ends: NDArray[np.int64]) -> Floats:
-    """Σ terms[:end] of each end."""
-    return np.array([terms[:end].sum() for end in ends.tolist()])
+def sums_to(terms: Floats, ends: NDArray[np.int64], out: Floats) -> None:
+    """Σ terms[:end] of each end, the last of which is the end of all."""
+    most = ends[:-1].max()
+    out[:-1] = np.concatenate([[0.0], np.cumsum(terms[:most])])[ends[:-1]]
+    out[-1] = out[ends[:-1].argmax()] + terms[most:].sum()
 
 
 def intersection_sum(ranks: Ranks, higher: int, total: int, harmonic: Floats) -> float:

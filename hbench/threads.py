@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.compiled import SMALL
 from hbench.job import Job
 from hbench.scores import Scores, available_threads, one_blas_thread
 from hbench.steps import steps_for
@@ -40,8 +41,11 @@ def on_threads(
     `announce` is told when the kernel has to be compiled first.
     """
     ranker = job.ranker
-    if announce and not steps_for(len(ranker.queries) * len(ranker.columns)).are_kept:
+    pairs = len(ranker.queries) * len(ranker.columns)
+    if announce and not steps_for(pairs).are_kept:
         announce("compiling the ranking kernel, this once")
+    if pairs <= SMALL:  # threads of short numpy calls only wait for each other
+        threads = 1
     scores, (start_block, scratch) = ranker.scores, values_of(ranker, job.scorers, job.by_name)
     threads, rooms = scores.fitting(threads or available_threads(), scratch)
     waiting, line = deque(blocks), deque[Stage]()
