@@ -4,7 +4,7 @@
     python benchmarks/losses.py --quick        # B = 64 and 128, short sequences
     python benchmarks/losses.py --threads 2
 
-Each measurement runs in a process of its own, so that its peak memory is its own; times are the best of several runs, and with one
+Each measurement runs in a process of its own, so that its peak memory is its own; times are the best of at least three runs and two seconds, and with one
 thread processor time, which other work on the machine stretches less.
 """
 
@@ -28,6 +28,7 @@ from hbench.losses import build_loss, kernel
 from hbench.losses.blackbox import chosen_ranks
 
 DIM = 512
+SECONDS = 2.0  # at least, of runs whose best is taken: neighbours on a shared machine come and go
 RANK_LOSSES = [f"{family}_{score}" for score in ("hap", "ap", "ndcg", "recall") for family in ("sup", "smooth")]
 
 
@@ -112,7 +113,7 @@ def timed(run: Callable[[], float], repeats: int, gradient: Callable[[], Tensor 
         run()
     value, memory = peak_of(run)
     clock, times = (time.process_time if torch.get_num_threads() == 1 else time.perf_counter), []
-    for _ in range(repeats):
+    while len(times) < repeats or (small and sum(times) < SECONDS):
         start = clock()
         run()
         times.append(clock() - start)
@@ -135,7 +136,7 @@ def row(what: str, size: int, depth: int, threads: int, paths: tuple[str, ...]) 
     """One line per path: value, difference of value and relative difference of gradient from the first, time, memory, ratio."""
     first: dict[str, object] | None = None
     for path in paths:
-        repeats = (1 if size > 256 else 2) if path == "dense" else 3 if size > 1024 else 15
+        repeats = 1 if path == "dense" and size > 256 else 3
         found = in_process(what, size, depth, path, repeats, threads)
         first = first or found
         reference, gradient = first["gradient"], found["gradient"]

@@ -58,8 +58,8 @@ class _BlockSum(torch.autograd.Function):
                 (slope,) = torch.autograd.grad(value, scores)
                 whole = references is None and slope.shape[0] == slope.shape[1]
                 if whole:
-                    slope = slope + slope.T  # both roles in one product
-                if grads[0] is not None:
+                    grads[0] = (slope + slope.T) @ ranked  # both roles in one product
+                elif grads[0] is not None:
                     grads[0][block].addmm_(slope, ranked)
                 to_ranked = grads[0] if references is None else grads[1]
                 if to_ranked is not None and not whole:
