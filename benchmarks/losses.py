@@ -4,8 +4,8 @@
     python benchmarks/losses.py --quick        # B = 64 and 128, short sequences
     python benchmarks/losses.py --threads 2
 
-Each measurement runs in a process of its own, so that its peak memory is its own; times are the best of at least three runs and two seconds, and with one
-thread processor time, which other work on the machine stretches less.
+Each measurement runs in a process of its own, so that its peak memory is its own; times are the best of at least three runs
+and two seconds, and with one thread processor time, which other work on the machine stretches less.
 """
 
 from __future__ import annotations

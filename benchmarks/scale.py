@@ -101,7 +101,9 @@ def process() -> None:
             measure(all_pairs_job(vectors, labels))
             alone.append(time.perf_counter() - began)
         whole = f"{min(each[1:]):.2f} s (first {each[0]:.2f} s)"
-        print(f"{items:,} items: whole process {whole}, evaluation alone {min(alone[1:]):.2f} s (first {alone[0]:.2f} s)")
+        print(
+            f"{items:,} items: whole process {whole}, evaluation alone {min(alone[1:]):.2f} s (first {alone[0]:.2f} s)"
+        )
 
 
 def bootstrap() -> None:

@@ -62,13 +62,19 @@ def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery], by_name: ByName | N
     """The function that starts a block, from its number; and how many bytes a thread that adds to blocks needs."""
     start: StartBlock = partial(SequenceBlock, ranker, scorers)
     room = sequence_bytes = SEQUENCE_BYTES * len(ranker.columns)
-    if ranker.pessimistic is not None:
-        steps = steps_for(len(ranker.queries) * len(ranker.columns))
-        plan = Plan.of(ranker, scorers, steps, pessimistic=ranker.pessimistic)
+    if plan := plan_of(ranker, scorers):
         start, room = partial(FastBlock, plan), plan.room_bytes
     if by_name is None:
         return start, room
     return lambda block: NamedBlock(start(block), ranker, scorers, by_name, block), room + sequence_bytes
+
+
+def plan_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> Plan | None:
+    """The plan of an evaluation; None where equal scores have an order that it does not know."""
+    if ranker.pessimistic is None:
+        return None
+    steps = steps_for(len(ranker.queries) * len(ranker.columns))
+    return Plan.of(ranker, scorers, steps, pessimistic=ranker.pessimistic)
 
 
 class SequenceBlock:
@@ -121,8 +127,12 @@ class FastBlock:
         ranked = kernel.Ranked(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
         steps.rank(scores, (parts, room.by_score), self.plan.how, (room.lookup, room.others), ranked)
         self.values.first_level[at] = self._first_levels(scores, parts, ranked)
+        self.add_ranked(ranked, at, room)
+
+    def add_ranked(self, ranked: kernel.Ranked, at: slice, room: Room) -> None:
+        """Value the queries `at` these places of the block by the ranks of their positives."""
         for listed, batch in self.batches:
-            listed.add(ranked, self.queries[at], batch.part(at), room.above, steps)
+            listed.add(ranked, self.queries[at], batch.part(at), room.above, self.plan.steps)
         for n, sequence in enumerate(_sequences(ranked, self.values.counts[at]), at.start):
             for row, other in self.plan.others.items():
                 self.values.values[row, n] = other(int(self.queries[n]), sequence)

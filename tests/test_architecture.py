@@ -43,7 +43,7 @@ LAYERS = [
         *("tree.files", "tree.record", "array_files"),
     },
     {"evaluation", "scoring", "submission", "examination", "resume", "shards", "listed", "datasets"},
-    {"train", "losses", "cluster", "site"},
+    {"train", "losses", "cluster", "device", "site"},
     {"cli"},
 ]
 

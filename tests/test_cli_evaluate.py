@@ -312,3 +312,17 @@ def test_compare_refuses_a_metric_that_the_reports_do_not_have(evaluated):
     run = hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, P@5", code=2)
     assert "unknown metric of both reports 'P@5'" in run.stderr
     assert "H-AP" in hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, R@1").stdout
+
+
+def test_evaluation_on_a_torch_device(data, tmp_path):
+    asked = ["evaluate", "good.parquet", "-d", "zoo.parquet", "--json"]
+    found = json.loads(hbench(data, *asked, "--device", "cpu", "--resume", tmp_path).stdout)["scores"]
+    expected = json.loads(hbench(data, *asked).stdout)["scores"]
+    assert {name: each["value"] for name, each in found.items()} == pytest.approx(
+        {name: each["value"] for name, each in expected.items()}, rel=1e-6
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "cpu"
+    ]  # its blocks are not mixed with those of the processors
+    assert "no device 'warp'" in hbench(data, *asked, "--device", "warp", code=2).stderr
+    assert "--workers" in hbench(data, *asked, "--device", "cpu", "--workers", "2", code=2).stderr

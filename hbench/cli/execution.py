@@ -44,6 +44,7 @@ OPTIONS = [
     ),
     click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts."),
     click.option("--workers", type=click.IntRange(min=1), help="Rank in so many processes (needs hbench[cluster])."),
+    click.option("--device", help="Rank on a GPU: cuda, cuda:1.  [default: the processors]"),
     click.option("--scheduler", help="Rank on a dask cluster, as tcp://HOST:PORT (needs hbench[cluster])."),
 ]  # fmt: skip
 
@@ -62,6 +63,13 @@ def execute(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> It
     from hbench.threads import on_threads
 
     made: Execute = partial(on_threads, threads=chosen["threads"], announce=say)
+    kept = chosen["resume"]
+    if chosen["device"]:
+        from hbench.device import on_device
+
+        if chosen["shard"] or chosen["workers"] or chosen["scheduler"]:
+            raise click.UsageError("--device ranks in this process: leave --shard, --workers and --scheduler out.")
+        made, kept = on_device(chosen["device"]), kept and kept / chosen["device"].partition(":")[0]
     with ExitStack() as stack:
         if chosen["scheduler"] or chosen["workers"]:
             try:
@@ -70,4 +78,4 @@ def execute(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> It
                 raise click.UsageError(f"{error.name} is missing: pip install 'hbench[cluster]'") from None
             client = stack.enter_context(cluster.connected(chosen["scheduler"], chosen["workers"] or 0))
             made = cluster.on_cluster(client, [cluster.File(path.resolve(), ids) for path, ids in files])
-        yield kept_in(chosen["resume"], made) if chosen["resume"] else made
+        yield kept_in(kept, made) if kept else made
