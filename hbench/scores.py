@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 from hbench.errors import UsageError
 from hbench.similarity import Rows
 
-BLOCK = 512  # queries multiplied at once: part of what defines the last bits of a score
+BLOCK = 432  # queries multiplied at once: part of what defines the last bits of a score
 CHUNK = 4 << 20  # bytes of the gallery items multiplied at once, likewise
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
-SCORES = 220 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
+SCORES = 196 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
