@@ -85,7 +85,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     def create() -> Any:
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **own)
 
-    where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE"
+    where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
     net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()
     config = net.pretrained_cfg
     return Backbone(net, net.num_features, config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
@@ -100,7 +100,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     if arch not in open_clip.list_models():
         raise UnknownName("open_clip model", arch, open_clip.list_models())
     chosen = tag if weights == PRETRAINED and tag else None
-    where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE"
+    where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
     model = fetched(lambda: open_clip.create_model(arch, pretrained=chosen), f"open_clip:{name}", where)
     visual = model.visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
@@ -148,7 +148,7 @@ def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
         first = (str(error).splitlines() or [type(error).__name__])[0]
     raise DataError(
         f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
-        fix="put the file there, or begin from random ones: --set model.weights=random",
+        fix="put the file there, or begin from random ones: --set model.weights=random (hbench embed: --weights random)",
     )  # fmt: skip
 
 
