@@ -135,7 +135,8 @@ def fetching(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
     import requests
 
-    from hbench.fetch import Source, fetch, session
+    from hbench.fetch import fetch, session
+    from hbench.source import Source
     from tests.file_server import FileServer
 
     body = np.random.default_rng(0).bytes(400_000_000)

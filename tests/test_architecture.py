@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
 # A name stands for a module, or for a package and all in it; the longest that fits counts.
 LAYERS = [
-    {"errors", "registry", "paths", "version", "atomic", "arrow_arrays", "schema"},
+    {"errors", "registry", "paths", "version", "atomic", "arrow_arrays", "schema", "source"},
     {
         *("tree", "canonical", "similarity", "vectors", "ranking", "relevance", "metrics", "metric_name"),
         *(
@@ -134,6 +134,12 @@ def test_start_up_loads_no_heavy_library(statement):
     assert run.returncode == 0, run.stderr
     loaded = set(run.stdout.split())
     assert not loaded & heavy
+
+
+def test_evaluating_loads_no_library_that_it_does_not_need():
+    code = "import sys, hbench.cli.evaluate, hbench.datasets, hbench.submission; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not set(run.stdout.split()) & {"torch", "sklearn", "faiss", "pandas", "requests", "networkx"}
 
 
 def test_python_m_hbench_is_the_command():

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hbench import fetch as fetching
 from hbench.errors import DataError, IntegrityError, SourceError
-from hbench.fetch import Interrupted, Source, fetch, session
+from hbench.fetch import Interrupted, fetch, session
+from hbench.source import Source
 from tests.file_server import PAGE, FileServer, close_after, instead, reset_after, stall_after, status
 
 BODY = random.Random(0).randbytes(1_000_000)

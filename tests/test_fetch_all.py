@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from hbench.cli.download import command
 from hbench.datasets.sources import sources_of
 from hbench.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError, UnknownName
-from hbench.fetch import Source
 from hbench.fetch.all import Job, adopt, check_all, check_room, fetch_all, summary
 from hbench.fetch.records import state_of
+from hbench.source import Source
 from tests.file_server import PAGE, FileServer, close_after, status
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -12,8 +12,8 @@ from hbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from hbench.datasets import Spec
-    from hbench.fetch import Source
     from hbench.fetch.all import Job
+    from hbench.source import Source
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)

@@ -19,8 +19,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from hbench.fetch import Source
 from hbench.fetch.all import Tell
+from hbench.source import Source
 
 
 @contextmanager

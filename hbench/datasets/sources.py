@@ -18,7 +18,7 @@ from typing import Any
 import platformdirs
 
 from hbench.errors import ConfigError, UnknownName
-from hbench.fetch import Source
+from hbench.source import Source
 
 FIELDS = {field.name for field in dataclasses.fields(Source)} | {"count"}
 

@@ -23,6 +23,7 @@ from hbench.atomic import write_text
 from hbench.errors import IntegrityError, SourceError
 from hbench.fetch.answers import looks_like_page, placed, reason_of, refuse_wrong_kind, title_of, validator_of
 from hbench.fetch.disk import disk_errors
+from hbench.source import Source
 from hbench.version import __version__
 
 BLOCK = 1 << 18
@@ -32,25 +33,6 @@ PAUSE = 0.1  # seconds after the first such loss; doubled with each
 GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
 DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
 Advance = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """One file to fetch: its path in the raw folder, where it is to be had, and what tells that it is whole.
-
-    `urls` are tried in order; `gdrive:ID` is a Google Drive file. `md5_url` is a file that starts with the md5.
-    `part` is metadata or images. `unpack` is the folder, in the raw folder, that an archive is unpacked into; None
-    for a plain file.
-    """
-
-    file: str
-    urls: tuple[str, ...]
-    size: int | None = None
-    md5: str | None = None
-    sha256: str | None = None
-    md5_url: str | None = None
-    part: str = "images"
-    unpack: str | None = None
 
 
 class Interrupted(Exception):

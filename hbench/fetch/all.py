@@ -16,10 +16,11 @@ import requests
 
 from hbench.atomic import replacing
 from hbench.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
-from hbench.fetch import TIMEOUT, Interrupted, Source, fetch, session, verify
+from hbench.fetch import TIMEOUT, Interrupted, fetch, session, verify
 from hbench.fetch.archives import not_unpacked, unpack
 from hbench.fetch.disk import disk_errors, free_bytes
 from hbench.fetch.records import FOLDER, Record, read_record, record_of, state_of, write_record
+from hbench.source import Source
 
 Tell = Callable[[Source, str, int], None]  # source; "bytes" or "files" and their number, or "end"
 MD5_FILES_ARE_SMALL = 4096

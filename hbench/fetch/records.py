@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hbench.atomic import write_text
-from hbench.fetch import Source
+from hbench.source import Source
 
 FOLDER = ".hbench"
 
