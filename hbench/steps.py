@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from hbench.similarity import read_rows
 
 
 class Steps(NamedTuple):
-    """Functions with the arguments of hbench/plain.py; `rank` as `rank_compiled`. `how`: how ranks are found."""
+    """Functions with the arguments of hbench/plain.py; `rank` with those of `rank`. `how`: how ranks are found."""
 
     sort: Callable[..., None]
     rank: Callable[..., None]
@@ -34,26 +35,19 @@ def steps_for(pairs: int) -> Steps:
     return COMPILED if pays(pairs) else PLAIN
 
 
-def rank_compiled(
+def rank(
     rows: NDArray[np.floating],
     sorted_parts: tuple[order.Parts, order.Sorted],
     how: kernel.How,
     room: tuple[kernel.Scratch, NDArray[np.floating]],
     to: kernel.Ranked,
+    *,
+    merge_by: merge.Merge,
 ) -> None:
     """Rank the positives of n masked rows of scores (n, G), given their sorted parts."""
-    kernel.rank_rows(rows, *sorted_parts, how, (room[0], to))
-    merge.merge_rows(rows, sorted_parts, how, (room[1], to), merge.merge)
-
-
-def rank_plain(
-    rows: NDArray[np.floating],
-    sorted_parts: tuple[order.Parts, order.Sorted],
-    how: kernel.How,
-    room: tuple[kernel.Scratch, NDArray[np.floating]],
-    to: kernel.Ranked,
-) -> None:
-    merge.merge_rows(rows, sorted_parts, how, (room[1], to), plain.merge)
+    if how.many:
+        kernel.rank_rows(rows, *sorted_parts, how, (room[0], to))
+    merge.merge_rows(rows, sorted_parts, how, (room[1], to), merge_by)
 
 
 def how_compiled(pessimistic: bool) -> kernel.How:
@@ -64,5 +58,5 @@ def how_plain(pessimistic: bool) -> kernel.How:
     return kernel.How(pessimistic, 0, 0)
 
 
-COMPILED = Steps(order.sort, rank_compiled, kernel.levels_of_best, sums.sum_up, how_compiled)
-PLAIN = Steps(plain.sort, rank_plain, plain.levels_of_best, plain.sum_up, how_plain)
+COMPILED = Steps(order.sort, partial(rank, merge_by=merge.merge), kernel.levels_of_best, sums.sum_up, how_compiled)
+PLAIN = Steps(plain.sort, partial(rank, merge_by=plain.merge), plain.levels_of_best, plain.sum_up, how_plain)
