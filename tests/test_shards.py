@@ -165,6 +165,9 @@ def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
     merged = hbench(tmp_path, "merge", "2.npz", "1.npz", "-o", "merged.json", "--by-query", "merged.parquet")
     assert "H-AP" in merged.stdout
     assert (tmp_path / "merged.json").read_text() == (tmp_path / "whole.json").read_text()
+    assert "--method" in hbench(tmp_path, "merge", "1.npz", "2.npz", "--row", "row.toml", code=3).stderr
+    hbench(tmp_path, "merge", "1.npz", "2.npz", "--row", "row.toml", "--method", "mine")
+    assert 'method = "mine"' in (tmp_path / "row.toml").read_text()
     assert "missing 2" in hbench(tmp_path, "merge", "1.npz", code=3).stderr
     block = next((tmp_path / "kept").rglob("*.npz"))
     np.savez(tmp_path / "other.npz", ids=np.arange(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ FILE = click.Path(path_type=Path)
 @click.argument("parts", nargs=-1, required=True, type=FILE)
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
+@click.option("--method", help="The method's name, where the parts name none.")
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
-def command(parts: tuple[Path, ...], format_: str, as_json: bool, **files: Any) -> None:
+def command(parts: tuple[Path, ...], format_: str, as_json: bool, method: str | None, **files: Any) -> None:
     """Join the PARTS that `hbench evaluate --shard i/n` wrote into the report of the whole evaluation.
 
     A part that is missing, given twice or of another evaluation is refused.
@@ -29,5 +31,7 @@ def command(parts: tuple[Path, ...], format_: str, as_json: bool, **files: Any) 
 
     refuse_unwritable(files)
     report = shards.merge(parts)
+    if method:
+        report = replace(report, document=report.document.model_copy(update={"method": method}))
     write_report(report, files)
     show_report(report.document, "json" if as_json else format_)
