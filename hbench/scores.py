@@ -20,7 +20,7 @@ from hbench.similarity import Rows
 BLOCK = 432  # queries multiplied at once: part of what defines the last bits of a score
 CHUNK = 4 << 20  # bytes of the gallery items multiplied at once, likewise
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
-SCORES = 196 << 20  # bytes of scores per block: a larger gallery gets fewer queries per block
+SCORES = 196 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
@@ -54,7 +54,8 @@ class Scores:
         self.queries, self.columns, self.memory = queries, columns, ample_memory() if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
-        self.block_size = block_size(len(columns) * self.dtype.itemsize, self.memory - 2 * self.chunk_bytes)
+        left, most = self.memory - 2 * self.chunk_bytes, SCORES if memory is None else max(SCORES, memory * 3 // 5)
+        self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most))
         keeps = self.block_bytes + self.gallery_bytes <= self.memory
         self.kept = self.gallery_rows.read(columns) if keeps else None
         self.spare: list[NDArray[np.floating]] = []
@@ -135,11 +136,11 @@ class Scores:
 
 
 def block_size(row: int, memory: int) -> int:
-    """How many queries a block has, whose scores take `row` bytes each: the data alone decide where memory is ample.
+    """How many queries a block has, whose scores take `row` bytes each.
 
-    BLOCK, or as many as SCORES allows, in whole sixteens, of a large gallery. Raises UsageError where one does not fit.
+    BLOCK, or as many as the memory for them allows, in whole sixteens. Raises UsageError where one does not fit.
     """
-    fitting = min(SCORES, memory) // row
+    fitting = memory // row
     if fitting < 1:
         raise UsageError(
             "the memory allowed does not hold the scores of one query", expected=f"{row / 2**10:,.0f} KB at least",

@@ -194,3 +194,13 @@ def test_every_finite_float16_is_converted_exactly():
     rows = np.random.default_rng(0).permutation(len(halves))
     found = Rows(halves).read(rows)
     assert found.view(np.uint32).tolist() == halves.astype(np.float32)[rows].view(np.uint32).tolist()
+
+
+def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not(monkeypatch):
+    monkeypatch.setattr(scores, "SCORES", 40_000)
+    monkeypatch.setattr(scores, "CHUNK", 1_000)
+    vectors, labels = np.ones((200, 2), np.float32), np.zeros((200, 1), np.int64)
+    sizes = {memory: Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 75_000, 10**6)}
+    assert sizes[None] == 40_000 // 800 // 16 * 16
+    assert sizes[75_000] == sizes[None]
+    assert sizes[10**6] == scores.BLOCK
