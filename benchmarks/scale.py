@@ -60,18 +60,20 @@ def landmarks() -> None:
     for start in range(0, items, 1 << 14):
         vectors[start : start + (1 << 14)] = rng.standard_normal((min(1 << 14, items - start), dim), np.float32)
     asked = np.sort(rng.choice(items, queries, replace=False))
-    before = peak_memory(reset=True)
     test = Retrieval(Side(vectors[asked], labels[asked]), Side(vectors, labels), asked, asked.astype(object))
     chosen = conditions(default_levels(3))
-    began = time.perf_counter()
-    job = job_of(test, chosen)
-    ready = time.perf_counter()
-    measure(job)
-    seconds = time.perf_counter()
-    print(
-        f"{queries:,} × {items:,} × {dim:,} in float16: ordered in {ready - began:.1f} s, measured in {seconds - ready:.1f} s"
-    )
-    print(f"peak memory beyond the inputs {peak_memory() - before:.0f} MB")
+    print(f"{queries:,} × {items:,} × {dim:,} in float16")
+    for memory in (None, 2 << 30):
+        before, began = peak_memory(reset=True), time.perf_counter()
+        job = job_of(test, chosen, memory=memory)
+        ready = time.perf_counter()
+        measure(job)
+        seconds, peak = time.perf_counter() - ready, peak_memory() - before
+        block = job.ranker.scores.block_size
+        print(
+            f"  {block} queries in a block: ordered in {ready - began:.1f} s, measured in {seconds:.1f} s, {peak:.0f} MB"
+        )
+        del job
 
 
 def process() -> None:
