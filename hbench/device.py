@@ -42,15 +42,15 @@ def on_device(name: str) -> Execute:
     except (RuntimeError, AssertionError) as error:
         raise UsageError(
             f"there is no device {name!r} here", expected="cpu, cuda or cuda:1",
-            found=str(error).splitlines()[0], fix="leave --device out: the processors give the same values",
+            found=str(error).splitlines()[0], fix="leave --device out to rank on the processors",
         ) from None  # fmt: skip
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         plan = plan_of(job.ranker, job.scorers)
         if plan is None or job.by_name is not None or job.ranker.scores.dtype == np.float64:
             raise UsageError(
-                "this evaluation cannot be done on a device", expected="float32 scores, labels that form a tree",
-                found="values by name" if job.by_name else str(job.ranker.scores.dtype), fix="leave --device out",
+                "this evaluation cannot be done on a device", expected="float32 scores, labels that form a tree, ties by level",
+                found=_hindrance(plan, job), fix="leave --device out to rank on the processors",
             )  # fmt: skip
         gallery = _Gallery(job.ranker.scores, device)
         with _exact_products():
@@ -58,6 +58,12 @@ def on_device(name: str) -> Execute:
                 yield block, _valued(plan, gallery, block)
 
     return execute
+
+
+def _hindrance(plan: Plan | None, job: Job) -> str:
+    return (
+        "values by name" if job.by_name else "another order of ties" if plan is None else str(job.ranker.scores.dtype)
+    )
 
 
 class _Gallery:
