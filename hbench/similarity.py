@@ -71,8 +71,13 @@ def read_rows(
 ) -> None:
     """Write the rows (n,) of `vectors`, each times its scale (n,), to the first dimensions of `out`."""
     for n in range(len(rows)):
-        for dimension in range(vectors.shape[1]):
-            out[n, dimension] = vectors[rows[n], dimension] * scale[n]
+        row, own, to = (
+            vectors[rows[n]],
+            scale[n],
+            out[n],
+        )  # taken out of the loop, which then becomes vector instructions
+        for dimension in range(len(row)):
+            to[dimension] = row[dimension] * own
 
 
 @compiled
