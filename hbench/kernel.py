@@ -3,7 +3,7 @@
 In canonical order the positives are one range of the row. Only they are sorted; every distractor is looked up among
 them once, and how many distractors come before each positive gives its rank. The lookup divides the range of the
 positives' scores into equal buckets; `before[b]` is the number of positives in the buckets before b. With few positives
-it is quicker to compare them all; with very many, to merge them with sorted distractors (hbench/merge.py).
+it is quicker to compare them all; with very many, to sort the whole row (hbench/whole.py).
 
 A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag: `pessimistic`, the item
 of lower level first, or its contrary.
@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.order import Parts, Sorted, are_tied
+from hbench.order import Parts, Sorted
+from hbench.whole import rank_whole
 
 BUCKETS = 8  # per positive: most then hold none or one, and a lookup seldom has to search
-MANY = 1 << 15  # positives whose buckets just fit the second cache; so many are merged with sorted distractors
+MANY = 1 << 15  # positives whose buckets just fit the second cache; with so many the whole row is sorted
 TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
-LANES = 64  # running maxima side by side
 FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
 
 
 class How(NamedTuple):
     """How ranks are found: whether lower levels come first where scores are equal; up to how `few` positives are compared
-    with every distractor, and from how `many` on they are merged."""
+    with every distractor, and from how `many` on the whole row is sorted."""
 
     pessimistic: bool
     few: int
@@ -64,6 +64,10 @@ class Ranked(NamedTuple):
     ends: NDArray[np.int64]
     tied: NDArray[np.bool_]
 
+    def of(self, queries: slice) -> Ranked:
+        """Those of some of the queries, in the same arrays."""
+        return self._replace(starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries])
+
 
 def scratch(positives: int) -> Scratch:
     """Scratch for queries of at most so many positives."""
@@ -72,28 +76,42 @@ def scratch(positives: int) -> Scratch:
 
 @compiled
 def rank_rows(rows: NDArray[np.floating], parts: Parts, by_score: Sorted, how: How, to: tuple[Scratch, Ranked]) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts; not of
-    rows with `many`."""
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
     room, out = to
     for row in range(len(rows)):
         first, end = out.starts[row], out.ends[row]
-        ranks, own_levels, positives = out.ranks[first:end], out.levels[first:end], end - first
         offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
-        ordered, levels = by_score.scores[offset : offset + size + 1], by_score.levels[offset : offset + size]
-        if 0 < positives < how.many:
-            own_levels[:] = levels[:positives]
-            above, distractors = room.above[: positives + 1], (rows[row, :begin], rows[row, begin + size :])
-            above[:] = 0
-            tied = False
-            if positives <= how.few:
-                for scores in distractors:
-                    tied |= compare_distractors(scores, ordered[:positives], how.pessimistic, above)
-            else:
-                lookup = look_up(ordered[: positives + 1], room.before[: BUCKETS * positives + 1])
-                for scores in distractors:
-                    tied |= count_distractors(scores, lookup, how.pessimistic, above)
+        ranks, levels, part = out.ranks[first:end], out.levels[first:end], slice(offset, offset + size)
+        if size == rows.shape[1]:
+            out.tied[row] = rank_whole(by_score.keys[part], by_score.coding, ranks, levels)
+        elif end > first:
+            levels[:] = by_score.levels[part][: len(ranks)]
+            ordered, above = by_score.scores[offset : offset + size + 1], room.above[: len(ranks) + 1]
+            distractors = (rows[row, :begin], rows[row, begin + size :])
+            tied = count_above(distractors, ordered, how, Scratch(room.before, above))
             add_up(above, ranks)
-            out.tied[row] = tied | are_tied(ordered, own_levels)
+            out.tied[row] = tied | are_tied(ordered, levels)
+
+
+@compiled
+def count_above(
+    distractors: tuple[NDArray[np.floating], NDArray[np.floating]],
+    ordered: NDArray[np.floating],
+    how: How,
+    room: Scratch,
+) -> bool:
+    """Count to `above[s]` the distractors between positive s − 1 and s; whether one equals a positive."""
+    before, above = room
+    positives, tied = len(above) - 1, False
+    above[:] = 0
+    if positives <= how.few:
+        for scores in distractors:
+            tied |= compare_distractors(scores, ordered[:positives], how.pessimistic, above)
+    else:
+        lookup = look_up(ordered[: positives + 1], before[: BUCKETS * positives + 1])
+        for scores in distractors:
+            tied |= count_distractors(scores, lookup, how.pessimistic, above)
+    return tied
 
 
 @compiled
@@ -184,38 +202,6 @@ def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]
 
 
 @compiled
-def levels_of_best(
-    rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
-) -> None:
-    """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
-    starts, ends = parts.starts, parts.ends
-    for row in np.flatnonzero(todo):
-        best, inner_start, inner_end = -np.inf, 0, 0
-        levels[row] = 0
-        for level in range(starts.shape[1], -1, -1):
-            start, end = (starts[row, level - 1], ends[row, level - 1]) if level else (0, rows.shape[1])
-            if inner_end == inner_start:
-                inner_start = inner_end = start
-            own = max(highest(rows[row, start:inner_start]), highest(rows[row, inner_end:end]))
-            if own > best or (own == best and pessimistic and best > -np.inf):
-                best, levels[row] = own, level
-            if end > start:
-                inner_start, inner_end = start, end
-
-
-@compiled
-def highest(scores: NDArray[np.floating]) -> Scalar:
-    """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
-    lanes = np.full(LANES, -np.inf, scores.dtype)
-    whole = len(scores) - len(scores) % LANES
-    for start in range(0, whole, LANES):
-        part = scores[start : start + LANES]
-        for lane in range(LANES):
-            lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
-    return max(lanes.max(), scores[whole:].max() if whole < len(scores) else lanes[0])
-
-
-@compiled
 def first_not_above(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
     """The first slot in [low, high) whose score is not above `score`; `high` if there is none."""
     while low < high:
@@ -237,3 +223,13 @@ def first_below(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high:
         else:
             high = middle
     return low
+
+
+@compiled
+def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
+    """Whether positives of different levels have one score."""
+    tied = False
+    for slot in range(np.uint64(1), np.uint64(len(levels))):
+        before = slot - np.uint64(1)
+        tied |= (ordered[slot] == ordered[before]) & (levels[slot] != levels[before])
+    return tied

@@ -8,54 +8,51 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.kernel import Ranked
-from hbench.merge import Many
-from hbench.order import SIGN, Parts, Sorted, sort_float64
+from hbench.kernel import How, Ranked
+from hbench.order import INFINITE, SIZE, Coding, Parts, Sorted, sort_distinct, tie_keys
 from hbench.sums import Floats, Levels, Ranks, Scratch, Sums, Tables, Wanted
 
 
-def sort(rows: NDArray[np.floating], parts: Parts, tie_key: NDArray[np.uint8], to: Sorted) -> None:
-    """Sort each part: by score, then by the tie key (L+1,) of the level; both with the best first."""
-    of_key = np.argsort(tie_key).astype(np.uint8)
-    for row in range(len(rows)):
-        write_tie_keys(parts, row, tie_key, to.levels)
-    if rows.dtype == np.float64:
-        sort_float64(rows, parts, of_key, to)
-        return
-    for row, begin, first, size in zip(rows, parts.begins, parts.offsets, parts.sizes, strict=True):
-        own = slice(first, first + size)
-        bits = descending(row[begin : begin + size].view(np.uint32)).astype(np.uint64)
-        keys = to.keys[own]
-        np.bitwise_or(bits << np.uint64(8), to.levels[own], out=keys)
+def sort(rows: NDArray[np.floating], parts: Parts, to: Sorted) -> None:
+    """Sort each part: by score, then by the tie key of the level; both with the best first."""
+    coding = to.coding
+    for row, begin, first, size in zip(range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True):
+        keys, scores = to.keys[first : first + size], rows[row, begin : begin + size]
+        if rows.dtype == np.float64 or not write_keys(scores, tie_keys(parts, row, coding.of_level), coding, keys):
+            sort_distinct(rows, parts, to)
+            return
         keys.sort()
-        to.scores[own].view(np.uint32)[:] = descending((keys >> np.uint64(8)).astype(np.uint32))
-        to.levels[own] = of_key[keys.astype(np.uint8)]
-        to.scores[first + size] = -np.inf
 
 
-def write_tie_keys(parts: Parts, row: int, tie_key: NDArray[np.uint8], keys: NDArray[np.uint8]) -> None:
-    own, begin = keys[parts.offsets[row] :][: parts.sizes[row]], parts.begins[row]
-    own[:] = tie_key[0]
-    for level in range(parts.lowest, parts.starts.shape[1] + 1):
-        start, end = parts.starts[row, level - 1], parts.ends[row, level - 1]
-        if end > start:
-            own[start - begin : end - begin] = tie_key[level]
+def write_keys(
+    scores: NDArray[np.float32], ties: NDArray[np.uint8], coding: Coding, keys: NDArray[np.unsignedinteger]
+) -> bool:
+    """The keys of one part's items; whether every score has a code of its own."""
+    bits, middle, one = scores.view(np.uint32), np.uint32(coding.middle), np.uint32(1)
+    size = bits & np.uint32(SIZE)
+    largest = int((size * (size < np.uint32(INFINITE))).max(initial=0))
+    floor = np.uint32(max(largest - (coding.middle - 1), 0))
+    exact = bool(floor <= (size - one).min(initial=SIZE))
+    above = (size - floor) * (size > floor)  # arithmetic throughout: np.where takes ten times as long
+    np.minimum(above, middle, out=above)
+    sign = (bits.view(np.int32) >> np.int32(31)).view(np.uint32)  # all ones below zero
+    code = middle + sign - (above ^ sign)  # so ±above
+    np.bitwise_or(code.astype(keys.dtype, copy=False) << keys.dtype.type(coding.bits), ties, out=keys)
+    return exact
 
 
-def descending(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The bits of float32 numbers become integers that fall as the numbers rise, and back; both zeros become the same."""
-    bits = np.where(bits == SIGN, np.uint32(0), bits)
-    return np.where(bits >= SIGN, bits, np.uint32(SIGN - 1) - bits)
-
-
-def merge(many: Many, pessimistic: bool, ranks: NDArray[np.int32]) -> bool:
-    """Write the ranks (P,) of the positives; whether another order of equal scores would give other levels."""
-    own, levels, others = many
-    place = np.searchsorted(others, own[::-1], side="left" if pessimistic else "right")[::-1]  # quicker upwards
-    ranks[:] = np.arange(1 + len(others), 1 + len(others) + len(own)) - place
-    beside = np.minimum(place, len(others) - 1) if pessimistic else place - 1
-    tied = (others[beside] == own).any() or ((own[1:] == own[:-1]) & (levels[1:] != levels[:-1])).any()
-    return bool(tied)
+def rank_rows(rows: NDArray[np.floating], parts: Parts, by_score: Sorted, how: How, to: tuple[object, Ranked]) -> None:
+    """Rank the positives of rows that were sorted as a whole."""
+    coding, out = by_score.coding, to[1]
+    none, ties = coding.of_level[0], by_score.keys.dtype.type((1 << coding.bits) - 1)
+    for row, (first, size) in enumerate(zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True)):
+        keys, own = by_score.keys[first : first + size], slice(out.starts[row], out.ends[row])
+        keys = keys[: np.searchsorted(keys, keys.dtype.type(2 * coding.middle << coding.bits))]  # all but −inf
+        tie = (keys & ties).astype(np.uint8)
+        places = np.flatnonzero(tie != none)
+        out.ranks[own], out.levels[own] = places + 1, coding.to_level[tie[places]]
+        differing = keys[1:] ^ keys[:-1]
+        out.tied[row] = (differing - keys.dtype.type(1) < ties).any()  # in the tie key alone; 0 − 1 is the largest
 
 
 def levels_of_best(

@@ -21,13 +21,13 @@ from hbench.ranking import Ranker
 from hbench.steps import Steps
 
 ITEMS = 1 << 18  # of rows sorted at once by one thread, unless one row has more: they stay in the second cache
+RANKS = 1 << 19  # positives whose ranks are summed up at once by one thread, unless one query has more
 
 
 class Room(NamedTuple):
     """What one thread needs beside the scores."""
 
     by_score: order.Sorted
-    others: NDArray[np.floating]
     lookup: kernel.Scratch
     ranks: NDArray[np.int32]
     levels: NDArray[np.uint8]
@@ -108,10 +108,13 @@ class Plan:
         return cls(ranker, steps, steps.how(pessimistic), len(scorers), lists, others, lowest)
 
     def parts(self, first: int, last: int) -> order.Parts:
-        """What is to be sorted of the rows of these canonical queries: their positives, and they themselves."""
+        """What is to be sorted of the rows of these canonical queries: their positives, and they themselves; with many
+        positives the whole row."""
         starts, ends = self.ranker.starts[first:last], self.ranker.ends[first:last]
         begins = starts[:, self.lowest - 1]
         sizes = ends[:, self.lowest - 1] - begins
+        whole = sizes >= self.how.many
+        begins, sizes = np.where(whole, 0, begins), np.where(whole, len(self.ranker.columns), sizes)
         return order.Parts(begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest)
 
     @property
@@ -121,19 +124,15 @@ class Plan:
         return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
 
     @property
+    def most_sorted(self) -> int:
+        """Of one row."""
+        return len(self.ranker.columns) if self.most_positives >= self.how.many else self.most_positives
+
+    @property
     def room_bytes(self) -> int:
-        most, of_others = self.most_positives, self.most_others * self.ranker.scores.dtype.itemsize
-        lookup = self.most_looked_up * (4 * kernel.BUCKETS + 4)
-        return max(most + 1, ITEMS) * (order.BYTES + 5) + of_others + lookup + most * 9
-
-    @property
-    def most_looked_up(self) -> int:
-        return min(self.most_positives, self.how.many)
-
-    @property
-    def most_others(self) -> int:
-        """How many distractors are sorted at once, if any query has so many positives."""
-        return len(self.ranker.columns) + 1 if self.most_positives >= self.how.many else 0
+        items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
+        lookup = min(most, self.how.many) * (4 * kernel.BUCKETS + 4)
+        return items * order.BYTES + max(most, RANKS) * 5 + lookup + most * 9
 
     @contextmanager
     def room(self) -> Iterator[Room]:
@@ -141,11 +140,10 @@ class Plan:
         try:
             own = self.spare.pop()
         except IndexError:
-            most = self.most_positives
-            items = max(most + 1, ITEMS)
-            by_score = order.room(items, self.ranker.scores.dtype)
-            ranks, levels = np.empty(items, np.int32), np.empty(items, np.uint8)
-            others = np.empty(self.most_others, by_score.scores.dtype)
-            own = Room(by_score, others, kernel.scratch(self.most_looked_up), ranks, levels, sums.scratch(most))
+            items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
+            by_score = order.room(items, self.ranker.scores.dtype, self.ranker.tie_key)
+            ranks, levels = np.empty(max(most, RANKS), np.int32), np.empty(max(most, RANKS), np.uint8)
+            lookup = kernel.scratch(min(most, self.how.many))
+            own = Room(by_score, lookup, ranks, levels, sums.scratch(most))
         yield own
         self.spare.append(own)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hbench import kernel, merge, order, plain, sums
+from hbench import kernel, order, plain, sums, whole
 from hbench.compiled import is_kept, pays
 from hbench.similarity import read_rows
 
 
 class Steps(NamedTuple):
-    """Functions with the arguments of hbench/plain.py; `rank` with those of `rank`. `how`: how ranks are found."""
+    """Functions with the arguments of hbench/plain.py. `how`: how ranks are found."""
 
     sort: Callable[..., None]
     rank: Callable[..., None]
@@ -35,21 +31,6 @@ def steps_for(pairs: int) -> Steps:
     return COMPILED if pays(pairs) else PLAIN
 
 
-def rank(
-    rows: NDArray[np.floating],
-    sorted_parts: tuple[order.Parts, order.Sorted],
-    how: kernel.How,
-    room: tuple[kernel.Scratch, NDArray[np.floating]],
-    to: kernel.Ranked,
-    *,
-    merge_by: merge.Merge,
-) -> None:
-    """Rank the positives of n masked rows of scores (n, G), given their sorted parts."""
-    if how.many:
-        kernel.rank_rows(rows, *sorted_parts, how, (room[0], to))
-    merge.merge_rows(rows, sorted_parts, how, (room[1], to), merge_by)
-
-
 def how_compiled(pessimistic: bool) -> kernel.How:
     return kernel.How(pessimistic, kernel.FEW, kernel.MANY)
 
@@ -58,5 +39,5 @@ def how_plain(pessimistic: bool) -> kernel.How:
     return kernel.How(pessimistic, 0, 0)
 
 
-COMPILED = Steps(order.sort, partial(rank, merge_by=merge.merge), kernel.levels_of_best, sums.sum_up, how_compiled)
-PLAIN = Steps(plain.sort, partial(rank, merge_by=plain.merge), plain.levels_of_best, plain.sum_up, how_plain)
+COMPILED = Steps(order.sort, kernel.rank_rows, whole.levels_of_best, sums.sum_up, how_compiled)
+PLAIN = Steps(plain.sort, plain.rank_rows, plain.levels_of_best, plain.sum_up, how_plain)

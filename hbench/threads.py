@@ -21,7 +21,7 @@ from hbench.scores import Scores, available_threads, one_blas_thread
 from hbench.steps import steps_for
 from hbench.values import Block, Values, values_of
 
-QUERIES = 8  # valued by one task
+QUERIES = 16  # valued by one task
 
 
 class Stage(NamedTuple):

@@ -109,23 +109,21 @@ class FastBlock:
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         self.ranker.mask(scores, self.first + start)
         parts = self.plan.parts(self.first + start, self.first + start + len(scores))
-        ends = parts.offsets + parts.sizes + 1
+        positives = self.values.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
         with self.plan.room() as room:
-            done = 0
-            while done < len(scores):
-                fitting = np.searchsorted(ends - parts.offsets[done], len(room.by_score.keys), side="right")
-                at = slice(done, max(int(fitting), done + 1))
-                self._add(scores[at], parts.of(at), slice(start + at.start, start + at.stop), room)
-                done = at.stop
+            for at in order.fitting(positives, len(room.ranks)):
+                own = slice(start + at.start, start + at.stop)
+                self._add(scores[at], parts.of(at), own, positives[at], room)
 
-    def _add(self, scores: NDArray[np.floating], parts: order.Parts, at: slice, room: Room) -> None:
+    def _add(
+        self, scores: NDArray[np.floating], parts: order.Parts, at: slice, positives: NDArray[np.int64], room: Room
+    ) -> None:
         """Value the queries `at` these places of the block, by their rows of scores and what of them is to be sorted."""
-        steps = self.plan.steps
-        steps.sort(scores, parts, self.ranker.tie_key, room.by_score)
-        positives = self.values.counts[at, self.plan.lowest :].sum(axis=1)
-        ends = np.cumsum(positives)
+        steps, ends = self.plan.steps, np.cumsum(positives)
         ranked = kernel.Ranked(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
-        steps.rank(scores, (parts, room.by_score), self.plan.how, (room.lookup, room.others), ranked)
+        for some in order.fitting(parts.sizes + 1, len(room.by_score.keys)):
+            steps.sort(scores[some], parts.of(some), room.by_score)
+            steps.rank(scores[some], parts.of(some), room.by_score, self.plan.how, (room.lookup, ranked.of(some)))
         self.values.first_level[at] = self._first_levels(scores, parts, ranked)
         self.add_ranked(ranked, at, room)
 
@@ -133,9 +131,10 @@ class FastBlock:
         """Value the queries `at` these places of the block by the ranks of their positives."""
         for listed, batch in self.batches:
             listed.add(ranked, self.queries[at], batch.part(at), room.above, self.plan.steps)
-        for n, sequence in enumerate(_sequences(ranked, self.values.counts[at]), at.start):
-            for row, other in self.plan.others.items():
-                self.values.values[row, n] = other(int(self.queries[n]), sequence)
+        if self.plan.others:
+            for n, sequence in enumerate(_sequences(ranked, self.values.counts[at]), at.start):
+                for row, other in self.plan.others.items():
+                    self.values.values[row, n] = other(int(self.queries[n]), sequence)
 
     def _first_levels(
         self, scores: NDArray[np.floating], parts: order.Parts, ranked: kernel.Ranked

@@ -24,7 +24,7 @@ LAYERS = [
             "conditions",
             "measure",
             "kernel",
-            "merge",
+            "whole",
             "plain",
             "steps",
             "order",

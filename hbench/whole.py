@@ -1,0 +1,65 @@
+"""Whole rows of scores: sorted, where a query has very many positives, or searched for the best item alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.compiled import Scalar, compiled
+from hbench.order import Coding, Parts
+
+LANES = 64  # running maxima side by side
+
+
+@compiled
+def rank_whole(
+    keys: NDArray[np.unsignedinteger], coding: Coding, ranks: NDArray[np.int32], levels: NDArray[np.uint8]
+) -> bool:
+    """Write the ranks and levels (P,) of a row's positives, given its sorted keys (G,); whether another order of equal
+    scores would give other levels."""
+    kind, one = keys.dtype.type, np.uint64(1)
+    ties, none = kind((1 << coding.bits) - 1), kind(coding.of_level[0])
+    place, item, positives = np.uint64(0), np.uint64(0), np.uint64(len(ranks))
+    while place < positives:
+        tie: Scalar = kind(keys[item] & ties)
+        item += one
+        ranks[place], levels[place] = item, coding.to_level[np.uint64(tie)]  # of any item, until a positive's are kept
+        place += np.uint64(tie != none)
+    listed = np.uint64(np.searchsorted(keys, kind(kind(2 * coding.middle) << kind(coding.bits))))  # all but −inf
+    tied = False
+    for slot in range(one, listed):
+        differing: Scalar = kind(keys[slot] ^ keys[slot - one])
+        tied |= (differing != kind(0)) & (differing <= ties)
+    return tied
+
+
+@compiled
+def levels_of_best(
+    rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
+) -> None:
+    """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
+    starts, ends = parts.starts, parts.ends
+    for row in np.flatnonzero(todo):
+        best, inner_start, inner_end = -np.inf, 0, 0
+        levels[row] = 0
+        for level in range(starts.shape[1], -1, -1):
+            start, end = (starts[row, level - 1], ends[row, level - 1]) if level else (0, rows.shape[1])
+            if inner_end == inner_start:
+                inner_start = inner_end = start
+            own = max(highest(rows[row, start:inner_start]), highest(rows[row, inner_end:end]))
+            if own > best or (own == best and pessimistic and best > -np.inf):
+                best, levels[row] = own, level
+            if end > start:
+                inner_start, inner_end = start, end
+
+
+@compiled
+def highest(scores: NDArray[np.floating]) -> Scalar:
+    """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
+    lanes = np.full(LANES, -np.inf, scores.dtype)
+    whole = len(scores) - len(scores) % LANES
+    for start in range(0, whole, LANES):
+        part = scores[start : start + LANES]
+        for lane in range(LANES):
+            lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
+    return max(lanes.max(), scores[whole:].max() if whole < len(scores) else lanes[0])
