@@ -105,8 +105,8 @@ def sum_query(
             out.graded[query, h] += graded_sum(ranks, levels, lowest, terms, at[1][-1])
         if wanted.binary:
             out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), by_rank.harmonic) / len(ranks)
-        higher = split(ranks, levels, lowest, room)
-        found = intersection_sum(room.others[: len(ranks) - higher], higher, total, by_rank.harmonic)
+        higher, early = split((ranks, levels), lowest, total, room)
+        found = intersection_sum(room.others[:early], higher, total, by_rank.harmonic)
         out.intersection[query, 0] += found / total
         ranks, levels = room.ranks[:higher], room.levels[:higher]
 
@@ -149,17 +149,20 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 
 
 @compiled
-def split(ranks: Ranks, levels: Levels, lowest: int, room: Scratch) -> Scalar:
-    """Copy the positives above level `lowest`, which may lie in `room` already, to its front, and the ranks of the
-    others; the number of the former."""
+def split(sequence: tuple[Ranks, Levels], lowest: int, total: int, room: Scratch) -> tuple[Scalar, Scalar]:
+    """Copy the positives above level `lowest`, which may lie in `room` already, to its front, and those ranks of the
+    others that are not beyond `total`; how many of each."""
+    ranks, levels = sequence
     ranks_above, levels_above, ranks_at = room
-    above, at = np.uint64(0), np.uint64(0)
+    above, at, level = np.uint64(0), np.uint64(0), np.uint8(lowest)
+    for index in range(np.uint64(np.searchsorted(ranks, total, side="right"))):
+        ranks_at[at] = ranks[index]
+        at += np.uint64(levels[index] <= level)
     for index in range(np.uint64(len(ranks))):
-        rank, level = ranks[index], levels[index]
-        ranks_above[above], levels_above[above], ranks_at[at] = rank, level, rank
-        above += np.uint64(level > lowest)
-        at += np.uint64(level <= lowest)
-    return above
+        own = levels[index]
+        ranks_above[above], levels_above[above] = ranks[index], own
+        above += np.uint64(own > level)
+    return above, at
 
 
 @compiled_sum
