@@ -47,8 +47,9 @@ class _BlockSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum) -> Tensor:
         ranked, wanted = embeddings if references is None else references, ctx.needs_input_grad[:2]
-        total = embeddings.new_zeros(())
-        grads = [torch.zeros_like(t) if w else None for t, w in zip((embeddings, ranked), wanted, strict=True)]
+        total, whole = embeddings.new_zeros(()), references is None and len(embeddings) ** 2 <= BLOCK_SCORES
+        zeros = _unwritten_zeros if whole else torch.zeros_like  # of one block the gradient is set, not added to
+        grads = [zeros(t) if w else None for t, w in zip((embeddings, ranked), wanted, strict=True)]
         for block in blocks(embeddings.shape[0], ranked.shape[0]):
             scores = (embeddings[block] @ ranked.T).requires_grad_(any(wanted))
             with torch.set_grad_enabled(any(wanted)):
@@ -56,7 +57,6 @@ class _BlockSum(torch.autograd.Function):
             total += value.detach()
             if value.requires_grad:
                 (slope,) = torch.autograd.grad(value, scores)
-                whole = references is None and slope.shape[0] == slope.shape[1]
                 if whole:
                     grads[0] = (slope + slope.T) @ ranked  # both roles in one product
                 elif grads[0] is not None:
@@ -72,3 +72,7 @@ class _BlockSum(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         saved = iter(ctx.saved_tensors)
         return (*(next(saved) * upstream[0] if need else None for need in ctx.wanted), None)
+
+
+def _unwritten_zeros(like: Tensor) -> Tensor:
+    return like.new_zeros(()).expand_as(like)
