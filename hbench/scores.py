@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from hbench.errors import UsageError
+from hbench.errors import SubmissionError, UsageError
 from hbench.similarity import Rows
 
 BLOCK = 432  # queries multiplied at once: part of what defines the last bits of a score
@@ -115,13 +115,22 @@ class Scores:
         return out[: len(self.rows(block))]
 
     def multiply(self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]) -> None:
-        """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G)."""
-        with self.chunk(start) as chunk:
-            columns = out[:, start : start + self.chunk_size]
-            if self.block_size > TURNED:
-                np.matmul(vectors, chunk.T, out=columns)
-            else:
-                columns[:] = np.matmul(chunk, vectors.T).T
+        """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G).
+
+        Raises SubmissionError where one is beyond the largest float.
+        """
+        columns = out[:, start : start + self.chunk_size]
+        try:
+            with self.chunk(start) as chunk, np.errstate(over="raise"):
+                if self.block_size > TURNED:
+                    np.matmul(vectors, chunk.T, out=columns)
+                else:
+                    columns[:] = np.matmul(chunk, vectors.T).T
+        except FloatingPointError:
+            raise SubmissionError(
+                "the products of these vectors overflow", expected=f"scores within ±{np.finfo(self.dtype).max:.1e}",
+                found=f"queries of up to {np.abs(vectors).max():.1e}", fix="divide all vectors by one number: no ranking changes",
+            ) from None  # fmt: skip
 
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:

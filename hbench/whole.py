@@ -19,8 +19,8 @@ def rank_whole(
     scores would give other levels."""
     kind, one = keys.dtype.type, np.uint64(1)
     ties, none = kind((1 << coding.bits) - 1), kind(coding.of_level[0])
-    place, item, positives = np.uint64(0), np.uint64(0), np.uint64(len(ranks))
-    while place < positives:
+    place, item, positives, items = np.uint64(0), np.uint64(0), np.uint64(len(ranks)), np.uint64(len(keys))
+    while (place < positives) & (item < items):  # NaN, where products overflowed, is not found
         tie: Scalar = kind(keys[item] & ties)
         item += one
         ranks[place], levels[place] = item, coding.to_level[np.uint64(tie)]  # of any item, until a positive's are kept

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hbench import canonical, ranking, scores
 from hbench.canonical import canonical_order, content_keys, duplicates
+from hbench.errors import SubmissionError
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.scoring import score
 from hbench.similarity import Rows, cosine, dot, l2
@@ -204,3 +205,13 @@ def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself
     assert sizes[None] == 40_000 // 800 // 16 * 16
     assert sizes[75_000] == sizes[None]
     assert sizes[10**6] == scores.BLOCK
+
+
+@pytest.mark.parametrize("queries", [3, 500])
+def test_products_that_overflow_are_refused(queries):
+    vectors = np.full((queries, 4), 1e19, np.float32)
+    vectors[::2] /= 2
+    labels = np.arange(queries)[:, None] // np.array([2])
+    with pytest.raises(SubmissionError, match=r"overflow[\s\S]*queries of up to 1\.0e\+19"):
+        score(vectors, labels, similarity="dot")
+    assert score(vectors, labels, similarity="cosine").document.scores  # of which only the norms of the queries are left
