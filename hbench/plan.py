@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def most_sorted(self) -> int:
-        """Of one row."""
+        """Items of one row that are sorted, at most."""
         return len(self.ranker.columns) if self.most_positives >= self.how.many else self.most_positives
 
     @property
