@@ -19,7 +19,7 @@ from hbench.job import Execute, Job
 from hbench.kernel import Ranked
 from hbench.plan import Plan
 from hbench.ranking import Ranker
-from hbench.scores import Scores
+from hbench.scores import Scores, overflow
 from hbench.values import FastBlock, Values, plan_of
 
 BYTES = 64  # on the device, of a score in the making: its key, its level, the sorted ones, and what sorting takes
@@ -84,9 +84,12 @@ class _Gallery:
         return moved
 
     def rows(self, block: int) -> Tensor:
-        """The scores (n, G) of a block's queries."""
-        vectors = torch.from_numpy(self.scores.block_vectors(block)).to(self.device)
-        products = [vectors @ self.chunk(start).T for start in self.scores.chunks]
+        """The scores (n, G) of a block's queries. Raises SubmissionError where one is beyond the largest float."""
+        vectors = self.scores.block_vectors(block)
+        moved = torch.from_numpy(vectors).to(self.device)
+        products = [moved @ self.chunk(start).T for start in self.scores.chunks]
+        if not all(bool(each.isfinite().all()) for each in products):
+            raise overflow(vectors)
         return torch.cat(products, dim=1)[: len(self.scores.rows(block))]
 
 

@@ -132,17 +132,11 @@ def write_keys(rows: NDArray[np.float32], parts: Parts, coding: Coding, keys: ND
         bits = rows[row, begin : begin + len(own)].view(np.uint32)
         floor, own_exact = floor_of(bits, coding.middle)
         exact &= own_exact
-        inner_start, inner_end = 0, 0
-        for level in range(parts.starts.shape[1], parts.lowest - 2, -1):
-            start, end, tie = 0, len(own), coding.of_level[0]
-            if level >= parts.lowest:
-                start, end = parts.starts[row, level - 1] - begin, parts.ends[row, level - 1] - begin
-                tie = coding.of_level[level]
+        write_codes(bits, floor, coding, coding.of_level[0], own)
+        for level in range(parts.lowest, parts.starts.shape[1] + 1):  # a level writes over the one that holds it
+            start, end = parts.starts[row, level - 1] - begin, parts.ends[row, level - 1] - begin
             if end > start:
-                inner_start, inner_end = (inner_start, inner_end) if inner_end > inner_start else (start, start)
-                write_codes(bits[start:inner_start], floor, coding, tie, own[start:inner_start])
-                write_codes(bits[inner_end:end], floor, coding, tie, own[inner_end:end])
-                inner_start, inner_end = start, end
+                write_codes(bits[start:end], floor, coding, coding.of_level[level], own[start:end])
     return exact
 
 

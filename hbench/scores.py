@@ -127,10 +127,7 @@ class Scores:
                 else:
                     columns[:] = np.matmul(chunk, vectors.T).T
         except FloatingPointError:
-            raise SubmissionError(
-                "the products of these vectors overflow", expected=f"scores within ±{np.finfo(self.dtype).max:.1e}",
-                found=f"queries of up to {np.abs(vectors).max():.1e}", fix="divide all vectors by one number: no ranking changes",
-            ) from None  # fmt: skip
+            raise overflow(vectors) from None
 
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
@@ -142,6 +139,14 @@ class Scores:
         positions = self.columns[start : start + self.chunk_size]
         yield self.gallery_rows.read(positions, out=room[: len(positions)])
         self.spare.append(room)
+
+
+def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
+    """The refusal of queries' vectors (n, D) some of whose scores are beyond the largest float."""
+    return SubmissionError(
+        "the products of these vectors overflow", expected=f"scores within ±{np.finfo(vectors.dtype).max:.1e}",
+        found=f"queries of up to {np.abs(vectors).max():.1e}", fix="divide all vectors by one number: no ranking changes",
+    )  # fmt: skip
 
 
 def block_size(row: int, memory: int) -> int:

@@ -71,11 +71,8 @@ def read_rows(
 ) -> None:
     """Write the rows (n,) of `vectors`, each times its scale (n,), to the first dimensions of `out`."""
     for n in range(len(rows)):
-        row, own, to = (
-            vectors[rows[n]],
-            scale[n],
-            out[n],
-        )  # taken out of the loop, which then becomes vector instructions
+        # taken out of the loop, which then becomes vector instructions
+        row, own, to = vectors[rows[n]], scale[n], out[n]
         for dimension in range(len(row)):
             to[dimension] = row[dimension] * own
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hbench import device
 from hbench.device import descending, on_device
-from hbench.errors import UsageError
+from hbench.errors import SubmissionError, UsageError
 from hbench.job import Job
 from hbench.measure import measure
 from hbench.ranking import Ranker, Side, optimistic, pessimistic
@@ -68,3 +68,10 @@ def test_float64_is_refused():
     ranker = Ranker(Side(np.random.default_rng(0).normal(size=(6, 2)), labels))
     with pytest.raises(UsageError, match="float32"):
         measure(Job(ranker, every_scorer(1, labels, True)), execute=on_device("cpu"))
+
+
+def test_products_that_overflow_on_a_device_are_refused():
+    vectors = np.array([[1e19, 0], [2e19, 0], [1, 1]], np.float32)
+    ranker = Ranker(Side(vectors, np.array([[0], [0], [1]])), similarity=dot)
+    with pytest.raises(SubmissionError, match="overflow"):
+        measure(Job(ranker, every_scorer(1, np.array([[0], [0], [1]]), True)), execute=on_device("cpu"))

@@ -214,4 +214,6 @@ def test_products_that_overflow_are_refused(queries):
     labels = np.arange(queries)[:, None] // np.array([2])
     with pytest.raises(SubmissionError, match=r"overflow[\s\S]*queries of up to 1\.0e\+19"):
         score(vectors, labels, similarity="dot")
-    assert score(vectors, labels, similarity="cosine").document.scores  # of which only the norms of the queries are left
+    assert score(
+        vectors, labels, similarity="cosine"
+    ).document.scores  # of which only the norms of the queries are left
