@@ -29,6 +29,7 @@ from hbench.job import Job
 from hbench.ranking import Ranker, Side
 from hbench.threads import on_threads
 from hbench.tree import LabelTree, default_levels
+from hbench.triangle import triangle_of
 
 SETS = {
     "sop": (60_502, (12, 11_316)),
@@ -70,7 +71,8 @@ def measure(designs: dict[str, Design], product: Callable[[int], float], items: 
         each, ratios = [], []
         for _ in range(rounds):
             seconds, queries = design()
-            bare = product(max(queries, 8 * BLOCK)) / max(queries, 8 * BLOCK)
+            multiplied = int(np.clip(queries, 8 * BLOCK, 32 * BLOCK))
+            bare = product(multiplied) / multiplied
             each.append(seconds / queries)
             ratios.append(seconds / queries / bare)
         median, ratio = statistics.median(each), statistics.median(ratios)
@@ -88,17 +90,19 @@ def own_designs(vectors: np.ndarray, labels: np.ndarray, share: float, threads: 
     # the last block is padded: among a few it would weigh more than among all
     spread = np.linspace(0, max(ranker.blocks - 2, 0), max(1, round(share * ranker.blocks)))
     blocks = np.unique(spread.astype(int)).tolist()
-    queries = sum(len(ranker.rows(block)) for block in blocks)
 
     def design(metrics: list[str] | None) -> Design:
         chosen = conditions(levels, metrics=metrics)
         job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
+        # half of the products do for the whole set alone
+        halved = triangle_of(job, range(ranker.blocks), threads) is not None
+        own = range(ranker.blocks) if halved else blocks
 
         def run() -> tuple[float, int]:
             began = time.perf_counter()
-            for _values in on_threads(job, blocks, threads=threads):
+            for _values in on_threads(job, own, threads=threads):
                 pass
-            return time.perf_counter() - began, queries
+            return time.perf_counter() - began, sum(len(ranker.rows(block)) for block in own)
 
         return run
 

@@ -87,6 +87,7 @@ def rank_rows(rows: NDArray[np.floating], parts: Parts, by_score: Sorted, how: H
         elif end > first:
             levels[:] = by_score.levels[part][: len(ranks)]
             ordered, above = by_score.scores[offset : offset + size + 1], room.above[: len(ranks) + 1]
+            above[:] = 0
             distractors = (rows[row, :begin], rows[row, begin + size :])
             tied = count_above(distractors, ordered, how, Scratch(room.before, above))
             add_up(above, ranks)
@@ -100,10 +101,9 @@ def count_above(
     how: How,
     room: Scratch,
 ) -> bool:
-    """Count to `above[s]` the distractors between positive s − 1 and s; whether one equals a positive."""
+    """Add to `above[s]` the distractors between positive s − 1 and s; whether one equals a positive."""
     before, above = room
     positives, tied = len(above) - 1, False
-    above[:] = 0
     if positives <= how.few:
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], how.pessimistic, above)

@@ -77,7 +77,8 @@ class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
     Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row that is the query
-    itself, left out of its list; -1 for none. `memory` bounds what is held beyond the vectors and labels, in bytes.
+    itself, left out of its list; -1 for none. `mutual`: whether the queries are the gallery, and only each itself is left
+    out of its list. `memory` bounds what is held beyond the vectors and labels, in bytes.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Ranker:
         tie_key: Ties = pessimistic,
         memory: int | None = None,
     ) -> None:
+        self.mutual = gallery is None and queries.ignore is None
         if gallery is None:
             gallery, self_rows = queries, np.arange(len(queries.labels))
         self.depth = queries.labels.shape[1]

@@ -119,13 +119,19 @@ class Scores:
 
         Raises SubmissionError where one is beyond the largest float.
         """
-        columns = out[:, start : start + self.chunk_size]
+        with self.chunk(start) as chunk:
+            self.multiply_by(chunk, vectors, out[:, start : start + self.chunk_size])
+
+    def multiply_by(
+        self, chunk: NDArray[np.floating], vectors: NDArray[np.floating], out: NDArray[np.floating]
+    ) -> None:
+        """Write one piece, the scores of a block's vectors against a chunk of n items, to `out` (B, n)."""
         try:
-            with self.chunk(start) as chunk, np.errstate(over="raise"):
+            with np.errstate(over="raise"):
                 if self.block_size > TURNED:
-                    np.matmul(vectors, chunk.T, out=columns)
+                    np.matmul(vectors, chunk.T, out=out)
                 else:
-                    columns[:] = np.matmul(chunk, vectors.T).T
+                    out[:] = np.matmul(chunk, vectors.T).T
         except FloatingPointError:
             raise overflow(vectors) from None
 

@@ -114,12 +114,14 @@ def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[R
 def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
     """s = q·g / |g|, which ranks as the cosine does: |q| is the same for the whole gallery of a query.
 
-    A gallery whose norms are all equal is left as it is, since dividing would only round.
+    A gallery whose norms are all equal is left as it is, since dividing would only round. Queries that are the gallery
+    are divided by their norms, too: then s(i, j) = s(j, i).
     """
     norms = np.sqrt(squared_norms(gallery))
     if norms.min(initial=np.inf) == norms.max(initial=0):
         return dot(queries, gallery)
-    return Rows(queries), Rows(gallery, scale=(1 / norms).astype(float_type(gallery)))
+    rows = Rows(gallery, scale=(1 / norms).astype(float_type(gallery)))
+    return rows if queries is gallery else Rows(queries), rows
 
 
 @similarities.register("l2")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from hbench.compiled import SMALL
 from hbench.job import Job
 from hbench.scores import Scores, available_threads, one_blas_thread
 from hbench.steps import steps_for
+from hbench.triangle import triangle_of
 from hbench.values import Block, Values, values_of
 
 QUERIES = 16  # valued by one task
@@ -42,28 +44,46 @@ def on_threads(
     """
     ranker = job.ranker
     pairs = len(ranker.queries) * len(ranker.columns)
-    if announce and not steps_for(pairs).are_kept:
+    # threads of short numpy calls only wait for each other
+    threads = 1 if pairs <= SMALL else threads or available_threads()
+    triangle = triangle_of(job, blocks, threads)
+    if announce and not (triangle or steps_for(pairs)).are_kept:
         announce("compiling the ranking kernel, this once")
-    if pairs <= SMALL:  # threads of short numpy calls only wait for each other
-        threads = 1
-    scores, (start_block, scratch) = ranker.scores, values_of(ranker, job.scorers, job.by_name)
-    threads, rooms = scores.fitting(threads or available_threads(), scratch)
+    if triangle:
+        with _pool(triangle.threads) as pool:
+            if lists := triangle.lists(pool):
+                yield from triangle.values(lists, pool)
+                return
+    yield from _by_rows(job, blocks, threads)
+
+
+def _by_rows(job: Job, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
+    """The values of each block's queries from whole rows of scores."""
+    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, job.by_name)
+    threads, rooms = scores.fitting(threads, scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]
+    with _pool(threads) as pool:
+        while waiting or line:
+            while waiting and room:
+                line.append(_multiplied(pool, scores, waiting.popleft(), room.pop()))
+            stage = line.popleft()
+            for task in stage.tasks:
+                task.result()
+            if stage.values is None:
+                line.append(_valued(pool, start_block(stage.block), stage, len(scores.rows(stage.block))))
+            else:
+                room.append(stage.scores)
+                yield stage.block, stage.values.finish()
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """So many threads, each of which multiplies alone; at the end what waits is left undone."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hbench")
     try:
         with one_blas_thread():
-            while waiting or line:
-                while waiting and room:
-                    line.append(_multiplied(pool, scores, waiting.popleft(), room.pop()))
-                stage = line.popleft()
-                for task in stage.tasks:
-                    task.result()
-                if stage.values is None:
-                    line.append(_valued(pool, start_block(stage.block), stage, len(scores.rows(stage.block))))
-                else:
-                    room.append(stage.scores)
-                    yield stage.block, stage.values.finish()
+            yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -38,19 +38,45 @@ def levels_of_best(
     rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
 ) -> None:
     """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
-    starts, ends = parts.starts, parts.ends
+    best = np.empty(parts.starts.shape[1] + 1, rows.dtype)
     for row in np.flatnonzero(todo):
-        best, inner_start, inner_end = -np.inf, 0, 0
-        levels[row] = 0
-        for level in range(starts.shape[1], -1, -1):
-            start, end = (starts[row, level - 1], ends[row, level - 1]) if level else (0, rows.shape[1])
-            if inner_end == inner_start:
-                inner_start = inner_end = start
-            own = max(highest(rows[row, start:inner_start]), highest(rows[row, inner_end:end]))
-            if own > best or (own == best and pessimistic and best > -np.inf):
-                best, levels[row] = own, level
-            if end > start:
-                inner_start, inner_end = start, end
+        best[:] = -np.inf
+        raise_best(rows[row], 0, (parts.starts[row], parts.ends[row]), best)
+        levels[row] = level_of_best(best, pessimistic)
+
+
+@compiled
+def raise_best(
+    scores: NDArray[np.floating],
+    first: int,
+    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
+    best: NDArray[np.floating],
+) -> None:
+    """Raise `best` (L+1,), the highest score of each level, by these scores of the items from column `first` on;
+    `ranges`: the starts and ends (L,) of the items of level ≥ l."""
+    starts, ends = ranges
+    inner_start, inner_end = 0, 0
+    for level in range(len(starts), -1, -1):
+        start, end = 0, len(scores)
+        if level:
+            start = min(max(starts[level - 1] - first, 0), len(scores))
+            end = min(max(ends[level - 1] - first, 0), len(scores))
+        if inner_end == inner_start:
+            inner_start = inner_end = start
+        own = max(highest(scores[start:inner_start]), highest(scores[inner_end:end]))
+        best[level] = max(best[level], own)
+        if end > start:
+            inner_start, inner_end = start, end
+
+
+@compiled
+def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
+    """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or the highest level."""
+    found = 0
+    for level in range(1, len(best)):
+        if best[level] > best[found] or (best[level] == best[found] and not pessimistic and best[found] > -np.inf):
+            found = level
+    return np.uint8(found)
 
 
 @compiled

@@ -36,6 +36,8 @@ LAYERS = [
             "values",
             "job",
             "threads",
+            "tiles",
+            "triangle",
         ),
     },
     {
