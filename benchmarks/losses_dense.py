@@ -17,27 +17,31 @@ def levels_of(labels: Tensor) -> Tensor:
 
 
 def dense_steps(scores: Tensor, levels: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
-    """step(s_j − s_k) of rank and of H-rank, each (B, B, B): [query, k, j], 0 for j = k and for the query."""
+    """step(s_j − s_k) of rank and of H-rank, each (B, B, B): [query, k, j], 0 for j = k and for the query.
+
+    Each piece of SupRank is read from a copy of the differences and written to it in place through its own boolean mask,
+    the exact piece like the others; so backward, too, passes the whole tensor once per piece.
+    """
     size = len(scores)
     difference = scores[:, None, :] - scores[:, :, None]
     less = levels[:, None, :] < levels[:, :, None]
     kept = ~(torch.eye(size, dtype=torch.bool)[None] | torch.eye(size, dtype=torch.bool)[:, None])
-    with torch.no_grad():
-        exact = torch.heaviside(difference, torch.ones(()))
     if smooth:
         step = torch.sigmoid(difference / TAU) * kept
         return step, step
-    step = exact.clone()
-    low, middle, high = (
-        less & (difference < 0),
-        less & (difference >= 0) & (difference <= DELTA),
-        less & (difference > DELTA),
-    )
-    step[low] = torch.sigmoid(difference[low] / TAU)
-    step[middle] = torch.sigmoid(difference[middle] / TAU) + 0.5
-    offset = torch.sigmoid(torch.tensor(DELTA / TAU)) + 0.5
-    step[high] = RHO * (difference[high] - DELTA) + offset
-    return step * kept, exact * kept
+    step, above, beyond = difference.clone(), difference >= 0, difference > DELTA
+    middle, high, low = less & above & ~beyond, less & above & beyond, less & ~above
+    step[middle] = torch.sigmoid(step[middle] / TAU) + 0.5
+    step[high] = RHO * (step[high] - DELTA) + torch.sigmoid(torch.tensor(DELTA / TAU)) + 0.5
+    step[low] = torch.sigmoid(step[low] / TAU)
+    step[~less] = exact(step[~less])
+    return step * kept, exact(difference.clone()) * kept
+
+
+def exact(difference: Tensor) -> Tensor:
+    """1 where a score is at least the other, without a gradient."""
+    with torch.no_grad():
+        return torch.heaviside(difference, torch.ones(()))
 
 
 def dense_loss(name: str, embeddings: Tensor, labels: Tensor) -> Tensor:

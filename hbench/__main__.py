@@ -1,6 +1,17 @@
-"""`python -m hbench`."""
+"""Where `hbench` and `python -m hbench` start: with nothing imported yet, so that an interrupt is answered from here on."""
 
-from hbench.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from hbench.cli import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("hbench: interrupted\n")
+        sys.exit(130)
+    run()
+
 
 if __name__ == "__main__":  # worker processes import this module, too
     main()

@@ -38,7 +38,7 @@ class Stage(NamedTuple):
 def on_threads(
     job: Job, blocks: Sequence[int], *, threads: int | None = None, announce: Callable[[str], None] | None = None
 ) -> Iterator[tuple[int, Values]]:
-    """The values of each block's queries, in order; an interrupt or an error leaves the blocks that wait undone.
+    """The values of each block's queries, in any order; an interrupt or an error leaves the blocks that wait undone.
 
     `announce` is told when the kernel has to be compiled first.
     """
