@@ -2,7 +2,7 @@
 
 python benchmarks/scale.py exponent          # N = 15k, 30k, 60k, 136k, all pairs; the fitted exponent
 python benchmarks/scale.py landmarks         # 1,129 queries, 761,757 items of 2,048 dimensions, three levels
-python benchmarks/scale.py process           # `hbench evaluate` on 1,000 and on 20,000 items, beside the evaluation alone
+python benchmarks/scale.py process           # `hbench evaluate` on 1,000, 20,000 and 60,000 items, beside the evaluation alone
 python benchmarks/scale.py bootstrap         # 2,000 resamples of 136,093 queries, 20 metrics
 python benchmarks/scale.py simulate          # load balance and stragglers; touches no data
 """
@@ -78,7 +78,7 @@ def landmarks() -> None:
 
 def process() -> None:
     """The whole command beside the evaluation in it."""
-    for items in (1_000, 20_000):
+    for items in (1_000, 20_000, 60_000):
         labels = uneven_labels(items, (10, items // 10))
         vectors = unit_vectors(items, DIM)
         with tempfile.TemporaryDirectory() as name:
