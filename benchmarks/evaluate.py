@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hbench.compiled import AVAILABLE
+from hbench.compiled import available
 from hbench.conditions import conditions
 from hbench.evaluation import scorers_of
 from hbench.job import Job
@@ -61,7 +61,7 @@ def main() -> None:
     memory = peak_memory() - before
     if options.peers:
         designs |= peers(vectors, labels, options.threads)
-    print(f"{options.name}: {items:,} × {DIM}, L = {len(nodes)}, {options.threads} threads, numba {AVAILABLE}")
+    print(f"{options.name}: {items:,} × {DIM}, L = {len(nodes)}, {options.threads} threads, numba {available()}")
     measure(designs, lambda queries: seconds_of_product(vectors, queries, options.threads), items, options.rounds)
     print(f"  peak memory of hbench beyond the inputs {memory:.0f} MB")
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbench import order
-from hbench.compiled import AVAILABLE
+from hbench.compiled import available
 from hbench.steps import COMPILED, PLAIN
 
-STEPS = [PLAIN, COMPILED] if AVAILABLE else [PLAIN]
+STEPS = [PLAIN, COMPILED] if available() else [PLAIN]
 WIDTH = 40
 
 
@@ -75,7 +75,7 @@ def test_sorted_keys_are_in_the_order_of_scores_and_tie_keys(seed, kind, depth, 
 
 @pytest.mark.parametrize(("smallest", "fits"), [(1.1 * 2.0**-32, True), (0.9 * 2.0**-32, False)])
 def test_a_code_of_seven_levels_spans_thirty_two_powers_of_two(smallest, fits):
-    if not AVAILABLE:
+    if not available():
         pytest.skip("the codes are those of compiled code")
     rows = np.array([[1, -smallest, 0, -np.inf]], np.float32)
     parts = nested_parts(np.random.default_rng(0), 7, 0, 4)

@@ -16,7 +16,7 @@ from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.similarity import cosine, dot, l2
 from hbench.tree import LabelTree, default_levels
 
-pytestmark = pytest.mark.skipif(not compiled.AVAILABLE, reason="whole rows are taken without numba")
+pytestmark = pytest.mark.skipif(not compiled.available(), reason="whole rows are taken without numba")
 
 
 @pytest.fixture
