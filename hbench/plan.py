@@ -78,7 +78,8 @@ def _without_last(ranked: kernel.Ranked, counts: NDArray[np.int64]) -> kernel.Ra
     """The rankings without their last items, which are taken off the counts (n, L+1), too."""
     last, some = ranked.ends - 1, ranked.ends > ranked.starts
     lost = some & (ranked.ranks[np.where(some, last, 0)] == counts.sum(axis=1))
-    counts[np.arange(len(counts)), np.where(lost, ranked.levels[np.where(some, last, 0)], 0)] -= 1
+    level = np.where(lost, ranked.levels[np.where(some, last, 0)], 0)
+    counts[np.arange(len(counts)), level] -= counts.sum(axis=1) > 0  # an empty list has no last item
     return ranked._replace(ends=ranked.ends - lost)
 
 

@@ -119,6 +119,20 @@ def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(g
     assert np.array_equal(some.counts, every.counts)
 
 
+@pytest.mark.parametrize("way", [NUMPY, MIXED])
+def test_a_list_from_which_everything_is_left_out_has_no_values(go, way):
+    go(way)
+    query = Side(np.ones((1, 2), np.float32), np.array([[0, 0]]), np.array([1]))
+    gallery = Side(np.eye(2, dtype=np.float32), np.array([[0, 0], [1, 1]]), np.array([1, 1]))
+    ranker = Ranker(query, gallery, similarity=dot)
+    sequence = next(ranker.block(0))
+    scorers = every_scorer(2, query.labels, False)
+    assert sequence.counts.sum() == 0
+    np.testing.assert_array_equal(
+        measure(Job(ranker, scorers)).values[:, 0], [scorer(0, sequence) for scorer in scorers]
+    )
+
+
 @pytest.mark.parametrize("way", [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
