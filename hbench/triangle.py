@@ -180,7 +180,7 @@ def triangle_of(job: Job, blocks: Sequence[int], threads: int) -> Triangle | Non
     plan = plan_of(job.ranker, job.scorers)
     if plan is None or plan.steps is not COMPILED or job.by_name is not None or not job.ranker.mutual:
         return None
-    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MOST:
+    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):
         return None
     triangle = Triangle(plan, threads)
     return triangle if triangle.threads else None
