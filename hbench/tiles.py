@@ -78,24 +78,23 @@ def flat_range(parts: Parts, queries: slice) -> slice:
 
 
 @compiled
-def count_rows(
-    tile: NDArray[np.floating], at: tuple[int, int], lists: Lists, how: How, to: tuple[NDArray[np.int32], Counts]
+def count_tile(
+    tile: NDArray[np.floating],
+    at: tuple[int, int],
+    lists: tuple[Lists, Lists],
+    how: How,
+    to: tuple[NDArray[np.int32], Counts, Counts],
 ) -> None:
-    """Count the items beyond each row's query (n,). `at`: the query of the first row, and of the first column; `to`: room
-    for a lookup, and the counts."""
-    count_neighbours(tile, Window(0, at[0], at[1], True), lists, how, to)
-
-
-@compiled
-def count_columns(
-    tile: NDArray[np.floating], at: tuple[int, int], lists: Lists, how: How, to: tuple[NDArray[np.int32], Counts]
-) -> None:
-    """Count the items before each column's query (n,); for the rest as `count_rows`."""
+    """Count the items beyond each row's query (n,) and before each column's. `at`: the query of the first row, and of the
+    first column; `lists`: those of the rows and of the columns; `to`: room for a lookup, and the counts of either."""
+    (first_row, first_column), (before, of_rows, of_columns) = at, to
+    count_neighbours(tile, Window(0, first_row, first_column, True), lists[0], how, (before, of_rows))
     turned = np.empty((TURNED, len(tile)), tile.dtype)
     for start in range(0, tile.shape[1], TURNED):
         columns = min(TURNED, tile.shape[1] - start)
         turn(tile[:, start : start + columns], turned)
-        count_neighbours(turned[:columns], Window(start, at[1] + start, at[0], False), lists, how, to)
+        window = Window(start, first_column + start, first_row, False)
+        count_neighbours(turned[:columns], window, lists[1], how, (before, of_columns))
 
 
 @compiled

@@ -25,7 +25,7 @@ from hbench.kernel import BUCKETS, Ranked
 from hbench.order import fitting, write_keys
 from hbench.plan import Plan
 from hbench.steps import COMPILED
-from hbench.tiles import Counts, Lists, count_columns, count_rows, flat_range, rank_counted
+from hbench.tiles import Counts, Lists, count_tile, flat_range, rank_counted
 from hbench.values import FastBlock, Values, plan_of
 
 TOGETHER = 3  # blocks in one tile
@@ -71,7 +71,7 @@ class Triangle:
     @property
     def are_kept(self) -> bool:
         """Whether nothing has to be compiled first."""
-        functions: list[Any] = [count_rows, count_columns, rank_counted, self.plan.steps.sum_up, write_keys]
+        functions: list[Any] = [count_tile, rank_counted, self.plan.steps.sum_up, write_keys]
         return all(map(is_kept, functions))
 
     def lists(self, pool: Executor) -> Lists | None:
@@ -156,8 +156,8 @@ class Triangle:
         queries = slice(self._queries(blocks[0]).start, self._queries(blocks[-1]).stop)
         tile, at, how = tile[: queries.stop - queries.start], (queries.start, piece.items.start), self.plan.how
         own = counts.of(queries, flat_range(self.parts, queries))
-        count_rows(tile, at, lists.of(queries), how, (room.before, own))
-        count_columns(tile, at, lists.of(piece.items), how, (room.before, room.counts))
+        both = lists.of(queries), lists.of(piece.items)
+        count_tile(tile, at, both, how, (room.before, own, room.counts))
         rooms.append(room)
 
     def _finish(self, block: int, lists: Lists, counts: Counts) -> Values:
