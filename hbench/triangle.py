@@ -28,7 +28,7 @@ from hbench.steps import COMPILED
 from hbench.tiles import Counts, Lists, count_tile, flat_range, rank_counted
 from hbench.values import FastBlock, Values, plan_of
 
-TOGETHER = 3  # blocks in one tile
+TOGETHER = 3  # blocks in one tile, at most
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
 
 
@@ -90,7 +90,7 @@ class Triangle:
                 own = lists.of(piece.items)
                 rooms = [self._room(own) for _ in range(self.threads)]
                 count = partial(self._count, (lists, counts), piece, rooms.copy())
-                list(pool.map(count, range(0, -(-piece.items.stop // self.scores.block_size), TOGETHER)))
+                list(pool.map(count, self._rows_of_tiles(piece.items.stop)))
             for room in rooms:
                 counts.of(piece.items, flat_range(self.parts, piece.items)).add(room.counts)
             while left and (left - 1) * self.scores.block_size >= start:
@@ -145,10 +145,15 @@ class Triangle:
                 self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
         return rows[: len(self.scores.rows(block))]
 
-    def _count(self, all_pairs: tuple[Lists, Counts], piece: Piece, rooms: list[Room], block: int) -> None:
-        """Count one tile, from a block on."""
+    def _rows_of_tiles(self, queries: int) -> list[range]:
+        """The blocks of so many queries, those of one tile together; fewer where some thread would be left without."""
+        blocks = -(-queries // self.scores.block_size)
+        together = int(np.clip(blocks // (2 * self.threads), 1, TOGETHER))
+        return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
+
+    def _count(self, all_pairs: tuple[Lists, Counts], piece: Piece, rooms: list[Room], blocks: range) -> None:
+        """Count one tile."""
         (lists, counts), room, size = all_pairs, rooms.pop(), self.scores.block_size
-        blocks = range(block, min(block + TOGETHER, self.scores.blocks))
         tile = room.tile[: len(blocks) * size * len(piece.vectors)].reshape(-1, len(piece.vectors))
         for place, each in enumerate(blocks):
             rows = tile[place * size : (place + 1) * size]
