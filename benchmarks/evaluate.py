@@ -30,6 +30,7 @@ from hbench.ranking import Ranker, Side
 from hbench.threads import on_threads
 from hbench.tree import LabelTree, default_levels
 from hbench.triangle import triangle_of
+from hbench.values import plan_of
 
 SETS = {
     "sop": (60_502, (12, 11_316)),
@@ -95,7 +96,7 @@ def own_designs(vectors: np.ndarray, labels: np.ndarray, share: float, threads: 
         chosen = conditions(levels, metrics=metrics)
         job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
         # half of the products do for the whole set alone
-        halved = triangle_of(job, range(ranker.blocks), threads) is not None
+        halved = triangle_of(job, plan_of(ranker, job.scorers), range(ranker.blocks), threads) is not None
         own = range(ranker.blocks) if halved else blocks
 
         def run() -> tuple[float, int]:

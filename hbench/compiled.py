@@ -10,7 +10,7 @@ import importlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, cached_property, update_wrapper
+from functools import cache, update_wrapper
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar, cast
@@ -36,6 +36,7 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], fastmath: bool | set[str]) -> None:
         self.function, self.fastmath = function, fastmath
+        self.made: Any = None
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -46,19 +47,25 @@ class Compiled:
         """What numba asks of a global name in the function it compiles."""
         return self.dispatcher._numba_type_
 
-    @cached_property
+    @property
     def dispatcher(self) -> Any:
-        """numba's; machine code is kept beside the module where that folder can be written to, else in the cache folder."""
-        with LOADING:
-            numba: Any = importlib.import_module("numba")
-            folder = numba.config.CACHE_DIR
-            if not os.access(Path(self.function.__code__.co_filename).parent, os.W_OK):
-                numba.config.CACHE_DIR = folder or str(cache_home() / "kernels")
-            try:
-                jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=self.fastmath)
-                return jit(self.function)
-            finally:
-                numba.config.CACHE_DIR = folder
+        """numba's, one for all threads."""
+        if self.made is None:
+            with LOADING:
+                self.made = self.made or self._make()
+        return self.made
+
+    def _make(self) -> Any:
+        """Machine code is kept beside the module where that folder can be written to, else in the cache folder."""
+        numba: Any = importlib.import_module("numba")
+        folder = numba.config.CACHE_DIR
+        if not os.access(Path(self.function.__code__.co_filename).parent, os.W_OK):
+            numba.config.CACHE_DIR = folder or str(cache_home() / "kernels")
+        try:
+            jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=self.fastmath)
+            return jit(self.function)
+        finally:
+            numba.config.CACHE_DIR = folder
 
 
 def compiled(function: FunctionT) -> FunctionT:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from hbench.compiled import SMALL
 from hbench.job import Job
+from hbench.plan import Plan
 from hbench.scores import Scores, available_threads, one_blas_thread
 from hbench.steps import steps_for
 from hbench.triangle import triangle_of
-from hbench.values import Block, Values, values_of
+from hbench.values import Block, Values, plan_of, values_of
 
 QUERIES = 16  # valued by one task
 
@@ -46,7 +47,8 @@ def on_threads(
     pairs = len(ranker.queries) * len(ranker.columns)
     # threads of short numpy calls only wait for each other
     threads = 1 if pairs <= SMALL else threads or available_threads()
-    triangle = triangle_of(job, blocks, threads)
+    plan = plan_of(ranker, job.scorers)
+    triangle = triangle_of(job, plan, blocks, threads)
     if announce and not (triangle or steps_for(pairs)).are_kept:
         announce("compiling the ranking kernel, this once")
     if triangle:
@@ -54,12 +56,12 @@ def on_threads(
             if lists := triangle.lists(pool):
                 yield from triangle.values(lists, pool)
                 return
-    yield from _by_rows(job, blocks, threads)
+    yield from _by_rows(job, plan, blocks, threads)
 
 
-def _by_rows(job: Job, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
+def _by_rows(job: Job, plan: Plan | None, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
-    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, job.by_name)
+    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, plan, job.by_name)
     threads, rooms = scores.fitting(threads, scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]

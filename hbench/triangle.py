@@ -26,7 +26,7 @@ from hbench.order import fitting, write_keys
 from hbench.plan import Plan
 from hbench.steps import COMPILED
 from hbench.tiles import Counts, Lists, count_tile, flat_range, rank_counted
-from hbench.values import FastBlock, Values, plan_of
+from hbench.values import FastBlock, Values
 
 TOGETHER = 3  # blocks in one tile, at most
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
@@ -60,13 +60,21 @@ class Triangle:
         """Of the gallery, if it is kept, else of a chunk; of the lists, and of the counts."""
         gallery = self.scores.chunk_bytes if self.scores.kept is None else self.scores.gallery_bytes
         items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
-        return int(gallery + items * (each + 4 + 1) + len(self.parts.sizes) * (25 + each * (self.ranker.depth + 2)))
+        lists, counts = (
+            each + 1,
+            4,
+        )  # bytes of an item; of a query: three numbers of the parts, the best scores, whether tied
+        of_query = 3 * 8 + each * (self.ranker.depth + 2) + 1
+        return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
 
     @property
     def thread_bytes(self) -> int:
-        """Of a block, of its scores against a chunk, twice, and of the steps."""
+        """Of a block, of a tile, of the counts for its columns, which are fewer than one block's scores of them, of a chunk of
+        its own while positives are sorted, and of the steps."""
         vectors, scores = self.scores.gallery_rows.width, (TOGETHER + 1) * self.scores.chunk_size
-        return int(self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize) + self.plan.room_bytes
+        chunk = self.scores.chunk_bytes if self.scores.kept is None else 0
+        own = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
+        return int(own + chunk) + self.plan.room_bytes
 
     @property
     def are_kept(self) -> bool:
@@ -179,10 +187,9 @@ class Triangle:
         return fast.finish()
 
 
-def triangle_of(job: Job, blocks: Sequence[int], threads: int) -> Triangle | None:
+def triangle_of(job: Job, plan: Plan | None, blocks: Sequence[int], threads: int) -> Triangle | None:
     """The triangle of a job; None where it is not all pairs that are asked, some query has many positives, or there is no
     room."""
-    plan = plan_of(job.ranker, job.scorers)
     if plan is None or plan.steps is not COMPILED or job.by_name is not None or not job.ranker.mutual:
         return None
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):

@@ -58,11 +58,14 @@ class Block(Protocol):
 StartBlock = Callable[[int], Block]
 
 
-def values_of(ranker: Ranker, scorers: Sequence[ScoreQuery], by_name: ByName | None = None) -> tuple[StartBlock, int]:
-    """The function that starts a block, from its number; and how many bytes a thread that adds to blocks needs."""
+def values_of(
+    ranker: Ranker, scorers: Sequence[ScoreQuery], plan: Plan | None, by_name: ByName | None = None
+) -> tuple[StartBlock, int]:
+    """The function that starts a block, from its number, under the evaluation's plan; and how many bytes a thread that
+    adds to blocks needs."""
     start: StartBlock = partial(SequenceBlock, ranker, scorers)
     room = sequence_bytes = SEQUENCE_BYTES * len(ranker.columns)
-    if plan := plan_of(ranker, scorers):
+    if plan:
         start, room = partial(FastBlock, plan), plan.room_bytes
     if by_name is None:
         return start, room

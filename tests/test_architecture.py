@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,17 @@ def test_python_m_hbench_is_the_command():
     )
     assert run.stdout.startswith("hbench")
     assert (ROOT / "hbench" / "py.typed").exists()
+
+
+def test_an_interrupt_while_the_command_line_loads_is_answered_in_a_line(monkeypatch, capsys):
+    from hbench.__main__ import main
+
+    class Loading(types.ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "hbench.cli", Loading("hbench.cli"))
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "hbench: interrupted\n"

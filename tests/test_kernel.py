@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -173,6 +174,14 @@ import sys
 assert "numba" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
+def test_threads_that_call_a_function_at_once_share_what_is_compiled():
+    added = compiled.Compiled(kernel.add_up.function, fastmath=False)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: added.dispatcher, range(64)))
+    assert all(each is made[0] for each in made)
 
 
 def test_without_numba_the_values_are_the_same():

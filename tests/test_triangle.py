@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench import compiled, kernel, scores, threads, triangle
+from hbench import compiled, kernel, scores, threads, triangle, values
 from hbench.conditions import conditions
 from hbench.evaluation import scorers_of
 from hbench.job import Job
@@ -41,16 +41,20 @@ def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, 
     return Job(ranker, scorers_of(chosen, labels, all_pairs=True))
 
 
+def plan_of(job):
+    return values.plan_of(job.ranker, job.scorers)
+
+
 def is_symmetric(job):
     """Whether half of the products will do."""
-    made = triangle.triangle_of(job, range(job.ranker.blocks), 2)
+    made = triangle.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
     assert made is not None
     with threads._pool(1) as pool:
         return made.lists(pool) is not None
 
 
 def by_rows(job):
-    return measure(job, execute=lambda job, blocks: threads._by_rows(job, blocks, 2))
+    return measure(job, execute=lambda job, blocks: threads._by_rows(job, plan_of(job), blocks, 2))
 
 
 def assert_equal(one, other):
@@ -104,21 +108,21 @@ def test_scores_that_are_not_symmetric_are_taken_row_by_row(small):
 
 def test_some_blocks_and_a_gallery_of_its_own_are_taken_row_by_row(small):
     job = random_job(np.random.default_rng(1), 100)
-    assert triangle.triangle_of(job, range(job.ranker.blocks), 2)
-    assert triangle.triangle_of(job, range(job.ranker.blocks - 1), 2) is None
+    assert triangle.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
+    assert triangle.triangle_of(job, plan_of(job), range(job.ranker.blocks - 1), 2) is None
     side = Side(np.eye(100, dtype=np.float32), np.arange(100)[:, None] // np.array([20, 4]))
     other = Job(Ranker(side, side, self_rows=np.arange(100)), job.scorers)
-    assert triangle.triangle_of(other, range(other.ranker.blocks), 2) is None
+    assert triangle.triangle_of(other, plan_of(other), range(other.ranker.blocks), 2) is None
 
 
 def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small, monkeypatch):
     job = random_job(np.random.default_rng(1), 100)
     monkeypatch.setattr(triangle, "MOST", 5)
-    assert triangle.triangle_of(job, range(job.ranker.blocks), 2) is None
+    assert triangle.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2) is None
     monkeypatch.undo()
     monkeypatch.setattr(compiled, "SMALL", -1)
     scarce = random_job(np.random.default_rng(1), 100, memory=1 << 20)
-    assert triangle.triangle_of(scarce, range(scarce.ranker.blocks), 2) is None
+    assert triangle.triangle_of(scarce, plan_of(scarce), range(scarce.ranker.blocks), 2) is None
     assert_equal(measure(scarce), by_rows(scarce))
 
 
