@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 from hbench.errors import SubmissionError, UsageError
 from hbench.similarity import Rows
 
-BLOCK = 432  # queries multiplied at once: part of what defines the last bits of a score
+BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
+WHOLE = 16  # queries of which blocks are made
 CHUNK = 4 << 20  # bytes of the gallery items multiplied at once, likewise
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
 SCORES = 196 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
@@ -55,7 +56,7 @@ class Scores:
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
         left, most = self.memory - 2 * self.chunk_bytes, SCORES if memory is None else max(SCORES, memory * 3 // 5)
-        self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most))
+        self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most), len(queries))
         keeps = self.block_bytes + self.gallery_bytes <= self.memory
         self.kept = self.gallery_rows.read(columns) if keeps else None
         self.spare: list[NDArray[np.floating]] = []
@@ -155,10 +156,11 @@ def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
     )  # fmt: skip
 
 
-def block_size(row: int, memory: int) -> int:
+def block_size(row: int, memory: int, queries: int) -> int:
     """How many queries a block has, whose scores take `row` bytes each.
 
-    BLOCK, or as many as the memory for them allows, in whole sixteens. Raises UsageError where one does not fit.
+    At most BLOCK and as many as the memory for them allows, in whole sixteens; blocks are about equal, since the last one is
+    padded. Raises UsageError where one query does not fit.
     """
     fitting = memory // row
     if fitting < 1:
@@ -166,4 +168,7 @@ def block_size(row: int, memory: int) -> int:
             "the memory allowed does not hold the scores of one query", expected=f"{row / 2**10:,.0f} KB at least",
             found=f"{max(memory, 0) / 2**10:,.0f} KB left for them", fix="give --max-memory a higher bound",
         )  # fmt: skip
-    return int(min(fitting - fitting % 16 if fitting >= 16 else fitting, BLOCK))
+    most = int(min(fitting - fitting % WHOLE if fitting >= WHOLE else fitting, BLOCK))
+    blocks = max(-(-queries // most), 1)
+    even = -(-queries // blocks)
+    return min(max(-(-even // WHOLE), 1) * WHOLE, most)

@@ -24,7 +24,8 @@ from hbench.steps import steps_for
 from hbench.triangle import triangle_of
 from hbench.values import Block, Values, plan_of, values_of
 
-QUERIES = 16  # valued by one task
+TASKS = 8  # for each thread, of the queries of a block to value
+QUERIES = 16  # valued by one task, at least: each holds the interpreter's lock for a while
 
 
 class Stage(NamedTuple):
@@ -73,7 +74,7 @@ def _by_rows(job: Job, plan: Plan | None, blocks: Sequence[int], threads: int) -
             for task in stage.tasks:
                 task.result()
             if stage.values is None:
-                line.append(_valued(pool, start_block(stage.block), stage, len(scores.rows(stage.block))))
+                line.append(_valued(pool, threads, start_block(stage.block), stage, len(scores.rows(stage.block))))
             else:
                 room.append(stage.scores)
                 yield stage.block, stage.values.finish()
@@ -95,6 +96,7 @@ def _multiplied(pool: ThreadPoolExecutor, scores: Scores, block: int, room: NDAr
     return Stage(block, room, [pool.submit(multiply, start) for start in scores.chunks], None)
 
 
-def _valued(pool: ThreadPoolExecutor, values: Block, stage: Stage, queries: int) -> Stage:
-    parts = [slice(start, min(start + QUERIES, queries)) for start in range(0, queries, QUERIES)]
+def _valued(pool: ThreadPoolExecutor, threads: int, values: Block, stage: Stage, queries: int) -> Stage:
+    each = max(QUERIES, -(-queries // (TASKS * threads)))
+    parts = [slice(start, min(start + each, queries)) for start in range(0, queries, each)]
     return stage._replace(tasks=[pool.submit(values.add, stage.scores[p], p.start) for p in parts], values=values)

@@ -28,7 +28,7 @@ from hbench.steps import COMPILED
 from hbench.tiles import Counts, Lists, count_tile, flat_range, rank_counted
 from hbench.values import FastBlock, Values
 
-TOGETHER = 3  # blocks in one tile, at most
+TOGETHER = 2  # blocks in one tile, at most
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
 
 

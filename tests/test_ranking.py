@@ -204,7 +204,19 @@ def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself
     sizes = {memory: Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 75_000, 10**6)}
     assert sizes[None] == 40_000 // 800 // 16 * 16
     assert sizes[75_000] == sizes[None]
-    assert sizes[10**6] == scores.BLOCK
+    assert sizes[10**6] == -(-200 // 16) * 16  # one block
+
+
+@given(st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**8))
+def test_blocks_are_about_equal_so_that_the_last_one_is_hardly_padded(queries, row, spare):
+    most = (row + spare) // row
+    size = scores.block_size(row, row + spare, queries)
+    assert 1 <= size <= min(most, scores.BLOCK)
+    if most >= scores.WHOLE:
+        assert size % scores.WHOLE == 0
+        blocks = -(-queries // size)
+        assert blocks == -(-queries // min(most - most % scores.WHOLE, scores.BLOCK))
+        assert blocks * size - queries < scores.WHOLE * blocks
 
 
 @pytest.mark.parametrize("queries", [3, 500])
