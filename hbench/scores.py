@@ -21,7 +21,7 @@ BLOCK = 864  # queries multiplied at once, at most: part of what defines the las
 WHOLE = 16  # queries of which blocks are made
 CHUNK = 4 << 20  # bytes of the gallery items multiplied at once, likewise
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
-SCORES = 196 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
+SCORES = 190 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
