@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.kernel import How, Ranked
-from hbench.order import INFINITE, SIGN, SIZE, Parts, Sorted, sort_distinct
+from hbench.order import INFINITE, SIGN, SIZE, Parts, Sorted, sort_distinct, tie_keys
 from hbench.sums import Floats, Levels, Ranks, Scratch, Sums, Tables, Wanted
 
 
@@ -17,15 +17,15 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: Sorted) -> None:
     """Sort each part: by score, then by the tie key of the level; both with the best first."""
     for row, begin, first, size in zip(range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True):
         own = to._replace(keys=to.keys[first : first + size], scores=to.scores[first : first + size])
-        if rows.dtype == np.float64 or not write_codes(rows[row, begin : begin + size], own):
+        ties = tie_keys(parts, row, to.coding.of_level)
+        if rows.dtype == np.float64 or not write_keys(rows[row, begin : begin + size], ties, own):
             sort_distinct(rows, parts, to)
             return
-        add_ties(parts, row, own)
         own.keys.sort()
 
 
-def write_codes(scores: NDArray[np.float32], to: Sorted) -> bool:
-    """The keys of one part's items, but for their ties; whether every score has a code of its own.
+def write_keys(scores: NDArray[np.float32], ties: NDArray[np.uint8], to: Sorted) -> bool:
+    """The keys of one part's items; whether every score has a code of its own.
 
     In place, for new memory takes as long as the arithmetic; and without numpy's where, minimum and maximum, which take
     several times as long.
@@ -42,6 +42,7 @@ def write_codes(scores: NDArray[np.float32], to: Sorted) -> bool:
     np.clip(above, np.int32(-middle), np.int32(middle), out=above)
     np.subtract(np.int32(middle), above, out=above)
     np.left_shift(above.view(np.uint32), to.keys.dtype.type(to.coding.bits), out=to.keys)
+    np.bitwise_or(to.keys, ties, out=to.keys)
     return bool(exact) and largest < INFINITE
 
 
@@ -50,18 +51,6 @@ def largest_finite(bits: NDArray[np.int32], spare: NDArray[np.uint32]) -> int:
     beyond = np.uint32(SIGN - INFINITE)  # takes −inf round to 0
     below = int(np.add(bits.view(np.uint32), beyond, out=spare).max(initial=0)) - SIGN - int(beyond)
     return max(int(bits.max(initial=0)), below)
-
-
-def add_ties(parts: Parts, row: int, to: Sorted) -> None:
-    """Add the tie keys of one part's items to their codes."""
-    of_level, begin = to.coding.of_level.astype(to.keys.dtype), parts.begins[row]
-    below, keys = of_level[0], to.keys
-    keys |= below
-    for level in range(parts.lowest, parts.starts.shape[1] + 1):  # its range lies in that of the level below
-        start, end = parts.starts[row, level - 1], parts.ends[row, level - 1]
-        if end > start:
-            keys[start - begin : end - begin] ^= below ^ of_level[level]
-            below = of_level[level]
 
 
 def rank_rows(rows: NDArray[np.floating], parts: Parts, by_score: Sorted, how: How, to: tuple[object, Ranked]) -> None:

@@ -169,6 +169,6 @@ def block_size(row: int, memory: int, queries: int) -> int:
             found=f"{max(memory, 0) / 2**10:,.0f} KB left for them", fix="give --max-memory a higher bound",
         )  # fmt: skip
     most = int(min(fitting - fitting % WHOLE if fitting >= WHOLE else fitting, BLOCK))
-    blocks = max(-(-queries // most), 1)
-    even = -(-queries // blocks)
-    return min(max(-(-even // WHOLE), 1) * WHOLE, most)
+    queries = max(queries, 1)
+    blocks = -(-queries // most)
+    return min(-(-queries // (blocks * WHOLE)) * WHOLE, most)

@@ -60,10 +60,8 @@ class Triangle:
         """Of the gallery, if it is kept, else of a chunk; of the lists, and of the counts."""
         gallery = self.scores.chunk_bytes if self.scores.kept is None else self.scores.gallery_bytes
         items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
-        lists, counts = (
-            each + 1,
-            4,
-        )  # bytes of an item; of a query: three numbers of the parts, the best scores, whether tied
+        lists, counts = each + 1, 4  # of an item: its score and level; how many come before it
+        # three numbers of the parts, the best scores, whether tied
         of_query = 3 * 8 + each * (self.ranker.depth + 2) + 1
         return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
 

@@ -200,11 +200,12 @@ def test_every_finite_float16_is_converted_exactly():
 def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not(monkeypatch):
     monkeypatch.setattr(scores, "SCORES", 40_000)
     monkeypatch.setattr(scores, "CHUNK", 1_000)
+    monkeypatch.setattr(scores, "BLOCK", 100)
     vectors, labels = np.ones((200, 2), np.float32), np.zeros((200, 1), np.int64)
     sizes = {memory: Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 75_000, 10**6)}
     assert sizes[None] == 40_000 // 800 // 16 * 16
     assert sizes[75_000] == sizes[None]
-    assert sizes[10**6] == -(-200 // 16) * 16  # one block
+    assert sizes[10**6] == scores.BLOCK
 
 
 @given(st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**8))

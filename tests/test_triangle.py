@@ -88,13 +88,13 @@ def test_half_of_the_products_gives_the_values_of_all(small, monkeypatch, seed, 
 def test_products_of_the_usual_sizes_are_symmetric_to_the_bit(monkeypatch):
     monkeypatch.setattr(compiled, "SMALL", -1)
     rng = np.random.default_rng(3)
-    labels = np.sort(rng.integers(900, size=5000))[:, None] // np.array([100, 1])
-    vectors = rng.normal(size=(5000, 384)).astype(np.float32)
+    labels = np.sort(rng.integers(1700, size=9000))[:, None] // np.array([100, 1])
+    vectors = rng.normal(size=(9000, 384)).astype(np.float32)
     vectors[100:200] = vectors[4000:4100]
     job = Job(
         Ranker(Side(vectors, labels)), scorers_of(conditions(["c", "f"], metrics=["AP/f"]), labels, all_pairs=True)
     )
-    assert job.ranker.scores.blocks > 5
+    assert job.ranker.scores.blocks > 10
     assert len(job.ranker.scores.chunks) > 1
     assert is_symmetric(job)
     assert_equal(measure(job), by_rows(job))
