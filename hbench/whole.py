@@ -19,12 +19,15 @@ def rank_whole(
     scores would give other levels."""
     kind, one = keys.dtype.type, np.uint64(1)
     ties, none = kind((1 << coding.bits) - 1), kind(coding.of_level[0])
-    place, item, positives, items = np.uint64(0), np.uint64(0), np.uint64(len(ranks)), np.uint64(len(keys))
-    while (place < positives) & (item < items):  # NaN, where products overflowed, is not found
-        tie: Scalar = kind(keys[item] & ties)
-        item += one
-        ranks[place], levels[place] = item, coding.to_level[np.uint64(tie)]  # of any item, until a positive's are kept
-        place += np.uint64(tie != none)
+    found, item, positives, items = np.uint64(0), np.uint64(0), np.uint64(len(ranks)), np.uint64(len(keys))
+    while (found < positives) & (item < items):  # NaN, where products overflowed, is not found
+        end = min(items, item + positives - found)
+        for at in range(item, end):
+            ranks[found] = at + one  # of any item, until a positive's is kept
+            found += np.uint64(kind(keys[at] & ties) != none)
+        item = end
+    for slot in range(found):
+        levels[slot] = coding.to_level[np.uint64(keys[np.uint64(ranks[slot]) - one] & ties)]
     listed = np.uint64(np.searchsorted(keys, kind(kind(2 * coding.middle) << kind(coding.bits))))  # all but −inf
     tied = False
     for slot in range(one, listed):
