@@ -24,17 +24,19 @@ from hbench.steps import steps_for
 from hbench.triangle import triangle_of
 from hbench.values import Block, Values, plan_of, values_of
 
-TASKS = 8  # for each thread, of the queries of a block to value
-QUERIES = 16  # valued by one task, at least: each holds the interpreter's lock for a while
+SHARE = 2  # of what is left of a block to value, a task takes this part of a thread's share: the last ones end together
+QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock for a while
 
 
 class Stage(NamedTuple):
-    """A block on its way: its room for scores, the tasks at work on it, and, once it is multiplied, its values."""
+    """A block on its way: its room for scores, the tasks at work on it, its values in the making; whether it `is_valued`
+    by these tasks, no longer multiplied."""
 
     block: int
     scores: NDArray[np.floating]
     tasks: list[Future[Any]]
-    values: Block | None
+    values: Block
+    is_valued: bool = False
 
 
 def on_threads(
@@ -66,18 +68,26 @@ def _by_rows(job: Job, plan: Plan | None, blocks: Sequence[int], threads: int) -
     threads, rooms = scores.fitting(threads, scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]
+    done: list[Stage] = []
     with _pool(threads) as pool:
-        while waiting or line:
+        while waiting or line or done:
             while waiting and room:
-                line.append(_multiplied(pool, scores, waiting.popleft(), room.pop()))
-            stage = line.popleft()
-            for task in stage.tasks:
-                task.result()
-            if stage.values is None:
-                line.append(_valued(pool, threads, start_block(stage.block), stage, len(scores.rows(stage.block))))
-            else:
-                room.append(stage.scores)
+                block = waiting.popleft()
+                tasks = _multiplying(pool, scores, block, room[-1])
+                line.append(Stage(block, room.pop(), tasks, start_block(block)))
+            for stage in done:  # while the threads are at work on the next
                 yield stage.block, stage.values.finish()
+            done.clear()
+            if line:
+                stage = line.popleft()
+                for task in stage.tasks:
+                    task.result()
+                if stage.is_valued:
+                    done.append(stage)
+                    room.append(stage.scores)
+                else:
+                    tasks = _valuing(pool, threads, stage, len(scores.rows(stage.block)))
+                    line.append(stage._replace(tasks=tasks, is_valued=True))
 
 
 @contextmanager
@@ -91,12 +101,15 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _multiplied(pool: ThreadPoolExecutor, scores: Scores, block: int, room: NDArray[np.floating]) -> Stage:
+def _multiplying(pool: ThreadPoolExecutor, scores: Scores, block: int, room: NDArray[np.floating]) -> list[Future[Any]]:
     multiply = partial(scores.multiply, scores.block_vectors(block), out=room)
-    return Stage(block, room, [pool.submit(multiply, start) for start in scores.chunks], None)
+    return [pool.submit(multiply, start) for start in scores.chunks]
 
 
-def _valued(pool: ThreadPoolExecutor, threads: int, values: Block, stage: Stage, queries: int) -> Stage:
-    each = max(QUERIES, -(-queries // (TASKS * threads)))
-    parts = [slice(start, min(start + each, queries)) for start in range(0, queries, each)]
-    return stage._replace(tasks=[pool.submit(values.add, stage.scores[p], p.start) for p in parts], values=values)
+def _valuing(pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int) -> list[Future[Any]]:
+    tasks, start = [], 0
+    while start < queries:
+        end = min(start + max((queries - start) // (SHARE * threads), QUERIES), queries)
+        tasks.append(pool.submit(stage.values.add, stage.scores[start:end], start))
+        start = end
+    return tasks

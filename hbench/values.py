@@ -125,8 +125,9 @@ class FastBlock:
         steps, ends = self.plan.steps, np.cumsum(positives)
         ranked = kernel.Ranked(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
         for some in order.fitting(parts.sizes + 1, len(room.by_score.keys)):
-            steps.sort(scores[some], parts.of(some), room.by_score)
-            steps.rank(scores[some], parts.of(some), room.by_score, self.plan.how, (room.lookup, ranked.of(some)))
+            rows, own = scores[some], parts.of(some)
+            steps.sort(rows, own, room.by_score)
+            steps.rank(rows, own, room.by_score, self.plan.how, (room.lookup, ranked.of(some)))
         self.values.first_level[at] = self._first_levels(scores, parts, ranked)
         self.add_ranked(ranked, at, room)
 
