@@ -92,7 +92,9 @@ def jobs_of(examined: Examined, *, memory: int | None = None) -> dict[str, tuple
     """Of every test that is ranked by its embeddings, the job and the ids of the queries."""
     if isinstance(examined.given, Ranking):
         return {}
-    given = examined.given if isinstance(examined.given, tuple) else (examined.given,)
+    given: Sequence[Embeddings] = examined.given if isinstance(examined.given, tuple) else (examined.given,)
+    if len(examined.data.tests) > 1:  # which share the vectors
+        given = [replace(each, movable=False) for each in given]
     tests = {name: test for name, test in examined.data.tests.items() if name not in examined.data.lists}
     recipes = {
         name: Recipe(test, examined.chosen, examined.also, memory, examined.data.labels_by_name(test))
@@ -138,7 +140,8 @@ def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | 
 
 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
-    selected: Any = Selected(source.vectors, embedding_files.align(source, manifest.items[items]))
+    rows = embedding_files.align(source, manifest.items[items])
+    selected: Any = Selected(source.vectors, rows, movable=source.movable)
     return Side(selected, manifest.labels[items], None if manifest.ignore is None else manifest.ignore[items])
 
 

@@ -104,10 +104,12 @@ class Ranker:
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
-        self.scores = Scores(
-            similarity(queries.vectors, gallery.vectors), self.queries, self.columns,
-            memory=None if memory is None else memory - tables,
-        )  # fmt: skip
+        rows = similarity(queries.vectors, gallery.vectors)
+        if gallery is queries and rows[0].same_as(rows[1]):
+            settled = rows[1].settled(self.columns)
+            rows = settled, settled
+        left = None if memory is None else memory - tables
+        self.scores = Scores(rows, self.queries, self.columns, memory=left)
         self.digest = _digest(keys[self.columns], query_keys[self.queries], self)
 
     @property

@@ -57,8 +57,10 @@ class Scores:
         self.dtype = self.gallery_rows.dtype
         left, most = self.memory - 2 * self.chunk_bytes, SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most), len(queries))
-        keeps = self.block_bytes + self.gallery_bytes <= self.memory
-        self.kept = self.gallery_rows.read(columns) if keeps else None
+        self.kept = self.gallery_rows.run(columns)
+        self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
+        if self.copies:
+            self.kept = self.gallery_rows.read(columns)
         self.spare: list[NDArray[np.floating]] = []
 
     @property
@@ -68,6 +70,16 @@ class Scores:
     @property
     def gallery_bytes(self) -> int:
         return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
+
+    @property
+    def gallery_room(self) -> int:
+        """Bytes of the gallery that are held here."""
+        return self.gallery_bytes if self.copies else 0
+
+    @property
+    def chunk_room(self) -> int:
+        """Bytes of the gallery that each thread holds."""
+        return self.chunk_bytes if self.kept is None else 0
 
     @property
     def chunk_size(self) -> int:
@@ -80,8 +92,7 @@ class Scores:
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
         """How many threads, at most so many and each with so many bytes of scratch, and how many blocks at once fit."""
-        each = scratch + (self.chunk_bytes if self.kept is None else 0)
-        left = self.memory - (self.gallery_bytes if self.kept is not None else 0)
+        each, left = scratch + self.chunk_room, self.memory - self.gallery_room
         threads = int(np.clip((left - self.block_bytes) // max(each, 1), 1, threads))
         return threads, int(np.clip((left - threads * each) // self.block_bytes, 1, threads))
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hbench.compiled import compiled, pays
 from hbench.registry import Registry
-from hbench.vectors import where
+from hbench.vectors import Selected, where
 
 TILE = 512  # rows read and scaled at once: they stay in the second cache
 
@@ -63,6 +63,31 @@ class Rows:
             if self.scale is not None:
                 tile[:, :dimensions] *= self.scale[at, None]
         return out
+
+    def same_as(self, other: Rows) -> bool:
+        """Whether the other rows are these."""
+        return self.vectors is other.vectors and self.scale is other.scale and self.last is other.last
+
+    def settled(self, order: NDArray[np.int64]) -> Rows:
+        """The same rows, scaled and moved into this order where they lie, if they may be: a run of them is then no copy."""
+        vectors = self.vectors
+        if not (
+            isinstance(vectors, Selected) and vectors.movable and self.last is None and vectors.dtype == self.dtype
+        ):
+            return self
+        moved = vectors.move(order)
+        for start in range(0, len(order) if self.scale is not None else 0, TILE):
+            at = slice(start, start + TILE)
+            moved[at] *= self.scale[order[at], None]
+        return Rows(vectors)
+
+    def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
+        """The rows at these positions where they lie, if they lie there one after another."""
+        source, rows = where(self.vectors, positions)
+        plain = self.scale is None and self.last is None and source.dtype == self.dtype
+        if not plain or not len(rows) or (np.diff(rows) != 1).any():
+            return None
+        return source[rows[0] : rows[0] + len(rows)]
 
 
 @compiled

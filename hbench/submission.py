@@ -52,6 +52,8 @@ def evaluate(
     beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
     at once, UnknownName for names, before any work starts.
     """
+    if isinstance(submission, str | Path):
+        submission = read(Path(submission), movable=True)
     examined = examine(
         submission, dataset, metrics=metrics, protocol=protocol, also_official=also_official, ties=ties,
         similarity=similarity, relevance=relevance, alpha=alpha, method=method,
@@ -95,9 +97,11 @@ def examine(
     return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
 
 
-def read(path: Path, *, ids: Path | None = None) -> Embeddings | Ranking:
-    """The embeddings or the ranking in a file, told apart by its content."""
-    return run_files.read(path) if run_files.kind_of(path) == "ranking" else embedding_files.read(path, ids=ids)
+def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Embeddings | Ranking:
+    """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read to be evaluated once."""
+    if run_files.kind_of(path) == "ranking":
+        return run_files.read(path)
+    return replace(embedding_files.read(path, ids=ids), movable=movable)
 
 
 def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Problem]:

@@ -17,6 +17,8 @@ from hbench import embeddings, manifest
 from hbench.datasets import Dataset, Protocol, save
 from hbench.report import Document
 from hbench.scoring import score
+from hbench.vectors import Selected
+from tests import zoo
 
 SPECIES = [("felidae", "cat"), ("felidae", "lion"), ("canidae", "dog"), ("canidae", "wolf")]
 
@@ -235,6 +237,24 @@ def test_both_protocols_come_from_one_pass_where_a_leaderboard_is_official(data)
     assert report.document.official["H-AP"] == alone.document.scores["H-AP"]
     assert report.document.official["H-AP"] != report.document.scores["H-AP"]
     assert report.document.official["AP"] == report.document.scores["AP"]
+
+
+def test_vectors_read_for_one_evaluation_alone_are_moved_and_no_others(tmp_path, monkeypatch):
+    from hbench import submission
+
+    zoo.make(tmp_path)
+    file, test = embeddings.read(tmp_path / zoo.FILE), manifest.read(tmp_path / zoo.DATASET)
+    embeddings.write(tmp_path / "zoo32.parquet", file.ids, file.vectors.astype(np.float32))
+    given, moves, move = embeddings.read(tmp_path / "zoo32.parquet"), [], Selected.move
+    monkeypatch.setattr(Selected, "move", lambda self, order: moves.append(len(order)) or move(self, order))
+    for tests in ({"test": test}, {"one": test, "two": dataclasses.replace(test, query=np.arange(len(test)) % 7 > 0)}):
+        data, before = Dataset("zoo", "1", Protocol(), None, tests), given.vectors.copy()
+        stayed = submission.evaluate(given, data)
+        assert np.array_equal(given.vectors, before)
+        assert not moves
+        assert zoo.same(submission.evaluate(tmp_path / "zoo32.parquet", data), stayed)
+        assert moves == [len(test)][: 2 - len(tests)]
+        moves.clear()
 
 
 def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):

@@ -16,6 +16,7 @@ from hbench.ranking import Ranker, Side, optimistic, pessimistic
 from hbench.scoring import score
 from hbench.similarity import Rows, cosine, dot, l2
 from hbench.tree import LabelTree, levels_of_pairs
+from hbench.vectors import Selected, move_rows
 from tests import oracle
 
 
@@ -121,6 +122,45 @@ def test_scores_are_the_same_bits_in_any_item_order_and_for_any_number_of_thread
     assert first.document.scores == second.document.scores
     for name in first.values:
         assert np.array_equal(first.values[name][order], second.values[name], equal_nan=True), name
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_vectors_that_may_be_moved_have_the_scores_of_those_that_stay(name, dtype):
+    rng = np.random.default_rng(0)
+    labels = LabelTree.from_labels(rng.integers(5, size=(300, 1)) // np.array([3, 1]))[1]
+    file, rows = rng.normal(size=(330, 7)).astype(dtype), rng.permutation(330)[:300]
+    similarity, given = {"cosine": cosine, "dot": dot, "l2": l2}[name], file.copy()
+    stay = Ranker(Side(Selected(file, rows), labels), similarity=similarity)
+    move = Ranker(Side(Selected(given, rows, movable=True), labels), similarity=similarity)
+    moved = name != "l2" and dtype != np.float16
+    assert stay.digest == move.digest
+    assert np.shares_memory(given, move.scores.kept) == moved
+    assert np.array_equal(given, file) != moved
+    assert not np.shares_memory(file, stay.scores.kept)
+    for block in range(stay.blocks):
+        assert np.array_equal(stay.scores.whole(block), move.scores.whole(block))
+
+
+def test_vectors_of_a_mapped_file_and_rows_given_twice_are_not_moved(tmp_path):
+    np.save(tmp_path / "v.npy", np.eye(3))
+    for mode in ("r", "c"):
+        assert not Selected(np.load(tmp_path / "v.npy", mmap_mode=mode), np.arange(3), movable=True).movable
+    assert not Selected(np.eye(3), np.array([0, 1, 1]), movable=True).movable
+    assert not Selected(np.eye(3)[:, ::-1], np.arange(3), movable=True).movable
+    assert Selected(np.eye(3), np.array([2, 0]), movable=True).movable
+
+
+@given(st.permutations(range(9)), st.integers(0, 9))
+def test_rows_that_are_moved_keep_their_positions(permuted, taken):
+    vectors, order = np.arange(18.0).reshape(9, 2), np.array(permuted)
+    expected = vectors[order]
+    move_rows(vectors, order)
+    assert np.array_equal(vectors, expected)
+    selected = Selected(vectors.copy(), order[:taken], movable=True)
+    before, wanted = selected[:], np.argsort(order[:taken] % 4, kind="stable")
+    assert np.array_equal(selected.move(wanted), before[wanted])
+    assert np.array_equal(selected[:], before)
 
 
 def test_another_block_size_moves_a_metric_by_rounding_noise_only(monkeypatch):

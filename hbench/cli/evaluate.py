@@ -133,7 +133,7 @@ def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Pat
     from hbench import embeddings, submission
 
     if file is not None and query is None and gallery is None:
-        return submission.read(file, ids=ids)
+        return submission.read(file, ids=ids, movable=True)
     if file is None and query is not None and gallery is not None:
         return embeddings.read(query, ids=ids), embeddings.read(gallery, ids=ids)
     raise click.UsageError("Give either one FILE, or --query and --gallery together.")

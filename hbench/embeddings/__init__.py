@@ -37,7 +37,8 @@ class Embeddings:
     """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped and then read-only.
 
     `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the file's; for several
-    files that of their `sha256sum` lines in order of name.
+    files that of their `sha256sum` lines in order of name. `movable`: nobody looks at them after their evaluation, which
+    may put an array in memory into the order it ranks in and scale it there.
     """
 
     ids: Ids
@@ -45,6 +46,7 @@ class Embeddings:
     sha256: str
     source: str
     dtype: str
+    movable: bool = False
 
     @property
     def dim(self) -> int:
