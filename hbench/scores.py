@@ -19,7 +19,7 @@ from hbench.similarity import Rows
 
 BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
 WHOLE = 16  # queries of which blocks are made
-CHUNK = 4 << 20  # bytes of the gallery items multiplied at once, likewise
+CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
 SCORES = 190 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given

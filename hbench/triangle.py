@@ -28,7 +28,6 @@ from hbench.steps import COMPILED
 from hbench.tiles import Counts, Lists, count_tile, flat_range, rank_counted
 from hbench.values import FastBlock, Values
 
-TOGETHER = 2  # blocks in one tile, at most
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
 
 
@@ -58,7 +57,7 @@ class Triangle:
     @property
     def shared_bytes(self) -> int:
         """Of the gallery, if it is kept, else of a chunk; of the lists, and of the counts."""
-        gallery = self.scores.chunk_bytes if self.scores.kept is None else self.scores.gallery_bytes
+        gallery = self.scores.gallery_room + self.scores.chunk_room
         items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
         lists, counts = each + 1, 4  # of an item: its score and level; how many come before it
         # three numbers of the parts, the best scores, whether tied
@@ -69,10 +68,9 @@ class Triangle:
     def thread_bytes(self) -> int:
         """Of a block, of a tile, of the counts for its columns, which are fewer than one block's scores of them, of a chunk of
         its own while positives are sorted, and of the steps."""
-        vectors, scores = self.scores.gallery_rows.width, (TOGETHER + 1) * self.scores.chunk_size
-        chunk = self.scores.chunk_bytes if self.scores.kept is None else 0
+        vectors, scores = self.scores.gallery_rows.width, 2 * self.scores.chunk_size
         own = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
-        return int(own + chunk) + self.plan.room_bytes
+        return int(own + self.scores.chunk_room) + self.plan.room_bytes
 
     @property
     def are_kept(self) -> bool:
@@ -96,7 +94,7 @@ class Triangle:
                 own = lists.of(piece.items)
                 rooms = [self._room(own) for _ in range(self.threads)]
                 count = partial(self._count, (lists, counts), piece, rooms.copy())
-                list(pool.map(count, self._rows_of_tiles(piece.items.stop)))
+                list(pool.map(count, range(-(-piece.items.stop // self.scores.block_size))))
             for room in rooms:
                 counts.of(piece.items, flat_range(self.parts, piece.items)).add(room.counts)
             while left and (left - 1) * self.scores.block_size >= start:
@@ -104,7 +102,7 @@ class Triangle:
                 yield left, self._finish(left, lists, counts)
 
     def _room(self, lists: Lists) -> Room:
-        tile = np.empty(TOGETHER * self.scores.block_size * self.scores.chunk_size, self.scores.dtype)
+        tile = np.empty(self.scores.block_size * self.scores.chunk_size, self.scores.dtype)
         before = np.empty(BUCKETS * self.plan.most_positives + 1, np.int32)
         return Room(tile, before, Counts.none(lists))
 
@@ -151,20 +149,11 @@ class Triangle:
                 self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
         return rows[: len(self.scores.rows(block))]
 
-    def _rows_of_tiles(self, queries: int) -> list[range]:
-        """The blocks of so many queries, those of one tile together; fewer where some thread would be left without."""
-        blocks = -(-queries // self.scores.block_size)
-        together = int(np.clip(blocks // (2 * self.threads), 1, TOGETHER))
-        return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
-
-    def _count(self, all_pairs: tuple[Lists, Counts], piece: Piece, rooms: list[Room], blocks: range) -> None:
-        """Count one tile."""
-        (lists, counts), room, size = all_pairs, rooms.pop(), self.scores.block_size
-        tile = room.tile[: len(blocks) * size * len(piece.vectors)].reshape(-1, len(piece.vectors))
-        for place, each in enumerate(blocks):
-            rows = tile[place * size : (place + 1) * size]
-            self.scores.multiply_by(piece.vectors, self.scores.block_vectors(each), rows)
-        queries = slice(self._queries(blocks[0]).start, self._queries(blocks[-1]).stop)
+    def _count(self, all_pairs: tuple[Lists, Counts], piece: Piece, rooms: list[Room], block: int) -> None:
+        """Count one tile, a block's scores of a chunk."""
+        (lists, counts), room, queries = all_pairs, rooms.pop(), self._queries(block)
+        tile = room.tile[: self.scores.block_size * len(piece.vectors)].reshape(-1, len(piece.vectors))
+        self.scores.multiply_by(piece.vectors, self.scores.block_vectors(block), tile)
         tile, at, how = tile[: queries.stop - queries.start], (queries.start, piece.items.start), self.plan.how
         own = counts.of(queries, flat_range(self.parts, queries))
         both = lists.of(queries), lists.of(piece.items)
