@@ -177,6 +177,6 @@ def _sequences_listed(
     if isinstance(given, Ranking):
         return listed.sequences_of_ranking(given, manifest, lists, chosen.ties(manifest.tree.depth))
     queries, gallery = given if isinstance(given, tuple) else (given, None)
-    test = retrieval_of(manifest, queries, gallery)
+    test = retrieval_of(manifest, replace(queries, movable=False), gallery)  # other tests may share the vectors
     ranker = Ranker(test.queries, test.gallery, similarity=chosen.similarity, tie_key=chosen.ties)
     return listed.sequences_of_ranker(ranker, lists)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from hbench.scores import one_blas_thread
 RESAMPLES = 2000
 FLIPS = 10_000
 SEED = 20240101
-AT_ONCE = 32
+AT_ONCE = 32  # rows of signs drawn at once
+SAMPLES = 16  # of queries drawn at once
 
 Values = NDArray[np.float64]
 
@@ -37,29 +39,43 @@ def bootstrap_means(values: Values, *, resamples: int = RESAMPLES, seed: int = S
 
     A sample is a count per query, so that all metrics share it and their means are one matrix product.
     """
-    queries, sizes = values.shape[1], [AT_ONCE] * (resamples // AT_ONCE) + [resamples % AT_ONCE]
-    rng = np.random.default_rng(seed)
+    queries, sizes = values.shape[1], [SAMPLES] * (resamples // SAMPLES) + [resamples % SAMPLES]
+    rng, filled = np.random.default_rng(seed), Filled.of(values)
     with one_blas_thread(), ThreadPoolExecutor(1) as pool:  # which counts while the next samples are drawn
         futures = []
         for size in sizes:
-            drawn = rng.integers(queries, size=(size, queries), dtype=np.uint32)
-            futures.append(pool.submit(_means, drawn, values))
+            drawn = rng.integers(queries, size=(size, queries))
+            futures.append(pool.submit(_means, drawn, filled))
             if len(futures) > 1:
                 futures[-2].result()
         return np.concatenate([future.result() for future in futures])
 
 
-def _means(drawn: NDArray[np.uint32], values: Values) -> Values:
+class Filled(NamedTuple):
+    """`values` (Q, M) with 0 where undefined; `partly` (M,): which metrics are, and where those are `defined` (Q, P)."""
+
+    values: Values
+    partly: NDArray[np.bool_]
+    defined: Values
+
+    @classmethod
+    def of(cls, values: Values) -> Filled:
+        """Of values (M, Q), NaN where undefined."""
+        defined = ~np.isnan(values)
+        partly: NDArray[np.bool_] = np.logical_not(defined.all(axis=1))
+        return cls(np.where(defined, values, 0).T, partly, defined[partly].T.astype(np.float64))
+
+
+def _means(drawn: NDArray[np.int64], filled: Filled) -> Values:
     """The means of samples, each a row of queries (S, Q), over the queries where a metric is defined."""
-    defined = ~np.isnan(values)
-    counts = np.empty((len(drawn), values.shape[1]))
-    for sample, queries in enumerate(drawn):
-        counts[sample] = np.bincount(queries, minlength=values.shape[1])
-    total = np.full((len(drawn), len(values)), float(values.shape[1]))
-    partly = ~defined.all(axis=1)
-    total[:, partly] = counts @ defined[partly].T.astype(np.float64)
+    queries, metrics = filled.values.shape
+    counts = np.empty((len(drawn), queries))
+    for sample, own in enumerate(drawn):
+        counts[sample] = np.bincount(own, minlength=queries)
+    total = np.full((len(drawn), metrics), float(queries))
+    total[:, filled.partly] = counts @ filled.defined
     result = np.full(total.shape, np.nan)
-    np.divide(counts @ np.where(defined, values, 0).T, total, out=result, where=total > 0)
+    np.divide(counts @ filled.values, total, out=result, where=total > 0)
     return result
 
 
