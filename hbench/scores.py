@@ -19,7 +19,7 @@ from hbench.similarity import Rows
 
 BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
 WHOLE = 16  # queries of which blocks are made
-CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise
+CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
 SCORES = 190 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
@@ -55,7 +55,8 @@ class Scores:
         self.queries, self.columns, self.memory = queries, columns, ample_memory() if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
-        left, most = self.memory - 2 * self.chunk_bytes, SCORES if memory is None else max(SCORES, memory * 3 // 5)
+        left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
+        most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most), len(queries))
         self.kept = self.gallery_rows.run(columns)
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
@@ -84,7 +85,8 @@ class Scores:
     @property
     def chunk_size(self) -> int:
         """How many gallery items are multiplied at once."""
-        return max(1, CHUNK // (self.gallery_rows.width * self.dtype.itemsize))
+        chunk = CHUNK if self.block_size > TURNED else CHUNK // 2
+        return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize))
 
     @property
     def chunk_bytes(self) -> int:
