@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hbench.__main__ import CYCLES
 from hbench.compiled import available
 from hbench.conditions import conditions
 from hbench.evaluation import scorers_of
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", action="store_true", help="measure other packages, too")
     options = parser.parse_args()
-    gc.set_threshold(50_000, 20, 1_000)  # as hbench does
+    gc.set_threshold(*CYCLES)
     items, nodes = SETS[options.name]
     labels = uneven_labels(items, nodes)
     vectors = np.random.default_rng(0).standard_normal((items, DIM)).astype(np.float32)

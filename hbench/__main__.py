@@ -3,11 +3,14 @@
 import gc
 import sys
 
+# How often cycles are searched for: among young objects as ever, for they may hold a batch; among all objects, which are
+# the libraries' million and stop every thread for a tenth of a second, seldom.
+CYCLES = (700, 10, 1_000)
+
 
 def main() -> None:
     """Run the command line."""
-    # a search for cycles among all objects of the libraries stops every thread for a tenth of a second, again and again
-    gc.set_threshold(50_000, 20, 1_000)
+    gc.set_threshold(*CYCLES)
     try:
         from hbench.cli import main as run
     except KeyboardInterrupt:

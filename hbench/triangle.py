@@ -56,7 +56,7 @@ class Triangle:
 
     @property
     def shared_bytes(self) -> int:
-        """Of the gallery, if it is kept, else of a chunk; of the lists, and of the counts."""
+        """Of the gallery, if a copy is held, or of a chunk; of the lists, and of the counts."""
         gallery = self.scores.gallery_room + self.scores.chunk_room
         items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
         lists, counts = each + 1, 4  # of an item: its score and level; how many come before it
