@@ -20,7 +20,7 @@ from hbench.protocol import Grade, ScoreQuery, Scorer
 from hbench.ranking import Ranker
 from hbench.steps import Steps
 
-ITEMS = 1 << 18  # of rows sorted at once by one thread, unless one row has more: they stay in the second cache
+ITEMS = 1 << 20  # of rows sorted at once by one thread, unless one row has more: they stay in the second cache
 RANKS = 1 << 19  # positives whose ranks are summed up at once by one thread, unless one query has more
 
 

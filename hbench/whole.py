@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
+from hbench.compress import LANES, compress
 from hbench.order import Coding, Parts
 
-LANES = 64  # running maxima side by side
+TILE = 1024  # keys looked at at once, whose ties stay in the first cache
+MAXIMA = 64  # running maxima side by side
 
 
 @compiled
@@ -17,19 +19,42 @@ def rank_whole(
 ) -> bool:
     """Write the ranks and levels (P,) of a row's positives, given its sorted keys (G,); whether another order of equal
     scores would give other levels."""
-    kind, one = keys.dtype.type, np.uint64(1)
-    ties, none = kind((1 << coding.bits) - 1), kind(coding.of_level[0])
-    found, item, positives, items = np.uint64(0), np.uint64(0), np.uint64(len(ranks)), np.uint64(len(keys))
-    while (found < positives) & (item < items):  # NaN, where products overflowed, is not found
-        end = min(items, item + positives - found)
-        for at in range(item, end):
-            ranks[found] = at + one  # of any item, until a positive's is kept
-            found += np.uint64(kind(keys[at] & ties) != none)
-        item = end
-    for slot in range(found):
-        levels[slot] = coding.to_level[np.uint64(keys[np.uint64(ranks[slot]) - one] & ties)]
-    listed = np.uint64(np.searchsorted(keys, kind(kind(2 * coding.middle) << kind(coding.bits))))  # all but −inf
-    tied = False
+    places, chosen = np.arange(TILE, dtype=np.int32), np.empty(TILE, np.uint8)
+    room = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
+    found, start = np.uint64(0), 0
+    while found < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
+        tile = keys[start : start + TILE]
+        ties, own = read_ties(tile, coding, room[0], chosen), chosen[: len(tile)]
+        compress(ties, own, ties)
+        end = min(found + compress(places[: len(tile)], own, room[1]), np.uint64(len(ranks)))
+        above, ranks_here, levels_here = np.int32(start + 1), ranks[found:end], levels[found:end]
+        for slot in range(len(ranks_here)):
+            ranks_here[slot] = above + room[1][slot]
+        for slot in range(np.uint64(len(levels_here))):
+            levels_here[slot] = coding.to_level[np.uint64(ties[slot])]
+        found, start = end, start + TILE
+    return are_keys_tied(keys, coding)
+
+
+@compiled
+def read_ties(
+    keys: NDArray[np.unsignedinteger], coding: Coding, ties: NDArray[np.uint8], chosen: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """The tie keys of n items, written to `ties`, and to `chosen` whether they are positives."""
+    none, mask = np.uint8(coding.of_level[0]), keys.dtype.type((1 << coding.bits) - 1)
+    for item in range(len(keys)):
+        ties[item] = np.uint8(keys[item] & mask)
+    for item in range(len(keys)):  # a loop of its own, which becomes vector instructions
+        chosen[item] = np.uint8(ties[item] != none)
+    return ties[: len(keys)]
+
+
+@compiled
+def are_keys_tied(keys: NDArray[np.unsignedinteger], coding: Coding) -> bool:
+    """Whether items of different levels have one score, but for −inf."""
+    kind, one, tied = keys.dtype.type, np.uint64(1), False
+    ties = kind((1 << coding.bits) - 1)
+    listed = np.uint64(np.searchsorted(keys, kind(kind(2 * coding.middle) << kind(coding.bits))))
     for slot in range(one, listed):
         differing: Scalar = kind(keys[slot] ^ keys[slot - one])
         tied |= (differing != kind(0)) & (differing <= ties)
@@ -85,10 +110,10 @@ def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
 @compiled
 def highest(scores: NDArray[np.floating]) -> Scalar:
     """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
-    lanes = np.full(LANES, -np.inf, scores.dtype)
-    whole = len(scores) - len(scores) % LANES
-    for start in range(0, whole, LANES):
-        part = scores[start : start + LANES]
-        for lane in range(LANES):
+    lanes = np.full(MAXIMA, -np.inf, scores.dtype)
+    whole = len(scores) - len(scores) % MAXIMA
+    for start in range(0, whole, MAXIMA):
+        part = scores[start : start + MAXIMA]
+        for lane in range(MAXIMA):
             lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
     return max(lanes.max(), scores[whole:].max() if whole < len(scores) else lanes[0])

@@ -31,6 +31,7 @@ LAYERS = [
             "order",
             "plan",
             "compiled",
+            "compress",
             "scores",
             "sums",
             "batch",

@@ -157,6 +157,25 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(go, way, dtyp
     np.testing.assert_allclose(fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12)
 
 
+@pytest.mark.parametrize("policy", [pessimistic, optimistic])
+@pytest.mark.parametrize("way", [NUMPY, ALL_LOOKED_UP, ALL_MERGED])
+def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(go, way, policy):
+    go(way)
+    rng = np.random.default_rng(7)
+    classes = np.sort(rng.integers(40, size=7000))
+    labels = LabelTree.from_labels(np.column_stack([classes // 20, classes // 5, classes]))[1]
+    vectors = rng.normal(size=(len(labels), 2)).astype(np.float32).round(2)  # some scores are equal
+    rows = [0, 3600, 6999]
+    ranker = Ranker(Side(vectors[rows], labels[rows]), Side(vectors, labels), similarity=dot, tie_key=policy)
+    scorers = every_scorer(3, labels[rows], False)
+    fast = measure(Job(ranker, scorers))
+    for query, sequence in zip(ranker.rows(0).tolist(), ranker.block(0), strict=True):
+        assert len(sequence.ranks) > 3000
+        assert fast.tied[query] == sequence.tied
+        slow = [scorer(query, sequence) for scorer in scorers]
+        np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
+
+
 def test_every_default_metric_is_computed_from_the_sums():
     chosen = conditions(["genus", "species"])
     from hbench.batch import FAST
