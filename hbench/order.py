@@ -72,8 +72,9 @@ class Sorted(NamedTuple):
     levels: NDArray[np.uint8]
     coding: Coding
 
-
-BYTES = 8 + 8 + 1  # of an item in a part, at most
+    @property
+    def bytes_per_item(self) -> int:
+        return self.keys.itemsize + self.scores.itemsize + self.levels.itemsize
 
 
 def room(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> Sorted:

@@ -20,7 +20,7 @@ from hbench.protocol import Grade, ScoreQuery, Scorer
 from hbench.ranking import Ranker
 from hbench.steps import Steps
 
-ITEMS = 1 << 20  # of rows sorted at once by one thread, unless one row has more: they stay in the second cache
+ITEMS = 600_000  # of rows sorted at once by one thread, unless one row has more: calls cost time, too
 RANKS = 1 << 19  # positives whose ranks are summed up at once by one thread, unless one query has more
 
 
@@ -133,7 +133,7 @@ class Plan:
     def room_bytes(self) -> int:
         items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
         lookup = min(most, self.how.many) * (4 * kernel.BUCKETS + 4)
-        return items * order.BYTES + max(most, RANKS) * 5 + lookup + most * 9
+        return items * self._by_score(0).bytes_per_item + max(most, RANKS) * 5 + lookup + most * 9
 
     @contextmanager
     def room(self) -> Iterator[Room]:
@@ -142,9 +142,11 @@ class Plan:
             own = self.spare.pop()
         except IndexError:
             items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
-            by_score = order.room(items, self.ranker.scores.dtype, self.ranker.tie_key)
             ranks, levels = np.empty(max(most, RANKS), np.int32), np.empty(max(most, RANKS), np.uint8)
             lookup = kernel.scratch(min(most, self.how.many))
-            own = Room(by_score, lookup, ranks, levels, sums.scratch(most))
+            own = Room(self._by_score(items), lookup, ranks, levels, sums.scratch(most))
         yield own
         self.spare.append(own)
+
+    def _by_score(self, items: int) -> order.Sorted:
+        return order.room(items, self.ranker.scores.dtype, self.ranker.tie_key)

@@ -21,7 +21,8 @@ BLOCK = 864  # queries multiplied at once, at most: part of what defines the las
 WHOLE = 16  # queries of which blocks are made
 CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
-SCORES = 190 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
+PACKING = 84  # queries that cost as much as it costs BLAS to prepare the gallery for a block
+SCORES = 208 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
@@ -172,8 +173,9 @@ def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
 def block_size(row: int, memory: int, queries: int) -> int:
     """How many queries a block has, whose scores take `row` bytes each.
 
-    At most BLOCK and as many as the memory for them allows, in whole sixteens; blocks are about equal, since the last one is
-    padded. Raises UsageError where one query does not fit.
+    At most BLOCK and as many as the memory for them allows, in whole sixteens. Few blocks are good, for each takes the time
+    of PACKING queries more, and so is a last one that is nearly full, for it is padded. Raises UsageError where one query
+    does not fit.
     """
     fitting = memory // row
     if fitting < 1:
@@ -181,7 +183,8 @@ def block_size(row: int, memory: int, queries: int) -> int:
             "the memory allowed does not hold the scores of one query", expected=f"{row / 2**10:,.0f} KB at least",
             found=f"{max(memory, 0) / 2**10:,.0f} KB left for them", fix="give --max-memory a higher bound",
         )  # fmt: skip
-    most = int(min(fitting - fitting % WHOLE if fitting >= WHOLE else fitting, BLOCK))
-    queries = max(queries, 1)
-    blocks = -(-queries // most)
-    return min(-(-queries // (blocks * WHOLE)) * WHOLE, most)
+    if fitting < WHOLE:
+        return int(fitting)
+    sixteens = max(-(-queries // WHOLE), 1)
+    most = min(fitting // WHOLE, BLOCK // WHOLE, sixteens)
+    return WHOLE * min(range(most, most // 2, -1), key=lambda size: -(-sixteens // size) * (size * WHOLE + PACKING))

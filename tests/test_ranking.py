@@ -240,7 +240,7 @@ def test_every_finite_float16_is_converted_exactly():
 def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not(monkeypatch):
     monkeypatch.setattr(scores, "SCORES", 40_000)
     monkeypatch.setattr(scores, "CHUNK", 1_000)
-    monkeypatch.setattr(scores, "BLOCK", 100)
+    monkeypatch.setattr(scores, "BLOCK", 208)
     vectors, labels = np.ones((200, 2), np.float32), np.zeros((200, 1), np.int64)
     sizes = {memory: Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 75_000, 10**6)}
     assert sizes[None] == 40_000 // 800 // 16 * 16
@@ -249,15 +249,18 @@ def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself
 
 
 @given(st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**8))
-def test_blocks_are_about_equal_so_that_the_last_one_is_hardly_padded(queries, row, spare):
+def test_blocks_are_few_and_the_last_one_is_hardly_padded(queries, row, spare):
     most = (row + spare) // row
     size = scores.block_size(row, row + spare, queries)
     assert 1 <= size <= min(most, scores.BLOCK)
     if most >= scores.WHOLE:
-        assert size % scores.WHOLE == 0
-        blocks = -(-queries // size)
-        assert blocks == -(-queries // min(most - most % scores.WHOLE, scores.BLOCK))
-        assert blocks * size - queries < scores.WHOLE * blocks
+        sizes = range(scores.WHOLE, min(most, scores.BLOCK) + 1, scores.WHOLE)
+        cost = {each: -(-queries // each) * (each + scores.PACKING) for each in sizes}
+        assert cost[size] == min(cost.values())
+
+
+def test_the_last_of_many_blocks_is_not_padded_for_a_few_queries():
+    assert scores.block_size(4 * 60_502, scores.SCORES, 60_502) == 832  # 73 · 832 = 60,736; 71 blocks of 864 are 61,344
 
 
 @pytest.mark.parametrize("queries", [3, 500])
