@@ -20,9 +20,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from evaluate import DIM, peak_memory, uneven_labels
+from evaluate import DIM, load_libraries, peak_memory, uneven_labels
 
-from hbench.compiled import available
 from hbench.conditions import conditions
 from hbench.evaluation import Retrieval, job_of, scorers_of
 from hbench.job import Job
@@ -66,7 +65,7 @@ def landmarks() -> None:
     asked = np.sort(rng.choice(items, queries, replace=False))
     test = Retrieval(Side(vectors[asked], labels[asked]), Side(vectors, labels), asked, asked.astype(object))
     chosen = conditions(default_levels(3))
-    available()  # loaded now, for libraries are not counted
+    load_libraries()
     print(f"{queries:,} × {items:,} × {dim:,} in float16")
     for memory in (None, 2 << 30):
         before, began = peak_memory(reset=True), time.perf_counter()
