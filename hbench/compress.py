@@ -55,13 +55,12 @@ class _Instruction(Compiled):
             builder.gep(context.make_array(kind)(context, builder, array).data, [place])
             for kind, array, place in arrays
         ]
-        return _instruction(builder, *places)
+        return _instruction(builder, signature.args[0].dtype.bitwidth, *places)
 
 
-def _instruction(builder: Any, numbers: Any, chosen: Any, out: Any) -> Any:
-    """The instruction in LLVM's language, from and to pointers; the number of those chosen."""
+def _instruction(builder: Any, size: int, numbers: Any, chosen: Any, out: Any) -> Any:
+    """The instruction in LLVM's language, from and to pointers, for numbers of `size` bits; how many are chosen."""
     ir: Any = importlib.import_module("llvmlite.ir")
-    size = numbers.type.pointee.width
     vector, choice, mask = (ir.VectorType(ir.IntType(bits), LANES) for bits in (size, 8, 1))
     own = builder.load(builder.bitcast(numbers, vector.as_pointer()), align=1)
     keep = builder.trunc(builder.load(builder.bitcast(chosen, choice.as_pointer()), align=1), mask)
