@@ -34,8 +34,8 @@ def available() -> bool:
 class Compiled:
     """A function that is compiled when it, or a compiled function that calls it, is first called."""
 
-    def __init__(self, function: Callable[..., Any], fastmath: bool | set[str]) -> None:
-        self.function, self.fastmath = function, fastmath
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
         self.made: Any = None
         update_wrapper(self, function)
 
@@ -62,20 +62,16 @@ class Compiled:
         if not os.access(Path(self.function.__code__.co_filename).parent, os.W_OK):
             numba.config.CACHE_DIR = folder or str(cache_home() / "kernels")
         try:
-            jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=self.fastmath)
+            jit = numba.njit(nogil=True, cache=True, error_model="numpy")
             return jit(self.function)
         finally:
             numba.config.CACHE_DIR = folder
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """The function compiled, with every float operation as it is written."""
-    return cast("FunctionT", Compiled(function, fastmath=False))
-
-
-def compiled_sum(function: FunctionT) -> FunctionT:
-    """The function compiled, its sums and maxima of numbers in any order, so that they run in vector instructions."""
-    return cast("FunctionT", Compiled(function, fastmath={"reassoc", "nnan", "nsz"}))
+    """The function compiled, with every float operation as it is written: an order of sums that is left to the compiler
+    depends on whether the code was just made or was kept on disk."""
+    return cast("FunctionT", Compiled(function))
 
 
 def pays(numbers: int) -> bool:

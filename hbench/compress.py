@@ -82,4 +82,4 @@ def _one_by_one(
     return found
 
 
-compress_lanes = _Instruction(_one_by_one, fastmath=False)
+compress_lanes = _Instruction(_one_by_one)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.compiled import Scalar, compiled, compiled_sum
+from hbench.compiled import Scalar, compiled
 from hbench.compress import LANES, compress
 from hbench.kernel import Ranked
 
@@ -133,18 +133,27 @@ def sum_level(
     gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)
 
 
-@compiled_sum
+@compiled
 def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
     """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes time."""
-    total, one, two = 0.0, np.uint64(1), np.uint64(2)
-    pairs = (np.uint64(last) - np.uint64(first)) // two
-    for pair in range(pairs):
-        index = np.uint64(first) + two * np.uint64(pair)
-        m, rank, next_rank = np.float64(index + one), np.float64(ranks[index]), np.float64(ranks[index + one])
-        total += (m * next_rank + (m + 1.0) * rank) / (rank * next_rank)
-    if np.uint64(first) + two * pairs < np.uint64(last):
-        total += np.float64(last) / np.float64(ranks[np.uint64(last) - one])
-    return total
+    total, second, one, two, four = 0.0, 0.0, np.uint64(1), np.uint64(2), np.uint64(4)
+    index, end = np.uint64(first), np.uint64(last)
+    while index + four <= end:  # two sums, for each addition waits for the one before
+        total += pair_of_terms(ranks, index)
+        second += pair_of_terms(ranks, index + two)
+        index += four
+    while index < end:
+        total += np.float64(index + one) / np.float64(ranks[index])
+        index += one
+    return total + second
+
+
+@compiled
+def pair_of_terms(ranks: Ranks, index: Scalar) -> float:
+    """m/r_m + (m + 1)/r_{m+1}, m = index + 1."""
+    m, following = np.float64(index + np.uint64(1)), np.float64(index + np.uint64(2))
+    rank, next_rank = np.float64(ranks[index]), np.float64(ranks[index + np.uint64(1)])
+    return (m * next_rank + following * rank) / (rank * next_rank)
 
 
 @compiled  # four sums, for each addition waits for the one before; the vector instruction that gathers takes longer

@@ -221,3 +221,24 @@ print(json.dumps({name: each.value for name, each in scores.items()}))
         found.append(json.loads(run.stdout))
     assert found[0] == pytest.approx(found[1], rel=1e-12)
     assert len(found[0]) > 15
+
+
+@pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
+def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
+    code = """
+import numpy as np
+from hbench import compiled
+compiled.SMALL = -1
+from hbench.scoring import score
+labels = np.arange(3000)[:, None] // np.array([1000, 200, 4])
+vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
+for name, each in score(vectors, labels).document.scores.items():
+    print(name, float(each.value).hex())
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, again = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
+        for _ in range(2)
+    )
+    assert first == again
+    assert list(tmp_path.rglob("*.nbi"))
