@@ -197,7 +197,7 @@ assert "numba" not in sys.modules
 
 @pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
 def test_threads_that_call_a_function_at_once_share_what_is_compiled():
-    added = compiled.Compiled(kernel.add_up.function, fastmath=False)
+    added = compiled.Compiled(kernel.add_up.function)
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: added.dispatcher, range(64)))
     assert all(each is made[0] for each in made)
