@@ -136,24 +136,12 @@ def sum_level(
 @compiled
 def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
     """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes time."""
-    total, second, one, two, four = 0.0, 0.0, np.uint64(1), np.uint64(2), np.uint64(4)
-    index, end = np.uint64(first), np.uint64(last)
-    while index + four <= end:  # two sums, for each addition waits for the one before
-        total += pair_of_terms(ranks, index)
-        second += pair_of_terms(ranks, index + two)
-        index += four
-    while index < end:
-        total += np.float64(index + one) / np.float64(ranks[index])
-        index += one
-    return total + second
-
-
-@compiled
-def pair_of_terms(ranks: Ranks, index: Scalar) -> float:
-    """m/r_m + (m + 1)/r_{m+1}, m = index + 1."""
-    m, following = np.float64(index + np.uint64(1)), np.float64(index + np.uint64(2))
-    rank, next_rank = np.float64(ranks[index]), np.float64(ranks[index + np.uint64(1)])
-    return (m * next_rank + following * rank) / (rank * next_rank)
+    total, index, one, two = 0.0, np.uint64(first), np.uint64(1), np.uint64(2)
+    while index + two <= np.uint64(last):
+        m, rank, next_rank = np.float64(index + one), np.float64(ranks[index]), np.float64(ranks[index + one])
+        total += (m * next_rank + (m + 1.0) * rank) / (rank * next_rank)
+        index += two
+    return total + np.float64(last) / np.float64(ranks[index]) if index < np.uint64(last) else total
 
 
 @compiled  # four sums, for each addition waits for the one before; the vector instruction that gathers takes longer
