@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hbench.compiled import Compiled, Scalar, compiled
 
 LANES = 16
+TILE = 1024  # numbers to choose among at once, so that they and the choice stay in the first cache
 NEEDED = "+avx512vbmi2"  # among the features of a processor, as LLVM names them
 
 

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.compress import LANES, compress
+from hbench.compress import LANES, TILE, compress
 from hbench.kernel import Ranked
 
 Ranks = NDArray[np.signedinteger]
 Levels = NDArray[np.uint8]
 Floats = NDArray[np.float64]
-TILE = 1024  # positives looked at at once
 
 
 class Tables(NamedTuple):

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.compress import LANES, compress
+from hbench.compress import LANES, TILE, compress
 from hbench.order import Coding, Parts
 
-TILE = 1024  # keys looked at at once, whose ties stay in the first cache
 MAXIMA = 64  # running maxima side by side
 
 
