@@ -1,22 +1,22 @@
 """Compression: of a row of numbers those that are chosen, side by side.
 
 Where they are chosen at random, one after another costs a nanosecond a number. Processors with AVX-512 (VBMI2) have an
-instruction for sixteen, which no compiler makes of a loop; numba is told of it here.
+instruction for sixteen.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.compiled import Compiled, Scalar, compiled
+from hbench.compiled import Scalar, compiled
+from hbench.instructions import LANES, Array, Instructions
 
-LANES = 16
 TILE = 1024  # numbers to choose among at once, so that they and the choice stay in the first cache
-NEEDED = "+avx512vbmi2"  # among the features of a processor, as LLVM names them
 
 
 @compiled
@@ -27,55 +27,16 @@ def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]
     """
     found, lanes, n = np.uint64(0), np.uint64(LANES), np.uint64(len(numbers))
     for group in range(n // lanes):
-        found += compress_lanes(numbers, chosen, out, (np.uint64(group) * lanes, found))
+        found += compress_lanes((numbers, chosen, out), (np.uint64(group) * lanes, found))
     for item in range(n - n % lanes, n):
         out[found] = numbers[item]
         found += np.uint64(chosen[item])
     return found
 
 
-class _Instruction(Compiled):
-    """A compiled function that is one instruction where the processor has it."""
-
-    def _make(self) -> Any:
-        numba: Any = importlib.import_module("numba")
-        extending: Any = importlib.import_module("numba.extending")
-
-        def typed(_typing: Any, numbers: Any, chosen: Any, out: Any, places: Any) -> Any:
-            return numba.types.uint64(numbers, chosen, out, places), self._generate
-
-        lanes = extending.intrinsic(typed)
-        return numba.njit(lambda numbers, chosen, out, places: lanes(numbers, chosen, out, places))
-
-    def _generate(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if NEEDED not in context.codegen().magic_tuple()[-1]:
-            return context.compile_internal(builder, self.function, signature, arguments)
-        first, at = (builder.extract_value(arguments[3], place) for place in (0, 1))
-        arrays = zip(signature.args, arguments, (first, first, at), strict=False)
-        places = [
-            builder.gep(context.make_array(kind)(context, builder, array).data, [place])
-            for kind, array, place in arrays
-        ]
-        return _instruction(builder, signature.args[0].dtype.bitwidth, *places)
-
-
-def _instruction(builder: Any, size: int, numbers: Any, chosen: Any, out: Any) -> Any:
-    """The instruction in LLVM's language, from and to pointers, for numbers of `size` bits; how many are chosen."""
-    ir: Any = importlib.import_module("llvmlite.ir")
-    vector, choice, mask = (ir.VectorType(ir.IntType(bits), LANES) for bits in (size, 8, 1))
-    own = builder.load(builder.bitcast(numbers, vector.as_pointer()), align=1)
-    keep = builder.trunc(builder.load(builder.bitcast(chosen, choice.as_pointer()), align=1), mask)
-    of_type = ir.FunctionType(vector, [vector, vector, mask])
-    compressed = builder.module.declare_intrinsic(f"llvm.x86.avx512.mask.compress.v{LANES}i{size}", fnty=of_type)
-    builder.store(builder.call(compressed, [own, own, keep]), builder.bitcast(out, vector.as_pointer()), align=1)
-    return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(LANES))), ir.IntType(64))
-
-
-def _one_by_one(
-    numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any], places: tuple[Scalar, Scalar]
-) -> Scalar:
+def _one_by_one(arrays: tuple[NDArray[Any], NDArray[np.uint8], NDArray[Any]], places: tuple[Scalar, Scalar]) -> Scalar:
     """Write the chosen of LANES numbers from the first place on to `out`, from the second on; how many they are."""
-    first, at = places
+    (numbers, chosen, out), (first, at) = arrays, places
     found = np.uint64(0)
     for item in range(np.uint64(LANES)):
         out[at + found] = numbers[first + item]
@@ -83,4 +44,18 @@ def _one_by_one(
     return found
 
 
-compress_lanes = _Instruction(_one_by_one)
+def _write(builder: Any, arrays: Sequence[Array], places: Sequence[Any]) -> Any:
+    """The instruction that does the same."""
+    ir: Any = importlib.import_module("llvmlite.ir")
+    (numbers, chosen, out), (first, at) = arrays, places
+    vector, choice, mask = (ir.VectorType(ir.IntType(bits), LANES) for bits in (numbers.bits, 8, 1))
+    own = builder.load(numbers.place(builder, vector, first), align=1)
+    keep = builder.trunc(builder.load(chosen.place(builder, choice, first), align=1), mask)
+    name = f"llvm.x86.avx512.mask.compress.v{LANES}i{numbers.bits}"
+    of_type = ir.FunctionType(vector, [vector, vector, mask])
+    compressed = builder.module.declare_intrinsic(name, fnty=of_type)
+    builder.store(builder.call(compressed, [own, own, keep]), out.place(builder, vector, at), align=1)
+    return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(LANES))), ir.IntType(64))
+
+
+compress_lanes = Instructions(_one_by_one, "+avx512vbmi2", _write)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.compress import LANES, TILE, compress
+from hbench.compress import TILE, compress
+from hbench.instructions import LANES
 from hbench.kernel import Ranked
 
 Ranks = NDArray[np.signedinteger]

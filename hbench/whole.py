@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.compress import LANES, TILE, compress
+from hbench.compress import TILE, compress
+from hbench.instructions import LANES
 from hbench.order import Coding, Parts
 
 MAXIMA = 64  # running maxima side by side
