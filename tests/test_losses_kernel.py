@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -117,3 +121,24 @@ def test_rambo_losses_are_their_equations():
     nothing = torch.zeros_like(positive)
     assert ap_loss(scores, nothing, 1.0).item() == 0
     assert recall_loss(scores, nothing, 1.0, log_weight).item() == 0
+
+
+def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
+    code = """
+import torch
+from hbench.losses import build_loss
+generator = torch.Generator().manual_seed(0)
+vectors = torch.nn.functional.normalize(torch.randn(128, 16, generator=generator)).requires_grad_()
+labels = torch.arange(128)[:, None] // torch.tensor([32, 8, 4])
+for name in ("sup_hap", "smooth_ap"):
+    loss = build_loss(name)(vectors, labels)
+    gradient, = torch.autograd.grad(loss, vectors)
+    print(name, loss.item().hex(), gradient.numpy().tobytes().hex())
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, again = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
+        for _ in range(2)
+    )
+    assert first == again
+    assert list(tmp_path.rglob("*.nbi"))
