@@ -29,10 +29,14 @@ AHEAD = 4 * LANES  # items asked of the memory before they are wanted
 
 
 def multiply(vectors: NDArray[np.float32], items: NDArray[np.float32], out: NDArray[np.float32]) -> bool:
-    """Write the scores of vectors (B, D) and items (n, D) to `out` (B, n), if B is in whole ROWS and no score might be
-    beyond the largest float; whether that was so."""
-    fit = vectors.flags.c_contiguous and len(vectors) % ROWS == 0
-    return fit and bool(multiply_panels(vectors, items, stretches(vectors.shape[1]), out))
+    """Write the scores of vectors (B, D) and items (n, D) to `out` (B, n), if B is in whole ROWS, the numbers of every row lie
+    side by side, and no score might be beyond the largest float; whether that was so."""
+    rows_lie_so = vectors.flags.c_contiguous and items.strides[1] == out.strides[1] == items.itemsize
+    return (
+        rows_lie_so
+        and len(vectors) % ROWS == 0
+        and bool(multiply_panels(vectors, items, stretches(vectors.shape[1]), out))
+    )
 
 
 def stretches(width: int) -> NDArray[np.int64]:

@@ -111,6 +111,15 @@ def test_what_might_overflow_is_left_to_numpy():
     assert not out.any()
 
 
+def test_rows_whose_numbers_are_apart_are_left_to_numpy():
+    vectors, items, out = random(ROWS, 20), random(50, 20), np.zeros((ROWS, 50), np.float32)
+    for apart in (np.asfortranarray(items), np.repeat(items, 2, axis=1)[:, ::2]):
+        assert not multiply(vectors, apart, out)
+    assert not multiply(np.asfortranarray(vectors), items, out)
+    assert not multiply(vectors, items, np.asfortranarray(out))
+    assert multiply(vectors, np.repeat(items, 2, axis=1)[:, :20], out)  # rows may be apart
+
+
 def scores_of(vectors):
     everything = np.arange(len(vectors))
     return Scores((Rows(vectors), Rows(vectors)), everything, everything)
