@@ -6,7 +6,6 @@ instruction for sixteen.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.instructions import LANES, Array, Instructions
+from hbench.instructions import LANES, Array, Instructions, llvm
 
 TILE = 1024  # numbers to choose among at once, so that they and the choice stay in the first cache
 
@@ -46,7 +45,7 @@ def _one_by_one(arrays: tuple[NDArray[Any], NDArray[np.uint8], NDArray[Any]], pl
 
 def _write(builder: Any, arrays: Sequence[Array], places: Sequence[Any]) -> Any:
     """The instruction that does the same."""
-    ir: Any = importlib.import_module("llvmlite.ir")
+    ir = llvm()
     (numbers, chosen, out), (first, at) = arrays, places
     vector, choice, mask = (ir.VectorType(ir.IntType(bits), LANES) for bits in (numbers.bits, 8, 1))
     own = builder.load(numbers.place(builder, vector, first), align=1)

@@ -23,10 +23,10 @@ class Array(NamedTuple):
 
     def place(self, builder: Any, kind: Any, *index: Any) -> Any:
         """A pointer to something of this kind that begins at an index; numbers of LLVM or our own."""
-        word = _ir().IntType(64)
+        word = llvm().IntType(64)
         address = builder.ptrtoint(self.data, word)
         for stride, step in zip(self.strides, index, strict=True):
-            steps = _ir().Constant(word, step) if isinstance(step, int) else step
+            steps = llvm().Constant(word, step) if isinstance(step, int) else step
             address = builder.add(address, builder.mul(stride, steps))
         return builder.inttoptr(address, kind.as_pointer())
 
@@ -73,5 +73,6 @@ def _features() -> list[str]:
         return features.split(",")
 
 
-def _ir() -> Any:
+def llvm() -> Any:
+    """The types and constants of LLVM's language; loaded where code is compiled, and only there."""
     return importlib.import_module("llvmlite.ir")

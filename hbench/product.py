@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.compiled import Scalar, compiled
-from hbench.instructions import LANES, Array, Instructions
+from hbench.instructions import LANES, Array, Instructions, llvm
 
 ROWS, VECTORS = 8, 3  # vectors of numbers that a tile has in registers while it sums: 24 of the 32
 PANEL = VECTORS * LANES  # items whose dimensions lie side by side
@@ -142,7 +142,7 @@ def _one_by_one(arrays: Sequence[NDArray[np.float32]], places: tuple[Scalar, Sca
 
 def _write_tile(builder: Any, arrays: Sequence[Array], places: Sequence[Any]) -> Any:
     """The same, all sums in registers."""
-    ir, blocks = importlib.import_module("llvmlite.ir"), importlib.import_module("numba.core.cgutils")
+    ir, blocks = llvm(), importlib.import_module("numba.core.cgutils")
     (vectors, panel, out), (depth, onto) = arrays, places
     number, vector = ir.FloatType(), ir.VectorType(ir.FloatType(), LANES)
     zero, tile = ir.Constant(vector, [0.0] * LANES), list(pairs(range(ROWS), range(VECTORS)))
@@ -171,7 +171,7 @@ def _write_tile(builder: Any, arrays: Sequence[Array], places: Sequence[Any]) ->
 
 def _all_lanes(builder: Any, number: Any) -> Any:
     """A vector of one number."""
-    ir: Any = importlib.import_module("llvmlite.ir")
+    ir = llvm()
     vector, places = ir.VectorType(number.type, LANES), ir.VectorType(ir.IntType(32), LANES)
     nothing = ir.Constant(vector, ir.Undefined)
     first = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
@@ -189,7 +189,7 @@ def _turn_one_by_one(arrays: Sequence[NDArray[np.float32]], places: tuple[Scalar
 
 def _write_turn(builder: Any, arrays: Sequence[Array], places: Sequence[Any]) -> Any:
     """The same: squares of 1, 2, 4, 8 lanes change places across the diagonal."""
-    ir: Any = importlib.import_module("llvmlite.ir")
+    ir = llvm()
     (items, panel), (first, dimension, column) = arrays, places
     vector, word = ir.VectorType(ir.FloatType(), LANES), ir.IntType(32)
 
