@@ -60,3 +60,44 @@ def test_two_processes_take_the_steps_of_one(alone, two_pass):
 def test_batch_norms_that_learn_are_refused_where_they_cannot_see_the_whole_batch():
     with pytest.raises(UsageError, match="batch norms"):
         distributed(Small(), Processes(0, 2, torch.device("cpu")))
+
+
+HOW_A_GROUP_ENDS = """
+import pathlib, sys, torch
+from hbench.train.processes import distributed, gather, joined
+
+def task(process):
+    model = distributed(torch.nn.Linear(3, 2), process)
+    gather(model(torch.ones(4, 3)), process).sum().backward()
+    if sys.argv[1] == "fails":
+        raise KeyError("a task that fails")
+
+def threads():
+    names = [(task / "comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+    return [name for name in names if "gloo" in name]
+
+def say():  # in one write, for both processes do
+    sys.stdout.write(f"left: {threads()}\\n")
+
+try:
+    with joined("cpu") as process:
+        task(process)
+        assert threads(), "the group has no threads known by their names: this test sees nothing"
+except KeyError as error:  # the error is held, and all that its traceback holds
+    say()
+else:
+    say()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc, on Linux")
+@pytest.mark.parametrize("task", ["ends", "fails"])
+def test_no_thread_outlives_the_group(tmp_path, task):
+    # One left when the interpreter ends may abort the process after its work is done.
+    script = tmp_path / "group.py"
+    script.write_text(HOW_A_GROUP_ENDS)
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), task]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, *start], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["left: []"] * 2

@@ -8,7 +8,9 @@ from and DistributedDataParallel averages.
 
 from __future__ import annotations
 
+import gc
 import os
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before a group begins: its defaults, bound when it is imported, would keep the group alive
 from torch import Tensor, nn
 
 from hbench.errors import UsageError
@@ -47,7 +50,13 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
     try:
         yield Processes(dist.get_rank(), world, chosen)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
     finally:
+        # The group's threads end with the last that holds it: here, not a model left in a cycle or in the frames of a
+        # traceback. A thread that lets go of a tensor while the interpreter ends would abort the process.
+        gc.collect()
         dist.destroy_process_group()
 
 
