@@ -1,14 +1,21 @@
 """Compilation by numba: machine code made on first use and kept on disk, which runs without the interpreter's lock.
 
+What is kept is kept for these very sources. numba itself looks at the file of a function, not at those of the functions it
+calls, and would go on with the old ones; so each module's code lies in a folder named after all sources it is made of.
+
 Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a third of a second, which
 a small test saves. Where numba is missing, or `HBENCH_NUMBA=0`, numpy computes the same values.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
+import re
+import sys
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cache, update_wrapper
 from pathlib import Path
@@ -56,16 +63,47 @@ class Compiled:
         return self.made
 
     def _make(self) -> Any:
-        """Machine code is kept beside the module where that folder can be written to, else in the cache folder."""
-        numba: Any = importlib.import_module("numba")
-        folder = numba.config.CACHE_DIR
-        if not os.access(Path(self.function.__code__.co_filename).parent, os.W_OK):
-            numba.config.CACHE_DIR = folder or str(cache_home() / "kernels")
-        try:
-            jit = numba.njit(nogil=True, cache=True, error_model="numpy")
-            return jit(self.function)
-        finally:
-            numba.config.CACHE_DIR = folder
+        return machine_code(error_model="numpy")(self.function)
+
+
+def machine_code(
+    *, error_model: str = "python", fastmath: AbstractSet[str] = frozenset()
+) -> Callable[[FunctionT], FunctionT]:
+    """numba's decorator, with its options, of a function whose machine code is kept: beside the module where that folder
+    can be written to, else in the cache folder."""
+    numba: Any = importlib.import_module("numba")
+
+    def make(function: FunctionT) -> FunctionT:
+        jit = numba.njit(nogil=True, cache=True, error_model=error_model, fastmath=set(fastmath))
+        with LOADING:
+            told = numba.config.CACHE_DIR
+            beside = Path(function.__code__.co_filename).parent
+            home = beside / "__pycache__" if os.access(beside, os.W_OK) else cache_home() / "kernels"
+            numba.config.CACHE_DIR = str(Path(told or home) / sources_digest(function.__module__)[:16])
+            try:
+                return cast("FunctionT", jit(function))
+            finally:
+                numba.config.CACHE_DIR = told
+
+    return make
+
+
+@cache
+def sources_digest(module: str) -> str:
+    """sha256 of numba's version and of the sources of a module, of those of its package it imports from, and so on."""
+    imported = re.compile(rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ", re.MULTILINE)
+    sources: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in sources:
+            sources[name] = Path(str(sys.modules[name].__file__)).read_text(encoding="utf-8")
+            waiting += imported.findall(sources[name])
+    words = [
+        str(importlib.import_module("numba").__version__),
+        *(f"{name} {sources[name]}" for name in sorted(sources)),
+    ]
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 def compiled(function: FunctionT) -> FunctionT:

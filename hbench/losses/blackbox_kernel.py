@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
+
+from hbench.compiled import machine_code
 
 
 def usable(scores: Tensor) -> bool:
@@ -53,7 +54,7 @@ def _by_row(values: np.ndarray, number: np.ndarray) -> list[np.ndarray]:
     return np.split(values, np.cumsum(number))[:-1]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _key(bits: np.uint32, column: np.uint64, flag: np.uint64) -> np.uint64:
     if bits == np.uint32(0x80000000):  # −0 and 0 are one score
         bits = np.uint32(0)
@@ -61,18 +62,18 @@ def _key(bits: np.uint32, column: np.uint64, flag: np.uint64) -> np.uint64:
     return (np.uint64(descending) << np.uint64(32)) | (column << np.uint64(1)) | flag
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _column(key: np.uint64) -> np.uint64:
     return (key & np.uint64(0xFFFFFFFF)) >> np.uint64(1)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _pack(bits: np.ndarray, chosen: np.ndarray, keys: np.ndarray) -> None:
     for column in range(len(bits)):
         keys[column] = _key(bits[column], np.uint64(column), np.uint64(chosen[column]))
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _chosen_positions(keys: np.ndarray, rank: np.ndarray) -> None:
     found = 0
     for position in range(len(keys)):
@@ -81,7 +82,7 @@ def _chosen_positions(keys: np.ndarray, rank: np.ndarray) -> None:
             found += 1
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _perturb(keys: np.ndarray, scores: np.ndarray, shift: np.ndarray, grad: np.ndarray) -> np.ndarray:
     """The keys of y + shift of the chosen items; their old ranks, negated, wait in `grad` for _merge."""
     columns = np.empty(len(shift), dtype=np.uint64)
@@ -100,7 +101,7 @@ def _perturb(keys: np.ndarray, scores: np.ndarray, shift: np.ndarray, grad: np.n
     return columns
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _merge(keys: np.ndarray, perturbed: np.ndarray, lam: np.float32, grad: np.ndarray) -> None:
     """grad = (new rank − old rank)/λ, walking the unchosen items and the perturbed ones in order; columns that stay keep 0."""
     ahead, moved, unchosen = 0, 0, 0

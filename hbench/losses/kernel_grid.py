@@ -14,7 +14,8 @@ import functools
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from hbench.compiled import machine_code
 
 Array = np.ndarray[Any, Any]
 ORDER = 8
@@ -37,13 +38,13 @@ def panel_kernels() -> Array:
     return kernels
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def panels(highest: float, lowest: float, tau: float) -> int:
     """How many panels cover the scores."""
     return int((highest - lowest) / (PANEL * tau)) + 1
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def moments(points: Array, coefficients: Array, origin: float, tau: float, result: Array) -> None:
     """result[panel, s] = Σ c T_s(η) over the points of each panel; points fall, panels count from `origin` up."""
     result[:] = 0
@@ -57,7 +58,7 @@ def moments(points: Array, coefficients: Array, origin: float, tau: float, resul
         start = end
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@machine_code(fastmath={"contract", "reassoc", "nsz"})
 def exchange(source: Array, kernels: Array, saturates: bool, result: Array) -> None:
     """result[panel, r] = Σ_D Σ_s K_D[r, s] source[panel + D, s]; panels further up count fully where the kernel saturates."""
     number = len(source)
@@ -77,7 +78,7 @@ def exchange(source: Array, kernels: Array, saturates: bool, result: Array) -> N
                 row[to] += total
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def evaluate(expansion: Array, points: Array, origin: float, tau: float, result: Array) -> None:
     """result[i] = Σ_r expansion[panel, r] T_r(ζ) of point i in its panel; points fall."""
     polynomials = np.empty((3, len(points)))
@@ -90,7 +91,7 @@ def evaluate(expansion: Array, points: Array, origin: float, tau: float, result:
         start = end
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _run(points: Array, start: int, origin: float, tau: float, number: int) -> tuple[int, int]:
     """The panel of a point, and the first point after it in a lower panel."""
     panel = min(max(int((points[start] - origin) / (PANEL * tau)), 0), number - 1)
@@ -101,7 +102,7 @@ def _run(points: Array, start: int, origin: float, tau: float, number: int) -> t
     return panel, end
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@machine_code(fastmath={"contract"})
 def _place(points: Array, centre: float, scale: float, run: Array) -> None:
     """run = 2ζ, T_0, T_1 = ζ of the points."""
     double, before, now = run[0], run[1], run[2]
@@ -110,7 +111,7 @@ def _place(points: Array, centre: float, scale: float, run: Array) -> None:
         double[point], before[point], now[point] = 2 * zeta, 1.0, zeta
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@machine_code(fastmath={"contract", "reassoc", "nsz"})
 def _project(coefficients: Array, run: Array, row: Array) -> None:
     double, before, now = run[0], run[1], run[2]
     total = 0.0
@@ -127,7 +128,7 @@ def _project(coefficients: Array, run: Array, row: Array) -> None:
         row[order] = total
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@machine_code(fastmath={"contract"})
 def _expand(row: Array, run: Array, result: Array) -> None:
     double, before, now = run[0], run[1], run[2]
     result[:] = row[0]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from hbench.compiled import machine_code
 
 Array = np.ndarray[Any, Any]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def line_values(own: Array, sums: Any, edges: Any, step: Array, values: Array) -> None:
     """values[k] += Σ_{t > δ} w (beyond + ρ(t − δ)) + start · Σ_{0 ≤ t ≤ δ} w; edges: first item with t ≤ δ and with t < 0."""
     (weight_sums, score_sums), (first, zero) = sums, edges
@@ -23,7 +24,7 @@ def line_values(own: Array, sums: Any, edges: Any, step: Array, values: Array) -
         )
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def line_slopes(wanted: Array, weight_sums: Array, first: Array, rho: float, slopes: Any) -> None:
     """to_own[k] += ρ g_k Σ_{t > δ} w, to_item[j] += ρ Σ_{k: t > δ} g_k."""
     (to_own, to_item), total = slopes, 0.0
@@ -36,7 +37,7 @@ def line_slopes(wanted: Array, weight_sums: Array, first: Array, rho: float, slo
             to_item[item] += share
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def spread(positives: Any, items: Any, weights: Array, gradient: Array) -> None:
     """gradient of the row: −to_own of its positives, and weight · to_item of all items that count."""
     (position, to_own), (level, before, to_item) = positives, items

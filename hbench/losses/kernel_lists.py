@@ -9,20 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from hbench.compiled import machine_code
 
 Array = np.ndarray[Any, Any]
 LANES = 32  # items by which a loop over a window advances; lists end in as many that count nothing
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def room(number: int, depth: int) -> Any:
     """Integers by place in rank, floats and doubles by item or positive, and where the levels start."""
     integers, floats = np.empty((9, number + 1), np.int32), np.empty((6, number + LANES), np.float32)
     return integers, floats, np.empty((7, number + 1)), np.empty(depth + 2, np.int64)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def by_level(level: Array, start: Array, listed: Array, position: Array) -> int:
     """position[start[l] : start[l + 1]] = the items of level l = 1 … L+1; listed: all of them by rank; returns how many."""
     count = np.uint64(0)
@@ -42,7 +43,7 @@ def by_level(level: Array, start: Array, listed: Array, position: Array) -> int:
     return int(count)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def bounds(score: Array, listed: Array, step: Array, edges: Any) -> None:
     """For every listed item k the first item with t ≤ δ, the first with t < 0, and the one after the last within reach."""
     (first, zero, last), number = edges, np.uint64(len(score))
@@ -61,7 +62,7 @@ def bounds(score: Array, listed: Array, step: Array, edges: Any) -> None:
         first[item], zero[item], last[item] = begin, below, end
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def exact_parts(level: Array, listed: Array, tables: Any, sums: Any) -> None:
     """sums[item] = Σ of table[level of j, level of k] over the items j before listed item k, for both tables (L+1, L+1)."""
     (first, second), (of_first, of_second) = tables, sums
@@ -79,7 +80,7 @@ def exact_parts(level: Array, listed: Array, tables: Any, sums: Any) -> None:
                 running[1, other] += second[own, other]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def gather(score: Array, level: Array, weights: Array, kept: Array, before: Array) -> int:
     """How many items have a non-zero weight of (L+2,): their scores, and before[item] how many of them come before it."""
     count = np.uint64(0)
@@ -90,7 +91,7 @@ def gather(score: Array, level: Array, weights: Array, kept: Array, before: Arra
     return int(count)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def weigh(level: Array, weights: Array, before: Array, kept: Array) -> None:
     """The weights of the gathered items, and 0 for LANES more."""
     for item in range(len(level)):  # an item that is not gathered writes where the next gathered one overwrites it
@@ -99,7 +100,7 @@ def weigh(level: Array, weights: Array, before: Array, kept: Array) -> None:
     kept[count : count + LANES] = 0
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def sums_before(score: Array, weight: Array, result: Any) -> None:
     """Σ of weights and of weighted scores before every item."""
     weights, moments = result
@@ -111,7 +112,7 @@ def sums_before(score: Array, weight: Array, result: Any) -> None:
     weights[len(score)], moments[len(score)] = total, moment
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def level_lists(position: Array, row: Any, rooms: Any) -> Any:
     """Scores of the positives of one level; score, room for weight and exponential of the items that count; the former's edges.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from hbench.compiled import machine_code
 from hbench.losses.kernel_lines import line_slopes, line_values, spread
 from hbench.losses.kernel_lists import bounds, by_level, exact_parts, level_lists, room, sums_before, weigh
 from hbench.losses.kernel_panels import panel_slopes, panel_values, worth_panels
@@ -19,7 +19,7 @@ from hbench.losses.kernel_windows import direct_ratios, direct_slopes, direct_va
 Array = np.ndarray[Any, Any]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def ratios(rows: Any, tables: Any, step: Array, kernels: Array, results: Any) -> None:
     """values[row] = Σ_k gain(k)/rank(k) over the positives of each list, and slopes its gradient in the scores (Q, N).
 
@@ -44,7 +44,7 @@ def ratios(rows: Any, tables: Any, step: Array, kernels: Array, results: Any) ->
             slopes[row, np.uint64(column[row, item])] = gradient[item]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _level_ratios(position: Array, relevance: float, row: Any, step: Any, work: Any) -> float:
     """Σ gain/rank of the positives of one level; its gradient is added to that of the row."""
     (numbers, kernels), (rooms, gradient), doubles = step, work, work[0][2]
@@ -73,7 +73,7 @@ def _level_ratios(position: Array, relevance: float, row: Any, step: Any, work: 
     return total
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def exact_sums(level: Array, tables: Any, first: Array, sums: Array) -> None:
     """sums = Σ of table[level of j, level of k] over the items j before k, of every positive k in order; first of each list."""
     relevance, table = tables
@@ -90,7 +90,7 @@ def exact_sums(level: Array, tables: Any, first: Array, sums: Array) -> None:
                 place += 1
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def step_values(rows: Any, tables: Any, step: Array, kernels: Array, sums: Any) -> None:
     """result = Σ_{j ≠ k} table[level of k, level of j] · step(s_j − s_k) of every positive k in order; sums: first, result."""
     (_, score, level), (relevance, table), (first, result) = rows, tables, sums
@@ -114,7 +114,7 @@ def step_values(rows: Any, tables: Any, step: Array, kernels: Array, sums: Any) 
                 result[first[row] + np.int64(doubles[0, position[k]])] = values[k]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def step_slopes(rows: Any, tables: Any, step: Array, kernels: Array, gradients: Any) -> None:
     """result[row] = the gradient of Σ upstream · step_values in the scores; gradients: first, upstream, result."""
     (column, score, level), (relevance, table), (first, upstream, result) = rows, tables, gradients
@@ -142,7 +142,7 @@ def step_slopes(rows: Any, tables: Any, step: Array, kernels: Array, gradients: 
             result[row, np.uint64(column[row, item])] = gradient[item]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _prepare(row: Any, relevance: Array, step: Array, rooms: Any) -> None:
     """The row by level, its edges, and which positive, counted by rank, every item is."""
     (score, level), (integers, _, doubles, start) = row, rooms
@@ -154,7 +154,7 @@ def _prepare(row: Any, relevance: Array, step: Array, rooms: Any) -> None:
         place += own < len(relevance) and relevance[own] > 0
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _weighted(row: Any, position: Array, rooms: Any) -> Any:
     """level_lists, with the weights of the table and the sums of both before every item."""
     own, items, edges = level_lists(position, row, rooms)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from hbench.compiled import machine_code
 from hbench.losses.kernel_grid import (
     MOST_PANELS,
     ORDER,
@@ -26,7 +26,7 @@ from hbench.losses.kernel_windows import LOG2_E, exponentials
 Array = np.ndarray[Any, Any]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def panel_values(own: Array, items: Any, first: Array, step: Array, work: Any) -> None:
     """direct_values by panels; work: the panel kernels and the values."""
     (score, weight, exponential), (kernels, values) = items, work
@@ -46,7 +46,7 @@ def panel_values(own: Array, items: Any, first: Array, step: Array, work: Any) -
         values[k] += smooth[k] - above + _alternating(tail, np.float64(own_exponential[k]), 0)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def panel_slopes(positives: Any, items: Any, first: Array, step: Array, work: Any) -> None:
     """direct_slopes by panels; work: the panel kernels and to_own, to_item."""
     (own, wanted), (score, weight, exponential), (kernels, to_own, to_item) = positives, items, work
@@ -75,7 +75,7 @@ def panel_slopes(positives: Any, items: Any, first: Array, step: Array, work: An
         to_item[item] += (smooth[len(own) + item] - _alternating(tail, 1 / np.float64(exponential[item]), 1)) / tau
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def worth_panels(own: Array, score: Array, edges: Any, step: Array) -> bool:
     """Whether panels cost less than the windows pair by pair."""
     if len(score) == 0 or step[6] < 0:
@@ -89,14 +89,14 @@ def worth_panels(own: Array, score: Array, edges: Any, step: Array) -> bool:
     return number <= MOST_PANELS and pairs > PAIRS_PER_POINT * (len(own) + len(score)) + PAIRS_PER_PANEL * number
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def span(own: Array, score: Array, tau: float) -> tuple[float, int]:
     """The lowest score, and how many panels reach from it to the highest."""
     lowest = np.float64(min(own[-1], score[-1]))
     return lowest, panels(np.float64(max(own[0], score[0])), lowest, tau)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _both_exponentials(own: Array, score: Array, tau: float, exponential: Array) -> Array:
     """exp((s − centre)/τ) of the items, in place, and of the positives."""
     centre = (np.float64(max(own[0], score[0])) + np.float64(min(own[-1], score[-1]))) / 2
@@ -106,7 +106,7 @@ def _both_exponentials(own: Array, score: Array, tau: float, exponential: Array)
     return result
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _enter(tail: Array, coefficient: float, factor: float) -> None:
     """tail_m += c f^m."""
     power = coefficient * factor
@@ -115,7 +115,7 @@ def _enter(tail: Array, coefficient: float, factor: float) -> None:
         power *= factor
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _alternating(tail: Array, factor: float, slope: int) -> float:
     """Σ_m (−1)^{m+1} tail_m f^m, or with a factor m: Σ 1 − σ, or Σ σ', over the items that entered."""
     total, power = 0.0, factor

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from hbench.compiled import machine_code
 
 Array = np.ndarray[Any, Any]
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def shared_levels(labels: Array, ref_columns: Array, result: Array) -> None:
     """result[query, j] = how many leading labels of (Q, L) the query shares with reference j of (L, N)."""
     for query in range(len(labels)):
@@ -22,7 +23,7 @@ def shared_levels(labels: Array, ref_columns: Array, result: Array) -> None:
                 row[item] += np.uint8(row[item] == np.uint8(level)) & np.uint8(column[item] == wanted)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def pack(bits: Array, levels: Array, keys: Array, counts: Array) -> None:
     """Keys whose ascending order is score down, level up, column up, and level counts; `bits` are the scores' float32 bits."""
     for row in range(bits.shape[0]):
@@ -40,7 +41,7 @@ def pack(bits: Array, levels: Array, keys: Array, counts: Array) -> None:
             keys[row, column] = (np.uint64(descending) << np.uint64(32)) | (own << np.uint64(24)) | np.uint64(column)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def unpack(keys: Array, column: Array, bits: Array, level: Array) -> None:
     """Column, score bits and level of every item, in order of the sorted keys."""
     for row in range(keys.shape[0]):
@@ -54,7 +55,7 @@ def unpack(keys: Array, column: Array, bits: Array, level: Array) -> None:
             )
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def find_positives(rows: Any, table: Array, start: Array, found: Any) -> None:
     """Query, column, level, relevance of every item of positive relevance, list by list, by rank; start: first of each list."""
     (column, level), (queries, items, levels, relevance) = rows, found

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from hbench.compiled import machine_code
 from hbench.losses.kernel_lists import LANES
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ RECIPROCAL = {
 }  # divisions by an estimate and one Newton step, 10⁻⁷ exact
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def direct_values(own: Array, items: Any, edges: Any, step: Array, values: Array) -> None:
     """values[k] += Σ_window w_j σ((s_j − s_k)/τ)."""
     (_, weight, exponential), (first, _, last) = items, edges
@@ -40,7 +40,7 @@ def direct_values(own: Array, items: Any, edges: Any, step: Array, values: Array
         values[k] += _sigmoids(exponential, weight, begin, blocks, own_exponential[k])
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def direct_slopes(positives: Any, items: Any, edges: Any, step: Array, slopes: Any) -> None:
     """to_own[k] += g_k/τ Σ_window w_j σ', to_item[j] += 1/τ Σ_k g_k σ'."""
     (own, wanted), (_, weight, exponential), (first, _, last), (to_own, to_item) = positives, items, edges, slopes
@@ -53,7 +53,7 @@ def direct_slopes(positives: Any, items: Any, edges: Any, step: Array, slopes: A
         to_own[k] += pair[1] * _sigmoid_slopes((exponential, weight), begin, blocks, pair, to_item)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def direct_ratios(positives: Any, items: Any, edges: Any, step: Array, slopes: Any) -> None:
     """direct_values into rank, then, with g_k = −gain/rank² into wanted, direct_slopes; all items that count weigh 1.
 
@@ -73,7 +73,7 @@ def direct_ratios(positives: Any, items: Any, edges: Any, step: Array, slopes: A
         to_own[k] += share * _kept_slopes(sigmoids, begin, blocks, share, to_item)
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _around(own_score: np.float32, positives: Any, items: Any, tau: float) -> float:
     """The centre SPAN below a positive, and exponentials around it; 0 for the items that pad the list."""
     (own, own_exponential), (score, _, exponential) = positives, items
@@ -84,13 +84,13 @@ def _around(own_score: np.float32, positives: Any, items: Any, tau: float) -> fl
     return centre
 
 
-@njit(nogil=True, cache=True)
+@machine_code()
 def _blocks(first: int, last: int) -> tuple[np.uint64, np.uint64]:
     """A window's first item, and how many whole runs of LANES items it takes: what is beyond its last adds nothing."""
     return np.uint64(first), np.uint64((last - first + LANES - 1) // LANES)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})
+@machine_code(error_model="numpy", fastmath={"contract", "nnan", "nsz"})
 def exponentials(score: Array, centre: np.float32, scale: np.float32, exponential: Array) -> None:
     """2^((s − centre)·scale) by a polynomial between whole powers, 10⁻⁷ exact, kept finite where it is not needed."""
     bits = exponential.view(np.int32)
@@ -109,7 +109,7 @@ def exponentials(score: Array, centre: np.float32, scale: np.float32, exponentia
         bits[item] = np.float32(value).view(np.int32) + (np.float32(shifted).view(np.int32) << np.int32(23))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=RECIPROCAL)
+@machine_code(error_model="numpy", fastmath=RECIPROCAL)
 def _sigmoids(exponential: Array, weight: Array, begin: np.uint64, blocks: np.uint64, own: np.float32) -> np.float32:
     total = np.float32(0)
     for item in range(begin, begin + blocks * np.uint64(LANES)):
@@ -117,7 +117,7 @@ def _sigmoids(exponential: Array, weight: Array, begin: np.uint64, blocks: np.ui
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=RECIPROCAL)
+@machine_code(error_model="numpy", fastmath=RECIPROCAL)
 def _sigmoid_slopes(items: Any, begin: np.uint64, blocks: np.uint64, pair: Any, to_item: Array) -> np.float32:
     (exponential, weight), (own, share) = items, pair
     total = np.float32(0)
@@ -129,7 +129,7 @@ def _sigmoid_slopes(items: Any, begin: np.uint64, blocks: np.uint64, pair: Any, 
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=RECIPROCAL)
+@machine_code(error_model="numpy", fastmath=RECIPROCAL)
 def _keep_sigmoids(
     exponential: Array, begin: np.uint64, blocks: np.uint64, own: np.float32, sigmoids: Array
 ) -> np.float32:
@@ -142,7 +142,7 @@ def _keep_sigmoids(
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=RECIPROCAL)
+@machine_code(error_model="numpy", fastmath=RECIPROCAL)
 def _kept_slopes(sigmoids: Array, begin: np.uint64, blocks: np.uint64, share: np.float32, to_item: Array) -> np.float32:
     total = np.float32(0)
     for item in range(blocks * np.uint64(LANES)):

@@ -1,0 +1,83 @@
+"""Machine code that is kept: for the sources it was made of, beside them or in the cache folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hbench import compiled, kernel
+
+pytestmark = pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
+
+INNER = """
+from hbench.compiled import compiled, machine_code
+
+@compiled
+def factor(number):
+    return number * {factor}
+
+@machine_code()
+def summand(number):
+    return number + {summand}
+"""
+OUTER = """
+from hbench.compiled import compiled, machine_code
+from parts.inner import factor, summand
+
+@compiled
+def product(number):
+    return factor(number)
+
+@machine_code()
+def total(number):
+    return summand(number)
+"""
+RUN = """
+from hbench.compiled import is_kept
+from parts.outer import product, total
+print(is_kept(product), product(10), total(10), is_kept(product), sum(total.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Writes a package of two modules, one of whose functions call the other's, and runs it in a process of its own."""
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "outer.py").write_text(OUTER)
+
+    def run(factor, summand, **changes):
+        (package / "inner.py").write_text(INNER.format(factor=factor, summand=summand))
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": "", **changes}
+        line = [sys.executable, "-c", RUN]
+        return subprocess.run(
+            line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout.split()
+
+    return run
+
+
+def test_code_is_kept_until_a_function_it_calls_in_another_file_changes(run):
+    assert run(factor=2, summand=3) == ["False", "20", "13", "True", "0"]
+    assert run(factor=2, summand=3) == ["True", "20", "13", "True", "1"]
+    assert run(factor=7, summand=5) == ["False", "70", "15", "True", "0"]
+    assert run(factor=2, summand=3) == ["True", "20", "13", "True", "1"]  # as another branch of a checkout has it
+
+
+def test_code_lies_beside_the_module_or_where_numba_is_told(run, tmp_path):
+    run(factor=2, summand=3)
+    assert list((tmp_path / "parts" / "__pycache__").rglob("outer.product-*.nbi"))
+    run(factor=2, summand=3, NUMBA_CACHE_DIR=str(tmp_path / "told"))
+    assert list((tmp_path / "told").rglob("outer.product-*.nbi"))
+
+
+def test_where_the_package_cannot_be_written_code_lies_in_the_cache_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HBENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    made = compiled.machine_code()(kernel.add_up.function)
+    assert tmp_path / "kernels" in Path(made.stats.cache_path).parents
