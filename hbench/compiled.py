@@ -69,23 +69,34 @@ class Compiled:
 def machine_code(
     *, error_model: str = "python", fastmath: AbstractSet[str] = frozenset()
 ) -> Callable[[FunctionT], FunctionT]:
-    """numba's decorator, with its options, of a function whose machine code is kept: beside the module where that folder
-    can be written to, else in the cache folder."""
+    """numba's decorator, with its options, of a function whose machine code is kept where a folder can be written to."""
     numba: Any = importlib.import_module("numba")
 
     def make(function: FunctionT) -> FunctionT:
-        jit = numba.njit(nogil=True, cache=True, error_model=error_model, fastmath=set(fastmath))
         with LOADING:
             told = numba.config.CACHE_DIR
-            beside = Path(function.__code__.co_filename).parent
-            home = beside / "__pycache__" if os.access(beside, os.W_OK) else cache_home() / "kernels"
-            numba.config.CACHE_DIR = str(Path(told or home) / sources_digest(function.__module__)[:16])
+            folder = kept_in(Path(function.__code__.co_filename).parent)
+            jit = numba.njit(nogil=True, cache=bool(folder), error_model=error_model, fastmath=set(fastmath))
+            numba.config.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16]) if folder else told
             try:
                 return cast("FunctionT", jit(function))
             finally:
                 numba.config.CACHE_DIR = told
 
     return make
+
+
+@cache
+def kept_in(package: Path) -> Path | None:
+    """Where the machine code of a package is kept: where numba is told to, else beside the modules, else in the cache
+    folder; None where nothing can be written. Not in a folder that others could write to, for numba unpickles it."""
+    told = os.environ.get("NUMBA_CACHE_DIR")
+    for folder in [Path(told)] if told else [package / "__pycache__", cache_home() / "kernels"]:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
 
 
 @cache
@@ -123,5 +134,14 @@ def is_kept(function: Callable[..., Any]) -> bool:
     if not available():
         return True
     made = cast("Compiled", function)
-    kept = Path(made.dispatcher.stats.cache_path)
-    return any(kept.glob(f"*.{made.function.__name__}-*.nbi"))
+    folder = made.dispatcher.stats.cache_path
+    return bool(folder) and any(Path(folder).glob(f"*.{made.function.__name__}-*.nbi"))
+
+
+def announcement() -> str:
+    """What is said before the ranking kernel is compiled."""
+    if kept_in(Path(__file__).parent):
+        return "compiling the ranking kernel, this once"
+    return (
+        "compiling the ranking kernel, as every time: no folder to keep it in can be written; HBENCH_CACHE may name one"
+    )

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.compiled import SMALL
+from hbench.compiled import SMALL, announcement
 from hbench.job import Job
 from hbench.plan import Plan
 from hbench.scores import Scores, available_threads, one_blas_thread
@@ -53,7 +53,7 @@ def on_threads(
     plan = plan_of(ranker, job.scorers)
     triangle = triangle_of(job, plan, blocks, threads)
     if announce and not ((triangle or steps_for(pairs)).are_kept and ranker.scores.are_kept):
-        announce("compiling the ranking kernel, this once")
+        announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:
             if lists := triangle.lists(pool):

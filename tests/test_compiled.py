@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from hbench import compiled, kernel
+from hbench import compiled
 
 pytestmark = pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
 
@@ -78,6 +77,21 @@ def test_code_lies_beside_the_module_or_where_numba_is_told(run, tmp_path):
 
 def test_where_the_package_cannot_be_written_code_lies_in_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HBENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    made = compiled.machine_code()(kernel.add_up.function)
-    assert tmp_path / "kernels" in Path(made.stats.cache_path).parents
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    package = tmp_path / "no folder"
+    package.touch()
+    assert compiled.kept_in(package) == tmp_path / "kernels"
+
+
+def test_where_nothing_can_be_written_code_is_made_each_time(run, tmp_path):
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file" / "in it")
+    assert [run(factor=2, summand=3, NUMBA_CACHE_DIR=nowhere) for _ in range(2)] == [
+        ["False", "20", "13", "False", "0"]
+    ] * 2
+
+
+def test_it_is_said_how_often_the_kernel_is_compiled(monkeypatch):
+    assert compiled.announcement().endswith("this once")
+    monkeypatch.setattr(compiled, "kept_in", lambda _package: None)
+    assert "as every time" in compiled.announcement()
