@@ -12,7 +12,7 @@ CYCLES = (700, 10, 1_000)
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*CYCLES)
-    atexit.register(gc.freeze)  # or all of them are searched once more while the interpreter ends, an eighth of a second
+    atexit.register(gc.freeze)  # or all are searched once more while the interpreter ends: an eighth of a second
     try:
         from hbench.cli import main as run
     except KeyboardInterrupt:
