@@ -89,8 +89,10 @@ def machine_code(
 @cache
 def kept_in(package: Path) -> Path | None:
     """Where the machine code of a package is kept: where numba is told to, else beside the modules, else in the cache
-    folder; None where nothing can be written. Not in a folder that others could write to, for numba unpickles it."""
-    told = os.environ.get("NUMBA_CACHE_DIR")
+    folder; None where nothing can be written. Not in the system's folder for what is temporary: there anybody could leave
+    what numba then unpickles."""
+    with LOADING:
+        told = importlib.import_module("numba").config.CACHE_DIR
     for folder in [Path(told)] if told else [package / "__pycache__", cache_home() / "kernels"]:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -109,11 +111,9 @@ def sources_digest(module: str) -> str:
         name = waiting.pop()
         if name not in sources:
             sources[name] = Path(str(sys.modules[name].__file__)).read_text(encoding="utf-8")
-            waiting += imported.findall(sources[name])
-    words = [
-        str(importlib.import_module("numba").__version__),
-        *(f"{name} {sources[name]}" for name in sorted(sources)),
-    ]
+            waiting += [other for other in imported.findall(sources[name]) if other in sys.modules]
+    version: str = importlib.import_module("numba").__version__
+    words = [version, *(f"{name} {sources[name]}" for name in sorted(sources))]
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 

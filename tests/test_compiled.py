@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,15 @@ def test_code_is_kept_until_a_function_it_calls_in_another_file_changes(run):
     assert run(factor=2, summand=3) == ["True", "20", "13", "True", "1"]  # as another branch of a checkout has it
 
 
+def test_modules_with_compiled_functions_import_in_the_form_that_is_looked_for():
+    sources = {path: path.read_text() for path in (Path(__file__).parent.parent / "hbench").rglob("*.py")}
+    compiling = {path: text for path, text in sources.items() if re.search(r"^@(compiled|machine_code)", text, re.M)}
+    assert len(compiling) > 15
+    assert [
+        path for path, text in compiling.items() if re.search(r"^(import hbench|from (hbench|\.+) )", text, re.M)
+    ] == []
+
+
 def test_code_lies_beside_the_module_or_where_numba_is_told(run, tmp_path):
     run(factor=2, summand=3)
     assert list((tmp_path / "parts" / "__pycache__").rglob("outer.product-*.nbi"))
@@ -77,7 +88,7 @@ def test_code_lies_beside_the_module_or_where_numba_is_told(run, tmp_path):
 
 def test_where_the_package_cannot_be_written_code_lies_in_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HBENCH_CACHE", str(tmp_path))
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
     package = tmp_path / "no folder"
     package.touch()
     assert compiled.kept_in(package) == tmp_path / "kernels"
