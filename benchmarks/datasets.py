@@ -50,7 +50,7 @@ def show(name: str, told: dict[str, float], *, limit: str) -> None:
 def inat_manifest(path: Path) -> None:
     """A manifest of the size and depth of iNaturalist 2018 with all its levels."""
     sys.path.insert(0, str(ROOT))
-    from hbench import manifest
+    from hbench.datasets import manifest
 
     rng = np.random.default_rng(0)
     species = np.sort(rng.integers(0, INAT_NODES[-1], INAT_IMAGES))
@@ -135,8 +135,8 @@ def fetching(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
     import requests
 
-    from hbench.fetch import fetch, session
-    from hbench.source import Source
+    from hbench.datasets.download import fetch, session
+    from hbench.datasets.download.source import RemoteFile
     from tests.file_server import FileServer
 
     body = np.random.default_rng(0).bytes(400_000_000)
@@ -148,7 +148,7 @@ def fetching(folder: Path) -> None:
                 file.write(block)
         seconds = time.perf_counter() - began
         began = time.perf_counter()
-        fetch(Source("x", (server.url("x"),)), folder / "ours", session=own)
+        fetch(RemoteFile("x", (server.url("x"),)), folder / "ours", session=own)
         ours = time.perf_counter() - began
     told = {"ours s": round(ours, 2), "bare requests s": round(seconds, 2), "ratio": round(ours / seconds, 2)}
     show("fetch 400 MB, md5 and sha256 checked", told, limit="ratio below 3")

@@ -24,17 +24,17 @@ import numpy as np
 import torch
 
 from hbench.__main__ import CYCLES
-from hbench.compiled import available
-from hbench.compress import compress
-from hbench.conditions import conditions
-from hbench.evaluation import scorers_of
-from hbench.job import Job
-from hbench.ranking import Ranker, Side
-from hbench.threads import on_threads
+from hbench.core.compiled import available
+from hbench.engine.block_values import plan_of
+from hbench.engine.conditions import conditions
+from hbench.engine.executors.symmetric import triangle_of
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Job
+from hbench.engine.kernels.simd_compress import compress
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.similarity import SelectedRows
+from hbench.evaluation.jobs import scorers_of
 from hbench.tree import LabelTree, default_levels
-from hbench.triangle import triangle_of
-from hbench.values import plan_of
-from hbench.vectors import Selected
 
 SETS = {
     "sop": (60_502, (12, 11_316)),
@@ -61,7 +61,7 @@ def main() -> None:
     vectors = np.random.default_rng(0).standard_normal((items, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     compiled = load_libraries()
-    moved = Selected(vectors.copy(), np.arange(items), movable=True)  # as `hbench evaluate` does with what it read
+    moved = SelectedRows(vectors.copy(), np.arange(items), movable=True)  # as `hbench evaluate` does with what it read
     before = peak_memory(reset=True)
     designs = own_designs(moved, labels, options.share, options.threads)
     for design in designs.values():
@@ -90,7 +90,7 @@ def measure(designs: dict[str, Design], product: Callable[[int], float], items: 
         )
 
 
-def own_designs(vectors: Selected, labels: np.ndarray, share: float, threads: int) -> dict[str, Design]:
+def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads: int) -> dict[str, Design]:
     """hbench with all default metrics, and with those of the finest level."""
     ranker = Ranker(Side(vectors, labels))
     levels = default_levels(labels.shape[1])

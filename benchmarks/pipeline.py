@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from hbench_hgldv2.curation import review
+from hbench_hgldv2.curation.decisions import Decisions
+from hbench_hgldv2.grouping import cluster, encode
+from hbench_hgldv2.grouping.cluster import Settings, algorithms
+from hbench_hgldv2.labels.label import Label
 from playwright.sync_api import sync_playwright
-
-from pipelines.hgldv2 import cluster, encode, review
-from pipelines.hgldv2.cluster import Settings, algorithms
-from pipelines.hgldv2.decisions import Decisions
-from pipelines.hgldv2.labels import Label
 
 T = TypeVar("T")
 LABELS, GROUPS, K = 20_000, 300, 160

@@ -23,13 +23,13 @@ from PIL import Image
 
 from hbench.datasets import load
 from hbench.train import loop
-from hbench.train.data import images_of, training_batches
-from hbench.train.log import Log
-from hbench.train.recipe import Images
-from hbench.train.recipe_files import resolve
+from hbench.train.images.batches import images_of, training_batches
+from hbench.train.images.sampler import plan
+from hbench.train.images.transforms import augmentations
+from hbench.train.progress import Log
+from hbench.train.recipes.files import resolve
+from hbench.train.recipes.recipe import Images
 from hbench.train.run import begin
-from hbench.train.sampler import plan
-from hbench.train.transforms import augmentations
 
 
 def bare(run, pixels: torch.Tensor, labels: torch.Tensor) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hbench import manifest
-from hbench.site.tree_drawing import draw
+from hbench.datasets import manifest
 from hbench.tree import LabelTree
+from hbench.tree.drawing import draw
 from hbench.tree.names import NameTable, find_problems
 from hbench.tree.policies import mend
 

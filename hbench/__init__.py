@@ -11,33 +11,33 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from hbench.version import __version__
+from hbench.core.version import __version__
 
 if TYPE_CHECKING:
+    from hbench.core.errors import HBenchError
     from hbench.datasets import Dataset, load
-    from hbench.errors import HBenchError
-    from hbench.manifest import Manifest
-    from hbench.metric_name import MetricName
-    from hbench.ranking import LevelSequence
-    from hbench.report import Report
-    from hbench.scoring import score
-    from hbench.submission import evaluate
-    from hbench.train.torch_dataset import torch_dataset, vision_dataset
+    from hbench.datasets.manifest import Manifest
+    from hbench.evaluation.arrays import score
+    from hbench.evaluation.reports.report import Report
+    from hbench.evaluation.submission import evaluate
+    from hbench.metrics.level_sequence import LevelSequence
+    from hbench.metrics.names import MetricName
+    from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree
 
 HOME = {
     "Dataset": "hbench.datasets",
-    "HBenchError": "hbench.errors",
+    "HBenchError": "hbench.core.errors",
     "LabelTree": "hbench.tree",
-    "LevelSequence": "hbench.ranking",
-    "Manifest": "hbench.manifest",
-    "MetricName": "hbench.metric_name",
-    "Report": "hbench.report",
-    "evaluate": "hbench.submission",
+    "LevelSequence": "hbench.metrics.level_sequence",
+    "Manifest": "hbench.datasets.manifest",
+    "MetricName": "hbench.metrics.names",
+    "Report": "hbench.evaluation.reports.report",
+    "evaluate": "hbench.evaluation.submission",
     "load": "hbench.datasets",
-    "score": "hbench.scoring",
-    "torch_dataset": "hbench.train.torch_dataset",
-    "vision_dataset": "hbench.train.torch_dataset",
+    "score": "hbench.evaluation.arrays",
+    "torch_dataset": "hbench.train.images.torch_dataset",
+    "vision_dataset": "hbench.train.images.torch_dataset",
 }
 
 __all__ = [

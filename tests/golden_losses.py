@@ -17,10 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from hbench.losses import build_loss, build_losses
-from hbench.losses.blackbox import blackbox_rank
-from hbench.losses.lists import Lists
-from hbench.losses.mixing import SiMix, mix_positives
-from hbench.losses.rambo import (
+from hbench.losses.baselines.blackbox import blackbox_rank
+from hbench.losses.baselines.rambo import (
     Rambo,
     RamboClasses,
     ScoreMemory,
@@ -31,8 +29,10 @@ from hbench.losses.rambo import (
     recall_loss,
     score_margin,
 )
-from hbench.losses.scores import ndcg
-from hbench.losses.surrogates import Sigmoid
+from hbench.losses.rank_scores import ndcg
+from hbench.losses.rank_sums import Lists
+from hbench.losses.steps import Sigmoid
+from hbench.losses.wrappers import SiMix, mix_positives
 
 FOLDER = Path(os.environ.get("HBENCH_GOLDEN", Path(__file__).parent / "golden"))
 STEP = ("tau", "rho", "delta", "offset", "start", "beta", "gamma", "leak")

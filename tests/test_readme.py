@@ -58,7 +58,7 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
 
 def test_every_verb_and_metric_the_readme_names_exists():
     from hbench.cli import VERBS
-    from hbench.metric_name import MetricName
+    from hbench.metrics.names import MetricName
 
     for verb in re.findall(r"(?:\$|`)\s?hbench ([a-z]+)", README):
         assert verb in VERBS, verb

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hbench import datasets
-from hbench import manifest as manifests
 from hbench.datasets import Dataset
-from hbench.train.recipe_files import resolve
+from hbench.datasets import manifest as manifests
+from hbench.train.recipes.files import resolve
 
 TINY = ["sampler.batch=16", "epochs=2", "steps_per_epoch=3", "log_every=1", "checkpoint_every=0", "model.dim=8"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbench import embeddings, manifest
+from hbench.datasets import manifest
+from hbench.evaluation import embeddings
 
 DATASET, FILE = "zoo.parquet", "zoo.npy"
 

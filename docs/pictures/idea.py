@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from hbench.metric_name import MetricName
-from hbench.ranking import LevelSequence
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.names import MetricName
 
 LEVELS = ("script", "case", "base", "character")
 COLORS = {4: "#0072b2", 3: "#56b4e9", 2: "#b8d4e8", 1: "#dddddd", 0: "#d55e00"}

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from hbench.errors import HBenchError, closest
+from hbench.core.errors import HBenchError, closest
 
 VERBS = {
     "demo": "score a baseline on the embedded benchmark, in a minute",
@@ -27,6 +27,7 @@ VERBS = {
     "train": "train from a recipe",
     "embed": "embed a dataset's images with a model",
     "study": "train and compare a family of recipes",
+    "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
     "report": "make static pages: leaderboards, evaluations, retrieval explorer",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
-from hbench.errors import DataError, UsageError
+from hbench.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     hbench build birds --from birds.csv --levels order,family,species --image-column path --split-by species
     """
     from hbench.datasets import save
-    from hbench.datasets.building import writable_folder
+    from hbench.datasets.build import writable_folder
 
     if source is None:
         dataset = _published(name, options)
@@ -64,7 +64,7 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
 
 def _published(name: str | None, options: dict[str, Any]) -> Dataset:
     from hbench.datasets import specs
-    from hbench.datasets.building import build
+    from hbench.datasets.build import build
 
     if name is None:
         raise UsageError(
@@ -86,7 +86,7 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
     from importlib.metadata import entry_points
 
     from hbench.datasets import read
-    from hbench.datasets.building import find_raw
+    from hbench.datasets.build import find_raw
 
     pipelines = entry_points(group="hbench.pipelines")
     if spec.name not in pipelines.names:
@@ -99,11 +99,10 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 
 def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
+    from hbench.core.tables import read_sheet
     from hbench.datasets import specs
-    from hbench.datasets.check import joined
-    from hbench.datasets.own import dealt, folder_table, own_dataset
-    from hbench.datasets.tables import SPLIT
-    from hbench.sheet import read_sheet
+    from hbench.datasets.build import joined
+    from hbench.datasets.own_data import SPLIT, dealt, folder_table, own_dataset
 
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
@@ -148,7 +147,7 @@ def _mended(
 
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
-    from hbench.datasets.check import counted
+    from hbench.datasets.build import counted
 
     numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}
     if as_json:

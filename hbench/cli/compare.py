@@ -31,8 +31,8 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
 
     Example: hbench compare mine.json baseline.json
     """
-    from hbench import comparison, report
-    from hbench.metric_name import MetricName
+    from hbench.evaluation.reports import comparison, report
+    from hbench.metrics.names import MetricName
 
     documents = report.read(first), report.read(second)
     comparison.refuse_other_conditions(*documents)

@@ -11,7 +11,7 @@ from hbench.cli import terminal
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, Spec
-    from hbench.manifest import Manifest
+    from hbench.datasets.manifest import Manifest
 
 
 @click.command(short_help="list the benchmarks, or show one's card")
@@ -94,7 +94,7 @@ def _own_row(name: str) -> dict[str, Any]:
 def here(spec: Spec) -> str:
     """What of a dataset is on this disk: "ready", "raw files", or nothing."""
     from hbench.datasets import folders
-    from hbench.datasets.building import raw_folder
+    from hbench.datasets.build import raw_folder
 
     if not spec.markers or any((folder / "dataset.json").exists() for folder in folders(spec.name)):
         return "ready"
@@ -102,8 +102,8 @@ def here(spec: Spec) -> str:
 
 
 def _card(name: str, *, as_json: bool) -> None:
+    from hbench.core.errors import DataError
     from hbench.datasets import card, load, specs
-    from hbench.errors import DataError
 
     published = name in specs
     spec = specs[name] if published else None
@@ -134,7 +134,7 @@ def _protocol(spec: Spec) -> str:
 
 
 def _files(spec: Spec) -> list[str]:
-    from hbench.datasets.sources import own_file, sources_of
+    from hbench.datasets.download.sources import own_file, sources_of
 
     sources = sources_of(spec.source)
     shown = [
@@ -145,7 +145,7 @@ def _files(spec: Spec) -> list[str]:
 
 
 def _found(dataset: Dataset) -> dict[str, Any]:
-    from hbench.datasets.check import counted
+    from hbench.datasets.build import counted
 
     trees = {f"tree of {split}": _tree(manifest) for split, manifest in dataset.manifests.items()}
     return {

@@ -39,9 +39,10 @@ def command(out: Path, dim: int) -> None:
 
     Example: hbench demo --out demo
     """
-    from hbench import datasets, embeddings
+    from hbench import datasets
     from hbench.cli.evaluate import scored, show_report
-    from hbench.site import pictures
+    from hbench.evaluation import embeddings
+    from hbench.look import pictures
 
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
     with progress() as bars:
@@ -66,7 +67,7 @@ def command(out: Path, dim: int) -> None:
 
 def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Train and test images as rows of floats in 0 … 1."""
-    from hbench.datasets import glyphs
+    from hbench.datasets.benchmarks import glyphs
 
     assert data.train is not None
     return _rows(glyphs.images(data.train)), _rows(glyphs.images(data.tests["test"]))

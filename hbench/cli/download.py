@@ -2,18 +2,78 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from hbench.cli import terminal
-from hbench.errors import DataError, UsageError
+from hbench.core.errors import DataError, UsageError
+from hbench.datasets.download.all_files import Tell
+from hbench.datasets.download.source import RemoteFile
 
 if TYPE_CHECKING:
     from hbench.datasets import Spec
-    from hbench.fetch.all import Job
-    from hbench.source import Source
+    from hbench.datasets.download.all_files import DownloadOptions
+    from hbench.datasets.download.source import RemoteFile
+
+
+@contextmanager
+def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[Tell]:
+    """Bars on stderr, silent where it is no terminal; yields the function that moves them."""
+    bytes_to_come = sum(source.size or 0 for source in sources) or None
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    ) as progress:
+        total = progress.add_task("all files", total=bytes_to_come)
+        tasks: dict[str, TaskID] = {}
+        lock = threading.Lock()
+
+        def tell(source: RemoteFile, what: str, number: int) -> None:
+            with lock:
+                if what == "end":
+                    if source.file in tasks:
+                        progress.remove_task(tasks.pop(source.file))
+                    return
+                if source.file not in tasks:
+                    tasks[source.file] = progress.add_task(
+                        source.file, total=source.size, completed=_here(source, folder)
+                    )
+                if what == "files":
+                    progress.update(tasks[source.file], description=f"{source.file}: unpacking", total=None)
+                else:
+                    progress.advance(total, number)
+                progress.advance(tasks[source.file], number)
+
+        yield tell
+
+
+def _here(source: RemoteFile, folder: Path) -> int:
+    """The bytes of a file that came in an earlier run."""
+    part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
+    return part.stat().st_size if part.exists() else 0
+
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
@@ -54,9 +114,9 @@ def command(
     hbench download gldv2 --part metadata --root /data/gldv2
     """
     from hbench.datasets import specs
-    from hbench.datasets.building import raw_folder
-    from hbench.datasets.sources import sources_of
-    from hbench.fetch.all import Job, check_all, summary
+    from hbench.datasets.build import raw_folder
+    from hbench.datasets.download.all_files import DownloadOptions, check_all, summary
+    from hbench.datasets.download.sources import sources_of
 
     if verify_only and repair:
         raise UsageError("--verify-only and --repair contradict each other")
@@ -77,7 +137,7 @@ def command(
             raise summary(problems)
         terminal.say(f"{len(sources)} files of {name} in {folder} are right")
     else:
-        _fetch(sources, Job(folder, repair=repair, remove_archives=remove_archives), jobs)
+        _fetch(sources, DownloadOptions(folder, repair=repair, remove_archives=remove_archives), jobs)
     if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",
@@ -88,11 +148,11 @@ def command(
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
 
 
-def _fetch(sources: list[Source], job: Job, jobs: int) -> None:
+def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
     import dataclasses
 
-    from hbench.cli.download_bars import bars
-    from hbench.fetch.all import fetch_all, summary
+    from hbench.cli.download import bars
+    from hbench.datasets.download.all_files import fetch_all, summary
 
     with bars(sources, job.folder) as tell:
         problems = fetch_all(sources, dataclasses.replace(job, tell=tell), jobs=jobs)
@@ -100,12 +160,12 @@ def _fetch(sources: list[Source], job: Job, jobs: int) -> None:
         raise summary(problems)
 
 
-def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bool:
+def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -> bool:
     """Whether the folder holds the dataset unpacked; otherwise its archives there are taken note of."""
-    from hbench.atomic import write_text
-    from hbench.datasets.building import ADOPTED, find_raw
-    from hbench.errors import examples
-    from hbench.fetch.all import adopt
+    from hbench.core.errors import examples
+    from hbench.core.files import write_text
+    from hbench.datasets.build import ADOPTED, find_raw
+    from hbench.datasets.download.all_files import adopt
 
     try:
         raw = find_raw(spec, lying)
@@ -125,8 +185,8 @@ def _adopted(spec: Spec, sources: list[Source], folder: Path, lying: Path) -> bo
     return True
 
 
-def _list(sources: list[Source], folder: Path) -> None:
-    from hbench.fetch.records import state_of
+def _list(sources: list[RemoteFile], folder: Path) -> None:
+    from hbench.datasets.download.records import state_of
 
     if not sources:
         return
@@ -135,9 +195,9 @@ def _list(sources: list[Source], folder: Path) -> None:
     terminal.show_table(None, header, rows, caption=_room(sources, folder), left=header[2:])
 
 
-def _room(sources: list[Source], folder: Path) -> str:
+def _room(sources: list[RemoteFile], folder: Path) -> str:
     """What there is to fetch and where to, in a line."""
-    from hbench.fetch.disk import free_bytes
+    from hbench.datasets.download.records import free_bytes
 
     unknown = sum(source.size is None for source in sources)
     sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
@@ -145,9 +205,9 @@ def _room(sources: list[Source], folder: Path) -> str:
     return f"{files}, {sizes}, to {folder}, where {free_bytes(folder):,} bytes are free"
 
 
-def _refuse_missing(name: str, sources: list[Source], folder: Path) -> None:
-    from hbench.errors import examples
-    from hbench.fetch.records import state_of
+def _refuse_missing(name: str, sources: list[RemoteFile], folder: Path) -> None:
+    from hbench.core.errors import examples
+    from hbench.datasets.download.records import state_of
 
     missing = [source.file for source in sources if state_of(folder, source) in {"missing", "partial"}]
     if missing:

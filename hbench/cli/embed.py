@@ -36,12 +36,12 @@ def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> 
     Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
     """
     from hbench import datasets
-    from hbench.train import embed as embedding
+    from hbench.train import embed_dataset as embedding
     from hbench.train.processes import joined
 
     data = datasets.load(dataset)
     given = embedding.embedder(model, size=options["size"], weights=options["weights"])
-    manner = embedding.Manner(
+    manner = embedding.EmbedOptions(
         batch=options["batch"],
         workers=options["workers"],
         scales=_scales(options["scales"]),

@@ -14,9 +14,10 @@ from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
-    from hbench.examination import Examined, OnTest, Submission
-    from hbench.leaderboard import Leaderboard
-    from hbench.report import Document, Report
+    from hbench.evaluation.jobs import Examined, Submission
+    from hbench.evaluation.leaderboard import Leaderboard
+    from hbench.evaluation.measurement import OnTest
+    from hbench.evaluation.reports.report import Document, Report
 
 FILE = click.Path(path_type=Path)
 
@@ -72,16 +73,16 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
 
 def scored(given: Submission, data: Dataset, *, means: dict[str, Any] | None = None, **conditions: Any) -> Report:
     """Score with a progress bar; with the released values too, where the dataset's leaderboard places by them."""
-    from hbench import examination
+    from hbench.evaluation import measurement
 
     examined = _examined(given, data, conditions)
     with _bars() as on_test:
-        return examination.report_on(examined, on_test=on_test, **(means or {}))
+        return measurement.report_on(examined, on_test=on_test, **(means or {}))
 
 
 def refuse_unwritable(files: dict[str, Any]) -> None:
     """Refuse, before any work, places where what was asked for could not be written."""
-    from hbench import atomic
+    from hbench.core import files as atomic
 
     for name in ("output", "by_query", "row"):
         if files[name]:
@@ -113,7 +114,7 @@ def _refuse_options(options: dict[str, Any]) -> None:
 
 
 def _examined(given: Submission, data: Dataset, conditions: dict[str, Any]) -> Examined:
-    from hbench import submission
+    from hbench.evaluation import submission
 
     board = _board(data.name)
     also = board is not None and board.protocol == "official" and conditions.get("protocol", "paper") == "paper"
@@ -121,16 +122,16 @@ def _examined(given: Submission, data: Dataset, conditions: dict[str, Any]) -> E
 
 
 def _write_shard(output: Path, part: str, examined: Examined, means: dict[str, Any]) -> None:
-    from hbench import examination
-    from hbench.shards import Part
+    from hbench.evaluation import measurement
+    from hbench.evaluation.shards import Part
 
     with _bars() as on_test:
-        examination.shard_on(output, examined, Part.parse(part), on_test=on_test, **means)
+        measurement.shard_on(output, examined, Part.parse(part), on_test=on_test, **means)
     say(f"part {part} is in {output}; hbench merge joins the parts")
 
 
 def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Path | None) -> Submission:
-    from hbench import embeddings, submission
+    from hbench.evaluation import embeddings, submission
 
     if file is not None and query is None and gallery is None:
         return submission.read(file, ids=ids, movable=True)
@@ -156,7 +157,7 @@ def _check(given: Submission, data: Dataset, conditions: dict[str, Any]) -> None
 
 
 def _board(dataset: str) -> Leaderboard | None:
-    from hbench import leaderboard
+    from hbench.evaluation import leaderboard
 
     return leaderboard.read(dataset) if dataset in leaderboard.names() else None
 
@@ -174,8 +175,8 @@ def _bars() -> Iterator[OnTest]:
 
 
 def _write_row(document: Document, board: Leaderboard | None, path: Path) -> None:
-    from hbench.atomic import write_text
-    from hbench.leaderboard import runs as leaderboard_runs
+    from hbench.core.files import write_text
+    from hbench.evaluation.leaderboard import runs as leaderboard_runs
 
     row = leaderboard_runs.row_of(document, board or leaderboard_runs.empty_board(document))
     write_text(path, leaderboard_runs.block(row))
@@ -183,21 +184,21 @@ def _write_row(document: Document, board: Leaderboard | None, path: Path) -> Non
 
 def show_report(document: Document, format_: str) -> None:
     """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
-    from hbench import report_table
+    from hbench.evaluation.reports import formats
 
     board = _board(document.dataset)
     if format_ == "json":
         show_json(document.model_dump(mode="json"))
     elif format_ != "table":
-        show(report_table.FORMATS[format_](document).rstrip("\n"))
+        show(formats.FORMATS[format_](document).rstrip("\n"))
     else:
-        heading: str | None = f"{report_table.title(document)}, percent"
-        for content in report_table.tables(document):
+        heading: str | None = f"{formats.title(document)}, percent"
+        for content in formats.tables(document):
             show_table(heading, content.header, content.cells)
             heading = None
         show(document.signature)
     for note in document.warnings:
         say(f"note: {note}")
-    placed = report_table.placing(document, board) if board else None
+    placed = formats.placing(document, board) if board else None
     if placed:
         say(placed)

@@ -14,7 +14,7 @@ import click
 from hbench.cli.terminal import say
 
 if TYPE_CHECKING:
-    from hbench.job import Execute
+    from hbench.engine.job import Execute
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -59,13 +59,14 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def execute(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> Iterator[Execute]:
     """Who computes the blocks, by the options; a cluster reads the files for itself."""
-    from hbench.resume import kept_in
-    from hbench.threads import on_threads
+    from hbench.engine.executors.kept_blocks import kept_in
+    from hbench.engine.executors.threads import on_threads
+    from hbench.evaluation import embeddings
 
     made: Execute = partial(on_threads, threads=chosen["threads"], announce=say)
     kept = chosen["resume"]
     if chosen["device"]:
-        from hbench.device import on_device
+        from hbench.engine.executors.gpu import on_device
 
         if chosen["shard"] or chosen["workers"] or chosen["scheduler"]:
             raise click.UsageError("--device ranks in this process: leave --shard, --workers and --scheduler out.")
@@ -73,9 +74,10 @@ def execute(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> It
     with ExitStack() as stack:
         if chosen["scheduler"] or chosen["workers"]:
             try:
-                from hbench import cluster
+                from hbench.engine.executors import dask
             except ModuleNotFoundError as error:
                 raise click.UsageError(f"{error.name} is missing: pip install 'hbench[cluster]'") from None
-            client = stack.enter_context(cluster.connected(chosen["scheduler"], chosen["workers"] or 0))
-            made = cluster.on_cluster(client, [cluster.File(path.resolve(), ids) for path, ids in files])
+            client = stack.enter_context(dask.connected(chosen["scheduler"], chosen["workers"] or 0))
+            reader = dask.FileReader(embeddings.read_for_worker, embeddings.joined)
+            made = dask.on_cluster(client, [dask.File(path.resolve(), ids) for path, ids in files], reader)
         yield kept_in(kept, made) if kept else made

@@ -14,10 +14,10 @@ import click
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 
 if TYPE_CHECKING:
-    from hbench.examination import Submission
-    from hbench.leaderboard import Leaderboard, Standing
-    from hbench.leaderboard.row import Row
-    from hbench.report import Document
+    from hbench.evaluation.jobs import Submission
+    from hbench.evaluation.leaderboard import Leaderboard, Standing
+    from hbench.evaluation.leaderboard.row import Row
+    from hbench.evaluation.reports.report import Document
 
 FORMATS = ("json", "csv", "markdown", "latex")
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
@@ -55,7 +55,7 @@ def list_(as_json: bool) -> None:
 
     Example: hbench leaderboard list
     """
-    from hbench.leaderboard import names, rank, read
+    from hbench.evaluation.leaderboard import names, rank, read
 
     header = ("dataset", "rows", "own", "metric", "protocol", "best", "score")
     lines: list[tuple[Any, ...]] = []
@@ -96,7 +96,7 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 
     Example: hbench leaderboard export sop --format latex --columns H-AP,ASI,NDCG --top 10 -o sop.tex
     """
-    from hbench.atomic import write_text
+    from hbench.core.files import write_text
 
     text = written(*selected(**selection), form=form)
     if output is None:
@@ -119,9 +119,9 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
-    from hbench import leaderboard
-    from hbench import report as reports
-    from hbench.leaderboard import runs as leaderboard_runs
+    from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench.evaluation.reports import report as reports
 
     document = reports.read(report)
     known = name in leaderboard.names() or Path(name).is_file()
@@ -150,10 +150,10 @@ def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
-    from hbench import submission
     from hbench.datasets import load
-    from hbench.leaderboard import read
-    from hbench.leaderboard import runs as leaderboard_runs
+    from hbench.evaluation import submission
+    from hbench.evaluation.leaderboard import read
+    from hbench.evaluation.leaderboard import runs as leaderboard_runs
 
     board = read(name)
     given = submitted(files["embeddings"], files["ids"], files["gallery"])
@@ -177,7 +177,7 @@ def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
 
 def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:
     """What a file holds, or queries and gallery from a file each."""
-    from hbench import embeddings, submission
+    from hbench.evaluation import embeddings, submission
 
     if gallery is None:
         return submission.read(file, ids=ids)
@@ -188,7 +188,7 @@ def selected(
     *, name: str, metric: str | None, columns: str | None, papers: Sequence[str], everything: bool, top: int | None
 ) -> tuple[Leaderboard, list[Standing], list[str]]:
     """The leaderboard, its standings as asked for, and the metrics to show, the one it is ranked by first."""
-    from hbench.leaderboard import rank, read
+    from hbench.evaluation.leaderboard import rank, read
 
     board = read(name)
     key = board.key(metric or board.metric)
@@ -211,7 +211,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
     """The text of a format."""
     import json
 
-    from hbench.leaderboard import export as exports
+    from hbench.evaluation.leaderboard import export as exports
 
     content, title = exports.table(standings, metrics, board.citations), exports.title(board)
     writers: dict[str, Callable[[], str]] = {
@@ -225,7 +225,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
 
 def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
     """The table with as many metrics as the terminal has room for, and below it the notes and what was left out."""
-    from hbench.leaderboard import export as exports
+    from hbench.evaluation.leaderboard import export as exports
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     shown = len(metrics)

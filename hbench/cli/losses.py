@@ -17,7 +17,7 @@ def command(name: str | None, as_json: bool) -> None:
     Example: hbench losses sup_hap
     """
     from hbench.losses import loss_entry, losses
-    from hbench.losses.entries import REQUIRED
+    from hbench.losses.entry import REQUIRED
 
     known = [name] if name else list(losses)
     entries = [loss_entry(each) for each in known]

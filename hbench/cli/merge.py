@@ -26,8 +26,8 @@ def command(parts: tuple[Path, ...], format_: str, as_json: bool, method: str | 
 
     Example: hbench merge part-*.npz -o mine.json
     """
-    from hbench import shards
     from hbench.cli.evaluate import refuse_unwritable, show_report, write_report
+    from hbench.evaluation import shards
 
     refuse_unwritable(files)
     report = shards.merge(parts)

@@ -20,14 +20,14 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool) -> None:
 
     Example: hbench recipes sop-happier
     """
-    from hbench.train import recipe_files
+    from hbench.train.recipes import files
 
     if name and not any(character in name for character in "*?["):
-        recipe = recipe_files.resolve(name, changes)
-        show_json(recipe.model_dump(mode="json")) if as_json else show(recipe_files.as_toml(recipe).rstrip("\n"))
+        recipe = files.resolve(name, changes)
+        show_json(recipe.model_dump(mode="json")) if as_json else show(files.as_toml(recipe).rstrip("\n"))
         return
-    found = [each for each in recipe_files.names() if fnmatch(each, name or "*")]
-    recipes = {each: recipe_files.resolve(each) for each in found}
+    found = [each for each in files.names() if fnmatch(each, name or "*")]
+    recipes = {each: files.resolve(each) for each in found}
     if as_json:
         show_json({each: recipe.model_dump(mode="json") for each, recipe in recipes.items()})
         return

@@ -10,7 +10,7 @@ import click
 from hbench.cli.terminal import progress, say, show, show_json
 
 if TYPE_CHECKING:
-    from hbench.train.study import Study, Verdict
+    from hbench.train.study.study import Study, Verdict
 
 
 @click.command("study")
@@ -31,8 +31,8 @@ def command(name: str, only: tuple[str, ...], out: Path | None, **options: Any) 
 
     Example: hbench study glyphs --seeds 5
     """
-    from hbench.errors import UnknownName
-    from hbench.train import study as studies
+    from hbench.core.errors import UnknownName
+    from hbench.train.study import study as studies
 
     study = studies.read(name)
     for arm in only:
@@ -44,7 +44,7 @@ def command(name: str, only: tuple[str, ...], out: Path | None, **options: Any) 
 
 
 def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) -> None:
-    from hbench.train.study_runs import run_all
+    from hbench.train.study.runs import run_all
 
     runs = [(arm, seed) for seed in range(options["seeds"]) for arm in arms]
     with progress() as bars:
@@ -59,11 +59,11 @@ def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) ->
 
 
 def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
-    from hbench import leaderboard
-    from hbench.atomic import write_text
-    from hbench.leaderboard import runs as leaderboard_runs
-    from hbench.train.study import found_reports, judged
-    from hbench.train.study_runs import markdown, rows
+    from hbench.core.files import write_text
+    from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench.train.study.runs import markdown, rows
+    from hbench.train.study.study import found_reports, judged
 
     found = found_reports(study, out, options["seeds"])
     verdicts = judged(study, found)

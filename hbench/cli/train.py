@@ -10,7 +10,7 @@ import click
 from hbench.cli.terminal import say, show, show_table
 
 if TYPE_CHECKING:
-    from hbench.report import Report
+    from hbench.evaluation.reports.report import Report
 
 
 @click.command("train")
@@ -32,11 +32,11 @@ def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print:
 
     Example: hbench train glyphs-happier --set optimizer.lr=5e-4 --out runs/mine
     """
-    from hbench.train import recipe_files
+    from hbench.train.recipes import files
 
-    chosen = recipe_files.resolve(recipe, changes)
+    chosen = files.resolve(recipe, changes)
     if only_print:
-        show(recipe_files.as_toml(chosen).rstrip("\n"))
+        show(files.as_toml(chosen).rstrip("\n"))
         return
     _train(chosen, out or Path("runs") / Path(recipe).stem, **options)
 
@@ -44,9 +44,9 @@ def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print:
 def _train(chosen: Any, out: Path, *, resume: bool, device: str, threads: int | None, tensorboard: bool) -> None:
     import torch
 
-    from hbench.train.bars import bar
     from hbench.train.loop import EMBEDDINGS, train
     from hbench.train.processes import joined
+    from hbench.train.progress import bar
 
     if threads:
         torch.set_num_threads(threads)
@@ -59,10 +59,10 @@ def _train(chosen: Any, out: Path, *, resume: bool, device: str, threads: int | 
 
 
 def _show(report: Report) -> None:
-    from hbench import report_table
+    from hbench.evaluation.reports import formats
 
-    heading: str | None = f"{report_table.title(report.document)}, percent"
-    for content in report_table.tables(report.document):
+    heading: str | None = f"{formats.title(report.document)}, percent"
+    for content in formats.tables(report.document):
         show_table(heading, content.header, content.cells)
         heading = None
     show(report.signature)

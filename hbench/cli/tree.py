@@ -4,17 +4,110 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+from rich.tree import Tree
 
 from hbench.cli.terminal import say, show, show_json, show_table, watched
-from hbench.errors import UnknownName
+from hbench.core.errors import UnknownName
+from hbench.tree import ROOT, LabelTree, Node
+from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
+from hbench.tree.policies import Mended, policies_for
+from hbench.tree.statistics import items_of_level
 
 if TYPE_CHECKING:
     from hbench.tree.names import NameTable
+
+
+def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
+    """The `depth` coarsest levels of a tree, the first `most` children of every node, each with its classes and
+    items."""
+    classes = [items_of_level(tree, np.ones_like(items), level) for level in range(1, tree.depth + 1)]
+    own = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
+    root = Tree(Text(f"{ROOT}  {_count(len(items), int(items.sum()), at_leaf=False)}"))
+    drawn: dict[Node, Tree] = {(0, 0): root}
+    for level in range(min(depth, tree.depth)):
+        for parent, group in groupby(range(len(tree.names[level])), key=lambda i: int(tree.parents[level][i])):
+            children = list(group)
+            if (level, parent) in drawn:
+                branch = drawn[level, parent]
+                for i in children[:most]:
+                    count = _count(int(classes[level][i]), int(own[level][i]), at_leaf=level == tree.depth - 1)
+                    drawn[level + 1, i] = branch.add(Text(f"{tree.names[level][i]}  {count}".rstrip()))
+                if len(children) > most:
+                    branch.add(Text(f"… {len(children) - most:,} more"))
+    return root
+
+
+def _count(classes: int, items: int, *, at_leaf: bool) -> str:
+    parts = [] if at_leaf else [f"{classes:,} class{'es' * (classes != 1)}"]
+    if items > classes:
+        parts.append(f"{items:,} items")
+    return f"({', '.join(parts)})" if parts else ""
+
+
+def problem_lines(table: NameTable, problems: Iterable[TreeProblem], *, most: int | None) -> Iterator[str]:
+    """The table in a line, then the problems by kind, `most` of each (None: all), with the policies that mend them."""
+    levels = f"{len(table.levels)} levels ({', '.join(table.levels)})"
+    yield f"{len(table.rows):,} rows of {levels}, {sum(table.rows.values()):,} items"
+    for kind, group in groupby(problems, key=lambda problem: problem.kind):
+        found = list(group)
+        yield f"\n{kind} × {len(found):,}: {KINDS[kind]}"
+        for problem in islice(found, most):
+            yield "  " + " ".join(filter(None, [problem.level, repr(problem.node), _where(problem)]))
+        yield from _rest(len(found), most)
+        for policy in policies_for(kind):
+            yield f"  --policy {policy.name}: {policy.text}"
+    if runs_backwards(table):
+        yield "\nthe columns seem to run from fine to coarse: --levels " + ",".join(reversed(table.levels))
+
+
+def _where(problem: TreeProblem) -> str:
+    words, joint = {"cycle": ("on the way", " > "), "ragged": ("ends at", " > "), "alike": ("as", ", ")}.get(
+        problem.kind, ("in", " and ")
+    )
+    items = f" ({problem.items:,} items)" if problem.items > 1 else ""
+    return f"{words} {joint.join(problem.where)}{items}" if problem.where else items.strip()
+
+
+def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
+    """What every policy changed, `most` rows of each (None: all)."""
+    for name, group in groupby(mended.changes, key=lambda change: change.policy):
+        changes = list(group)
+        yield f"\n{name} changes {len(changes):,} rows of {sum(change.items for change in changes):,} items"
+        for change in islice(changes, most):
+            yield f"  {_path(change.before)}  ->  {_path(change.after)}"
+        yield from _rest(len(changes), most)
+
+
+def _path(row: Row | None) -> str:
+    return "left out" if row is None else " > ".join(row) or "(no name)"
+
+
+def _rest(count: int, most: int | None) -> Iterator[str]:
+    if most is not None and count > most:
+        yield f"  … {count - most:,} more (--all)"
+
+
+def as_json(table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]) -> dict[str, Any]:
+    """A validation as plain JSON values."""
+    return {
+        "levels": table.levels,
+        "rows": len(table.rows),
+        "items": sum(table.rows.values()),
+        "problems": [problem._asdict() for problem in problems],
+        "policies": {kind: [policy.name for policy in policies_for(kind)] for kind in KINDS},
+        "changes": [change._asdict() for change in mended.changes],
+        "left": [problem._asdict() for problem in left],
+    }
+
 
 SHOWN = 20
 
@@ -77,7 +170,7 @@ def show_command(
     """
     from rich.console import Console
 
-    from hbench.cli.tree_text import outline
+    from hbench.cli.tree import outline
     from hbench.tree.files import nested
     from hbench.tree.policies import mend
     from hbench.tree.statistics import statistics
@@ -128,8 +221,8 @@ def validate_command(
 
     Example: hbench tree validate classes.csv --policy fill-from-parent --policy by-path --out mended.csv
     """
-    from hbench.cli.tree_text import as_json as described
-    from hbench.cli.tree_text import change_lines, problem_lines
+    from hbench.cli.tree import as_json as described
+    from hbench.cli.tree import change_lines, problem_lines
     from hbench.tree.names import find_problems, refuse
     from hbench.tree.policies import mend
     from hbench.tree.record import write_mended
@@ -172,7 +265,7 @@ def export_command(
 
     Example: hbench tree export glyphs --out glyphs.graphml
     """
-    from hbench.atomic import write_text
+    from hbench.core.files import write_text
     from hbench.tree import files as tree_files
     from hbench.tree.policies import mend
 
@@ -212,8 +305,8 @@ def draw_command(
     """
     import numpy as np
 
-    from hbench.atomic import write_text
-    from hbench.site.tree_drawing import draw
+    from hbench.core.files import write_text
+    from hbench.tree.drawing import draw
     from hbench.tree.policies import mend
 
     tree, items = mend(_table(source, levels, split, placeholders), policies).table.tree()
@@ -229,6 +322,7 @@ def _columns(levels: str) -> list[str]:
 
 def _table(source: str, levels: str, split: str | None, placeholders: Sequence[str]) -> NameTable:
     from hbench.datasets import load
+    from hbench.datasets.manifest import name_table_of
     from hbench.tree import files as tree_files
 
     if Path(source).is_file():
@@ -237,7 +331,7 @@ def _table(source: str, levels: str, split: str | None, placeholders: Sequence[s
         manifests = load(source).manifests
         if split is not None and split not in manifests:
             raise UnknownName("split", split, manifests)
-        table = tree_files.of_manifests([manifests[split]] if split else list(manifests.values()))
+        table = name_table_of([manifests[split]] if split else list(manifests.values()))
     if placeholders:
         return dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
     return table

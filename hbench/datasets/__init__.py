@@ -12,12 +12,13 @@ import importlib
 import pkgutil
 from pathlib import Path
 
-from hbench import paths
+from hbench.core import paths
+from hbench.core.errors import DataError, IntegrityError
+from hbench.core.tables import SUFFIXES, kind_of
+from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
+from hbench.datasets.own_data import read_single
 from hbench.datasets.spec import Spec, specs
-from hbench.datasets.tables import read_single
-from hbench.errors import DataError, IntegrityError
-from hbench.sheet import SUFFIXES, kind_of
 
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "read", "save", "specs"]
 
@@ -99,5 +100,5 @@ def _registered(spec: Spec) -> Dataset:
     )
 
 
-for _module in pkgutil.iter_modules(__path__):  # last, since some of them use what is defined above
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.iter_modules(benchmarks.__path__):  # last, since they use what is defined above
+    importlib.import_module(f"{benchmarks.__name__}.{_module.name}")

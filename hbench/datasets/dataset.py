@@ -18,13 +18,12 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from hbench import manifest as manifests
-from hbench.atomic import write_text
-from hbench.by_name import affected
-from hbench.datasets.lists import digest_of, read_list, write_list
-from hbench.errors import DataError, IntegrityError
-from hbench.manifest import Manifest, open_picture
-from hbench.tree import Labels
+from hbench.core.errors import DataError, IntegrityError
+from hbench.core.files import write_text
+from hbench.datasets import manifest as manifests
+from hbench.datasets.manifest import Manifest, open_picture
+from hbench.datasets.pair_labels import digest_of, read_list, write_list
+from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"
 TEST = "test"
@@ -35,7 +34,7 @@ class Protocol:
     """How a dataset's papers score it; every value is a default that the command line can override.
 
     `metrics`: MetricName spellings, in the order of the papers' tables. `recalls`: the k of R@k. `official`: the protocol
-    (hbench.protocol) that reproduces its released evaluator. `averaged`: a score is the mean over the tests. A query is
+    (hbench.metrics.protocols) that reproduces its released evaluator. `averaged`: a score is the mean over the tests. A query is
     always left out of its own list, by item.
     """
 
@@ -61,7 +60,7 @@ class Dataset:
     lie, or None.
 
     `official_names`: {level: {name: name by which the released evaluators compare}}, where they differ.
-    `lists`: for tests whose positives are listed pair by pair, those lists (hbench.datasets.lists).
+    `lists`: for tests whose positives are listed pair by pair, those lists (hbench.datasets.pair_labels).
     `card`: what a person wants to know (title, source, licence, citation, defects …), as plain JSON values.
     """
 

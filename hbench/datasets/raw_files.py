@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hbench.errors import DataError
+from hbench.core.errors import DataError
 
 
 def lines_of(path: Path) -> list[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 from PIL import Image
 
+from hbench.core.registry import Registry
 from hbench.datasets.dataset import Protocol
-from hbench.manifest import Manifest, open_picture
-from hbench.registry import Registry
+from hbench.datasets.manifest import Manifest, open_picture
 
 Picture = Callable[[Path, str], Image.Image]  # the image of an item, given the folder that items are relative to
 Splits = dict[str, Manifest]  # "train", "test" or, where there are several tests, their names
@@ -29,7 +30,7 @@ class Spec:
     `official_names`: from the raw folder, {level: {name: the name by which the released evaluators compare}}, where
     they differ. `manual`: what must be fetched by hand. `digests`: {split: digest}, where the raw files have one
     exact form. `picture`: opens the image of an item; `on_disk`: whether each item is a file of that name. `lists`:
-    from the raw folder, the list of each test (hbench.datasets.lists).
+    from the raw folder, the list of each test (hbench.datasets.pair_labels).
     """
 
     name: str
@@ -61,3 +62,12 @@ class Spec:
 
 
 specs: Registry[Spec] = Registry("dataset", group="hbench.datasets")
+
+
+def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:
+    """round(fraction·n) of the distinct names: those whose sha256 of "seed:name" is smallest.
+
+    The same on every machine and in every version, and a name added later moves few others.
+    """
+    ordered = sorted(set(names), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
+    return set(ordered[: round(fraction * len(ordered))])

@@ -19,14 +19,12 @@ from typing import Any
 
 from torch import nn
 
-from hbench.losses.blackbox import blackbox_rank
+from hbench.core.registry import Registry
+from hbench.losses.baselines.blackbox import blackbox_rank
+from hbench.losses.baselines.decomposability import WeightedSum, decomposability_gap
 from hbench.losses.catalogue import catalogue
-from hbench.losses.combinations import WeightedSum
-from hbench.losses.decomposability import decomposability_gap
-from hbench.losses.entries import LossEntry, entry_of
-from hbench.losses.levels import per_level
-from hbench.losses.memory import CrossBatchMemory
-from hbench.registry import Registry
+from hbench.losses.entry import LossEntry, entry_of
+from hbench.losses.wrappers import CrossBatchMemory, per_level
 
 __all__ = [
     "CrossBatchMemory",

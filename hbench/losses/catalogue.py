@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from hbench.losses.combinations import COMBINATIONS, combination_entry
-from hbench.losses.decomposability import calibration
-from hbench.losses.entries import LossEntry, entry_of
-from hbench.losses.levels import PerLevel
-from hbench.losses.pairs import MemoryPairs, contrastive, multi_similarity, triplet
-from hbench.losses.proxies import CompositeSoftTriplet, arcface, normalised_softmax, proxy_nca_pp
-from hbench.losses.rambo import RamboClasses, rambo_ap, rambo_recall
-from hbench.losses.softbin import SoftBinAP, fast_ap
-from hbench.losses.table import RANK_LOSSES, rank_entry
+from hbench.losses.baselines.decomposability import COMBINATIONS, calibration, combination_entry
+from hbench.losses.baselines.pairs import MemoryPairs, contrastive, multi_similarity, triplet
+from hbench.losses.baselines.proxies import CompositeSoftTriplet, arcface, normalised_softmax, proxy_nca_pp
+from hbench.losses.baselines.rambo import RamboClasses, rambo_ap, rambo_recall
+from hbench.losses.baselines.soft_bins import SoftBinAP, fast_ap
+from hbench.losses.entry import LossEntry, entry_of
+from hbench.losses.rank_losses import RANK_LOSSES, rank_entry
+from hbench.losses.wrappers import PerLevel
 
 
 def sum_triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:

@@ -1,8 +1,7 @@
 """`python -m hbench.train RECIPE …` is `hbench train RECIPE …`, for torchrun."""
 
+import runpy
 import sys
 
-from hbench.cli import main
-
 sys.argv.insert(1, "train")
-main()
+runpy.run_module("hbench", run_name="__main__")

@@ -24,31 +24,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hbench import embeddings
-from hbench.atomic import write_text
+from hbench.core.errors import HBenchError, UsageError, examples
+from hbench.core.files import write_text
 from hbench.datasets import Dataset, load
-from hbench.errors import HBenchError, UsageError, examples
-from hbench.manifest import Manifest
-from hbench.report import Report
-from hbench.submission import evaluate
-from hbench.train import checkpoint
-from hbench.train.data import all_tests, images_of, training_batches
-from hbench.train.embedding import embed_all
-from hbench.train.log import Log, Moment
-from hbench.train.optimise import set_rates
+from hbench.datasets.manifest import Manifest
+from hbench.evaluation import embeddings
+from hbench.evaluation.reports.report import Report
+from hbench.evaluation.submission import evaluate
+from hbench.train import run as checkpoint
+from hbench.train.images.batches import all_tests, images_of, training_batches
+from hbench.train.images.sampler import EpochBatches, plan
+from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
-from hbench.train.recipe import Recipe
-from hbench.train.recipe_files import as_toml, differences, resolve
-from hbench.train.run import Run, begin, training_manifest
-from hbench.train.sampler import Plan, plan
-from hbench.train.step import Outcome, Step, direct, in_two_passes
+from hbench.train.progress import Log, Moment
+from hbench.train.recipes.files import as_toml, differences, resolve
+from hbench.train.recipes.recipe import Recipe
+from hbench.train.run import TrainingRun, begin, set_rates, training_manifest
+from hbench.train.step import Outcome, TrainStep, direct, in_two_passes
 
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
 
 
-class Interrupted(HBenchError):
+class TrainingInterrupted(HBenchError):
     """A run that was asked to stop, and saved where it was."""
 
     exit_code = 130
@@ -88,7 +87,7 @@ def train(
                 if processes.first and (stop or due or moment.step == moment.steps):
                     run.save(out)
                 if stop:
-                    raise Interrupted(
+                    raise TrainingInterrupted(
                         f"stopped after step {moment.step} of {moment.steps}; everything is saved in {out}",
                         fix=f"hbench train {out / RECIPE} --out {out} --resume",
                     )
@@ -101,7 +100,7 @@ def train(
     return report
 
 
-def steps(run: Run, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
+def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
     """Take every step from the run's to the recipe's last, and tell of each."""
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=True)
@@ -130,7 +129,9 @@ def steps(run: Run, recipe: Recipe, data: Dataset, out: Path, processes: Process
             )
 
 
-def update(run: Run, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: Step = direct) -> Outcome:
+def update(
+    run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
+) -> Outcome:
     """One step of every optimiser on this process's part of a batch; none where the loss is not finite."""
     device = processes.device
     for optimizer in run.optimizers:
@@ -145,7 +146,7 @@ def update(run: Run, pixels: Tensor, labels: Tensor, processes: Processes = ALON
     return outcome
 
 
-def _plan(recipe: Recipe, manifest: Manifest, epoch: int) -> Plan:
+def _plan(recipe: Recipe, manifest: Manifest, epoch: int) -> EpochBatches:
     return plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
 
 
@@ -154,7 +155,7 @@ def _evaluation_is_due(moment: Moment, recipe: Recipe) -> bool:
     return bool(every) and moment.step % every == 0
 
 
-def _score(run: Run, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
+def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
     """Embed the items of all tests, shared among the processes, write them, and score the file."""
     manifest = all_tests(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)

@@ -21,7 +21,7 @@ import torch.distributed as dist
 import torch.distributed.nn  # before a group begins: its defaults, bound when it is imported, would keep the group alive
 from torch import Tensor, nn
 
-from hbench.errors import UsageError
+from hbench.core.errors import UsageError
 
 
 class Processes(NamedTuple):

@@ -2,30 +2,187 @@
 
 from __future__ import annotations
 
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import nn
 
+from hbench.core.errors import DataError, UsageError
 from hbench.datasets import Dataset
-from hbench.errors import DataError, UsageError
-from hbench.manifest import Manifest
-from hbench.train import checkpoint
-from hbench.train.data import images_of, in_order
-from hbench.train.model import EmbeddingModel, begin_projection_by_pca, build_model
-from hbench.train.objective import Objective, build_objective
-from hbench.train.optimise import build_optimizers
+from hbench.datasets.manifest import Manifest
+from hbench.train.images.batches import images_of, in_order
+from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes, distributed
-from hbench.train.recipe import Recipe
+from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
+from hbench.train.step import Objective, build_objective
+
+PREFIX, FORMAT = "step-", 1
+MODEL, STATE = "model.safetensors", "state.pt"
+
+
+def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of `step` into `folder`, then remove the earlier ones."""
+    final = folder / f"{PREFIX}{step:08d}"
+    temporary = folder / f".{final.name}.{os.getpid()}.part"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        save_file(weights, temporary / MODEL)
+        torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
+        for name in (MODEL, STATE):
+            with (temporary / name).open("rb") as written:
+                os.fsync(written.fileno())
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    for earlier in saved(folder):
+        if earlier != final:
+            shutil.rmtree(earlier)
+    return final
+
+
+def saved(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first."""
+    return sorted(folder.glob(f"{PREFIX}*"))
+
+
+def latest(folder: Path) -> Path:
+    """The checkpoint a path means: itself, or the last one in the folder of a run. Raises DataError."""
+    if (folder / MODEL).is_file():
+        return folder
+    found = saved(folder)
+    if not found:
+        raise DataError(
+            f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out"
+        )
+    return found[-1]
+
+
+def load_model(checkpoint: Path, model: nn.Module) -> None:
+    """Load a checkpoint's weights into the model. Raises DataError where they are damaged or of another model."""
+    try:
+        model.load_state_dict(load_file(checkpoint / MODEL))
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise _unusable(checkpoint / MODEL, error) from None
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """A checkpoint's state. Raises DataError where it is damaged or holds more than plain values."""
+    from pickle import UnpicklingError
+
+    try:
+        state: dict[str, Any] = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
+    except (RuntimeError, UnpicklingError, OSError, EOFError) as error:
+        raise _unusable(checkpoint / STATE, error) from None
+    if state.get("format") != FORMAT:
+        raise DataError(
+            f"{checkpoint} is of another version of hbench", expected=f"format {FORMAT}", found=str(state.get("format"))
+        )
+    return state
+
+
+def random_state() -> dict[str, Any]:
+    """The state of torch's generators."""
+    cuda: Sequence[torch.Tensor] = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": list(cuda)}
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Put torch's generators where they were."""
+    torch.set_rng_state(state["cpu"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+def _unusable(path: Path, error: Exception) -> DataError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return DataError(
+        f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
+    )
+
+
+Factor = Callable[[int, int, Schedule], float]  # epoch from 0, epochs -> share of the learning rate
+
+BODY, HEAD, PROXIES = "body", "head", "proxies"
+
+
+def cosine(epoch: int, epochs: int, _schedule: Schedule) -> float:
+    """½ (1 + cos(π epoch / epochs))."""
+    return (1 + math.cos(math.pi * epoch / epochs)) / 2
+
+
+def constant(_epoch: int, _epochs: int, _schedule: Schedule) -> float:
+    """1."""
+    return 1.0
+
+
+def steps(epoch: int, _epochs: int, schedule: Schedule) -> float:
+    """γ to the number of milestones passed."""
+    return float(schedule.gamma ** sum(epoch >= milestone for milestone in schedule.milestones))
+
+
+FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": steps}
+
+
+def build_optimizers(recipe: Recipe, model: EmbeddingModel, objective: nn.Module) -> list[torch.optim.Optimizer]:
+    """The net's optimiser, with groups body and head, and that of the proxies where they have one of their own."""
+    settings, proxies = recipe.optimizer, list(objective.parameters())
+    groups = [
+        _group(BODY, model.body(), settings, settings.lr),
+        _group(HEAD, model.head(), settings, settings.lr * settings.head),
+    ]
+    own = recipe.proxies
+    if proxies and own is None:
+        groups.append(_group(PROXIES, proxies, settings, settings.lr * settings.head))
+    optimizers = [_optimizer(settings, [group for group in groups if group["params"]])]
+    if proxies and own is not None:
+        optimizers.append(_optimizer(own, [_group(PROXIES, proxies, own, own.lr)]))
+    return optimizers
+
+
+def set_rates(optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch: int) -> dict[str, float]:
+    """Set every group's learning rate for an epoch, and return them by name; during warm-up the body's is 0."""
+    factor = FACTORS[recipe.schedule.name](epoch, recipe.epochs, recipe.schedule)
+    rates = {}
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        lowest = min(group["lr_min"], group["lr_max"])
+        resting = group["name"] == BODY and epoch < recipe.schedule.warm_up
+        group["lr"] = 0.0 if resting else lowest + (group["lr_max"] - lowest) * factor
+        rates[group["name"]] = group["lr"]
+    return rates
+
+
+def _group(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> dict[str, Any]:
+    kept = [weight for weight in weights if weight.requires_grad]
+    return {"params": kept, "name": name, "lr": rate, "lr_max": rate, "lr_min": settings.lr_min}
+
+
+def _optimizer(settings: Optimizer, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    if settings.name == "sgd":
+        return torch.optim.SGD(
+            groups, momentum=settings.momentum, nesterov=settings.nesterov, weight_decay=settings.weight_decay
+        )
+    kind = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
+    return kind(groups, weight_decay=settings.weight_decay)
+
 
 PCA_IMAGES = 8192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken."""
 
     model: EmbeddingModel
@@ -42,23 +199,23 @@ class Run:
             "objective": self.objective.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scaler": self.scaler.state_dict(),
-            "random": checkpoint.random_state(),
+            "random": random_state(),
         }
-        checkpoint.save(folder, self.step, model=self.model, state=state)
+        save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
         """Go on from a checkpoint. Raises DataError where it cannot be read or is of another model."""
-        state = checkpoint.load_state(folder)
-        checkpoint.load_model(folder, self.model)
+        state = load_state(folder)
+        load_model(folder, self.model)
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
-        checkpoint.set_random_state(state["random"])
+        set_random_state(state["random"])
         self.step = state["step"]
 
 
-def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Run:
+def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
     """A run before its first step; everything that begins at random begins from the recipe's seed."""
     manifest, device = training_manifest(data), processes.device
     torch.manual_seed(recipe.seed)
@@ -74,7 +231,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Run:
     objective = build_objective(recipe.losses, manifest.labels, model.dim).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "float16")
     embed = distributed(model.train(), processes)
-    return Run(model, embed, objective, build_optimizers(recipe, model, objective), scaler, layout)
+    return TrainingRun(model, embed, objective, build_optimizers(recipe, model, objective), scaler, layout)
 
 
 def training_manifest(data: Dataset) -> Manifest:

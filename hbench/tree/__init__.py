@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbench.errors import TreeError, UnknownName, examples
+from hbench.core.errors import TreeError, UnknownName, examples
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Labels = NDArray[np.int32]
 Node = tuple[int, int]
 ROOT = "root"
+RESERVED = ("item", "query", "gallery", "ignore")  # columns of a table of items that are never levels
 SHOWN_NODES = 5
 
 
@@ -245,3 +246,13 @@ def _check_unique(names: Sequence[str], what: str) -> None:
             found=f"{examples(sorted(name for name, count in Counter(names).items() if count > 1))} several times",
             fix="name them by their paths: hbench tree validate --policy by-path",
         )
+
+
+def affected(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
+    """Which rows have a name that stands for several nodes of its level: labels by name (N, L), by tree (N, L)."""
+    found = np.zeros(len(names), bool)
+    for name, node in zip(names.T, nodes.T, strict=True):
+        pairs = np.unique(np.stack([name, node]), axis=1)
+        values, nodes_of = np.unique(pairs[0], return_counts=True)
+        found |= np.isin(name, values[nodes_of > 1])
+    return found

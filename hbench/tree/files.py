@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbench import manifest, sheet
-from hbench.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.manifest import RESERVED, Manifest
-from hbench.tree import ROOT, LabelTree
+from hbench.core import tables
+from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
+from hbench.tree import RESERVED, ROOT, LabelTree
 from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
-from hbench.tree.names import CONTROL, NameTable, Row
+from hbench.tree.names import CONTROL, NameTable, class_rows
 from hbench.tree.newick import format_newick, parse_newick
 
 EDGE_COLUMNS = ("parent", "child")
@@ -34,13 +32,13 @@ def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
     Raises DataError for a file that cannot be read, UnknownName for a column that is not in it, UsageError for a
     format that hbench does not know.
     """
-    kind = sheet.kind_of(path)
+    kind = tables.kind_of(path)
     if not path.exists():
         raise DataError(f"{path} does not exist")
-    if kind in sheet.SUFFIXES:
+    if kind in tables.SUFFIXES:
         return _read_sheet(path, levels)
     if kind not in GRAPH_READERS:
-        known = ", ".join((*sheet.SUFFIXES, *GRAPH_READERS))
+        known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS))
         raise UsageError(f"{path} is of no format that holds a tree", expected=f"one of {known}", found=kind or "none")
     if levels:
         raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is no table")
@@ -51,14 +49,14 @@ def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
 
 
 def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
-    table = sheet.read_sheet(path)
+    table = tables.read_sheet(path)
     if not levels and {name.lower() for name in table.column_names} == set(EDGE_COLUMNS):
-        by_name = {name.lower(): sheet.texts(table, name) for name in table.column_names}
+        by_name = {name.lower(): tables.texts(table, name) for name in table.column_names}
         return unfold(edges(zip(by_name["parent"], by_name["child"], strict=True)))
     if not levels and LEVELS_KEY in (table.schema.metadata or {}):
-        return of_manifests([manifest.read(path)])
+        levels = json.loads(table.schema.metadata[LEVELS_KEY])
     levels = level_columns(table, levels)
-    return NameTable.of(levels, zip(*(sheet.texts(table, level) for level in levels), strict=True))
+    return NameTable.of(levels, zip(*(tables.texts(table, level) for level in levels), strict=True))
 
 
 def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
@@ -67,21 +65,6 @@ def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
         if level not in table.column_names:
             raise UnknownName("column", level, table.column_names)
     return list(levels) or [name for name in table.column_names if name not in RESERVED]
-
-
-def of_manifests(manifests: Sequence[Manifest]) -> NameTable:
-    """The classes of several manifests of the same levels, with the number of their items."""
-    rows: Counter[Row] = Counter()
-    for each in manifests:
-        if each.levels != manifests[0].levels:
-            raise UsageError(
-                "the splits have different levels",
-                found=f"{', '.join(manifests[0].levels)}; {', '.join(each.levels)}",
-                fix="choose one by --split",
-            )
-        for row, items in zip(class_rows(each.tree), each.tree.counts(each.labels)[-1].tolist(), strict=True):
-            rows[row] += items
-    return NameTable(manifests[0].levels, dict(rows))
 
 
 def write(tree: LabelTree, kind: str) -> str:
@@ -166,18 +149,12 @@ def _format_json(tree: LabelTree) -> str:
     return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
 
 
-def class_rows(tree: LabelTree) -> list[Row]:
-    """The names of every fine class, coarse to fine."""
-    columns = [[names[i] for i in ids] for names, ids in zip(tree.names, tree.paths.T, strict=True)]
-    return list(zip(*columns, strict=True))
-
-
 def _format_csv(tree: LabelTree) -> str:
-    return sheet.lines(tree.levels, class_rows(tree))
+    return tables.lines(tree.levels, class_rows(tree))
 
 
 def _format_tsv(tree: LabelTree) -> str:
-    return sheet.lines(tree.levels, class_rows(tree), delimiter="\t")
+    return tables.lines(tree.levels, class_rows(tree), delimiter="\t")
 
 
 def _format_dot(tree: LabelTree) -> str:

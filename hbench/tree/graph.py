@@ -12,9 +12,9 @@ from urllib.parse import quote, unquote
 
 import networkx as nx
 
-from hbench.errors import DataError, TreeError
+from hbench.core.errors import DataError, TreeError
 from hbench.tree import default_levels
-from hbench.tree.names import NameTable, Problem, stripped
+from hbench.tree.names import NameTable, TreeProblem, stripped
 
 NodeId = str | int
 ClassGraph = nx.DiGraph  # nodes: NodeId with a `name`; graph["levels"]: level names, where the file has them
@@ -58,7 +58,9 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     rows = Counter(stripped(names[node] for node in path) for path in _paths(acyclic, tops))
     broken = list(cycles)
     if len(roots) > 1:
-        broken.append(Problem("several roots", "the root", names[roots[0]], tuple(names[root] for root in roots), 0))
+        broken.append(
+            TreeProblem("several roots", "the root", names[roots[0]], tuple(names[root] for root in roots), 0)
+        )
     depth = max(map(len, rows), default=0)
     if depth == 0 and not broken:
         raise DataError("the graph has no classes", expected="edges from a root down to its classes", found="none")
@@ -77,7 +79,9 @@ def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
     return {node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()}
 
 
-def _without_cycles(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> tuple[ClassGraph[NodeId], list[Problem]]:
+def _without_cycles(
+    graph: ClassGraph[NodeId], names: dict[NodeId, str]
+) -> tuple[ClassGraph[NodeId], list[TreeProblem]]:
     """The graph without the edges inside its strongly connected parts, and one cycle of each such part."""
     part = {node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes}
     inside: dict[int, ClassGraph[NodeId]] = {}
@@ -90,7 +94,7 @@ def _without_cycles(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> tupl
         acyclic.remove_edges_from(cyclic.edges)
         around = [names[parent] for parent, _ in nx.find_cycle(cyclic)]
         others = [names[node] for node in cyclic if names[node] not in around]
-        problems.append(Problem("cycle", "", around[0], (*around, around[0], *others), 0))
+        problems.append(TreeProblem("cycle", "", around[0], (*around, around[0], *others), 0))
     return acyclic, problems
 
 

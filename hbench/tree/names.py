@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.errors import TreeError
+from hbench.core.errors import TreeError
 from hbench.tree import LabelTree, default_levels
 
 Row = tuple[str, ...]
@@ -44,7 +44,7 @@ KINDS = {
 REMARKS = ("spaces", "alike")
 
 
-class Problem(NamedTuple):
+class TreeProblem(NamedTuple):
     """What is wrong with a node: its kind (one of KINDS), its level and name, where (its parents, its path or its
     look-alikes), and how many items it touches."""
 
@@ -68,7 +68,7 @@ class NameTable:
     levels: Row
     rows: dict[Row, int] = field(repr=False)
     one_namespace: bool = False
-    broken: tuple[Problem, ...] = ()
+    broken: tuple[TreeProblem, ...] = ()
     placeholders: frozenset[str] = PLACEHOLDERS
 
     @classmethod
@@ -135,7 +135,7 @@ def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
     return (*levels, *default_levels(depth)[len(levels) :])[:depth]
 
 
-def find_problems(table: NameTable) -> list[Problem]:
+def find_problems(table: NameTable) -> list[TreeProblem]:
     """Everything wrong with a table in the order of KINDS, remarks last; each offending node once."""
     found = [*table.broken, *_placeholders(table), *_ragged(table), *_several_parents(table), *_remarks(table)]
     return sorted(found, key=lambda problem: list(KINDS).index(problem.kind))
@@ -148,7 +148,7 @@ def runs_backwards(table: NameTable) -> bool:
     return own > 0 and 2 * sum(1 for _ in _several_parents(turned)) < own
 
 
-def refuse(problems: Iterable[Problem], source: str) -> None:
+def refuse(problems: Iterable[TreeProblem], source: str) -> None:
     """Raise TreeError that counts the problems by kind, if any of them is more than a remark."""
     kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
     if kinds:
@@ -159,24 +159,24 @@ def refuse(problems: Iterable[Problem], source: str) -> None:
         )
 
 
-def _placeholders(table: NameTable) -> Iterator[Problem]:
+def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
     found: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
         for level, name in enumerate(row):
             if table.is_placeholder(name):
                 found[level, name, row[level - 1] if level else "the root"] += items
     for (place, name, parent), items in found.items():
-        yield Problem("placeholder", table.levels[place], name, (parent,), items)
+        yield TreeProblem("placeholder", table.levels[place], name, (parent,), items)
 
 
-def _ragged(table: NameTable) -> Iterator[Problem]:
+def _ragged(table: NameTable) -> Iterator[TreeProblem]:
     for row, items in table.rows.items():
         if len(row) < len(table.levels):
             level = table.levels[len(row) - 1] if row else "the root"
-            yield Problem("ragged", level, row[-1] if row else "", row, items)
+            yield TreeProblem("ragged", level, row[-1] if row else "", row, items)
 
 
-def _several_parents(table: NameTable) -> Iterator[Problem]:
+def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     parents = table.parents()
     below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)
     levels: dict[Key, str] = {}
@@ -190,14 +190,14 @@ def _several_parents(table: NameTable) -> Iterator[Problem]:
             branches = [below[parent, key] for parent in of_node]
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
-            yield Problem(kind, levels[key], key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
+            yield TreeProblem(kind, levels[key], key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
 
 
 def _name_of(key: Key) -> str:
     return key[1][-1] if key[1] else "the root"
 
 
-def _remarks(table: NameTable) -> Iterator[Problem]:
+def _remarks(table: NameTable) -> Iterator[TreeProblem]:
     found: list[Counter[str]] = [Counter() for _ in table.levels]
     for row, items in table.rows.items():
         for names, name in zip(found, row, strict=False):
@@ -206,9 +206,15 @@ def _remarks(table: NameTable) -> Iterator[Problem]:
         alike = defaultdict(list)
         for name, items in names.items():
             if name != " ".join(name.split()) or CONTROL.search(name):
-                yield Problem("spaces", level, name, (), items)
+                yield TreeProblem("spaces", level, name, (), items)
             alike[" ".join(name.split()).casefold()].append(name)
         for variants in alike.values():
             if len(variants) > 1:
                 items = sum(names[name] for name in variants)
-                yield Problem("alike", level, variants[0], tuple(map(repr, variants)), items)
+                yield TreeProblem("alike", level, variants[0], tuple(map(repr, variants)), items)
+
+
+def class_rows(tree: LabelTree) -> list[Row]:
+    """The names of every fine class, coarse to fine."""
+    columns = [[names[i] for i in ids] for names, ids in zip(tree.names, tree.paths.T, strict=True)]
+    return list(zip(*columns, strict=True))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import networkx as nx
 
-from hbench.errors import DataError
+from hbench.core.errors import DataError
 from hbench.tree import LabelTree
 from hbench.tree.graph import ClassGraph, NodeId, packed, unpacked
 

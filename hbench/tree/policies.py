@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hbench.errors import TreeError, UsageError
-from hbench.registry import Registry
+from hbench.core.errors import TreeError, UsageError
+from hbench.core.registry import Registry
 from hbench.tree.names import CONTROL, ROOT_KEY, Key, NameTable, Row, levels_for
 
 NewRows = Mapping[Row, Row | None]

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from hbench import sheet
-from hbench.atomic import write_text
-from hbench.errors import UsageError
+from hbench.core import tables
+from hbench.core.errors import UsageError
+from hbench.core.files import write_text
+from hbench.core.version import __version__
 from hbench.tree.files import EDGE_COLUMNS, LEVELS_KEY, level_columns
 from hbench.tree.names import NameTable, Row, find_problems, refuse, stripped
 from hbench.tree.policies import Mended, mend
-from hbench.version import __version__
 
 
 def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]) -> Path:
@@ -25,19 +25,19 @@ def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[st
     Of a table of items every row that is kept is written, with its other columns as they were; of any other source one
     row per leaf. Raises UsageError for an `out` that is no table, or is the source.
     """
-    if sheet.kind_of(out) not in sheet.SUFFIXES:
-        raise UsageError(f"{out} is no table", expected=f"a name that ends in {', '.join(sheet.SUFFIXES)}")
+    if tables.kind_of(out) not in tables.SUFFIXES:
+        raise UsageError(f"{out} is no table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}")
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"{out} is the source itself", expected="another file, so that nothing is lost")
     record = out.with_name(f"{out.name}.changes.json")
-    sheet.write_sheet(_table_of(source, mended, levels), out)
+    tables.write_sheet(_table_of(source, mended, levels), out)
     write_text(record, json.dumps(_record(source, mended, policies), indent=1, ensure_ascii=False) + "\n")
     return record
 
 
 def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.Table:
     """A table with its columns of names after the policies: rows left out are gone, columns cut off too."""
-    before = map(stripped, zip(*(sheet.texts(table, column) for column in columns), strict=True))
+    before = map(stripped, zip(*(tables.texts(table, column) for column in columns), strict=True))
     after = [mended.final[row] for row in before]
     names = _of_rows(mended.table.levels, [row for row in after if row is not None])
     kept = table.filter(pa.array([row is not None for row in after]))
@@ -53,15 +53,15 @@ def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) 
     Raises UnknownName for a column or a policy, TreeError where problems are left.
     """
     columns = level_columns(table, levels)
-    rows = zip(*(sheet.texts(table, column) for column in columns), strict=True)
+    rows = zip(*(tables.texts(table, column) for column in columns), strict=True)
     mended = mend(NameTable.of(columns, rows), policies)
     refuse(find_problems(mended.table), "the table")
     return mended_sheet(table, columns, mended), mended
 
 
 def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
-    if source.is_file() and sheet.kind_of(source) in sheet.SUFFIXES:
-        table = sheet.read_sheet(source)
+    if source.is_file() and tables.kind_of(source) in tables.SUFFIXES:
+        table = tables.read_sheet(source)
         if LEVELS_KEY not in (table.schema.metadata or {}) and not _is_edges(table, levels):
             return mended_sheet(table, level_columns(table, levels), mended)
     return _of_rows(mended.table.levels, list(mended.table.rows))

@@ -6,7 +6,7 @@ import csv
 import gzip
 from pathlib import Path
 
-from pipelines.hgldv2.labels import PREFIX, Label
+from hbench_hgldv2.labels.label import PREFIX, Label
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "hgldv2"
 

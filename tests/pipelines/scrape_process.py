@@ -3,10 +3,12 @@
 import sys
 from pathlib import Path
 
-from pipelines.hgldv2 import api, scrape
-from pipelines.hgldv2.artefact import rows_text
-from pipelines.hgldv2.cache import Cache
-from pipelines.hgldv2.wikimedia import Client, Manners, Servers
+from hbench_hgldv2.artefact import rows_text
+from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.wikimedia import api
+from hbench_hgldv2.wikimedia.cache import Cache
+from hbench_hgldv2.wikimedia.client import Client, Manners, Servers
+
 from tests.pipelines.wikimedia_world import world_of
 
 

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from hbench_hgldv2.artefact import rows_text
+from hbench_hgldv2.curation.replay import Placed, replay
+from hbench_hgldv2.dataset import assemble, card
+from hbench_hgldv2.grouping import quality
+from hbench_hgldv2.labels import clean, released
+from hbench_hgldv2.labels.clean import CleanedLandmark
+from hbench_hgldv2.labels.label import Label
+from hbench_hgldv2.labels.released import Released
+from hbench_hgldv2.labels.scrape import ClassName, Link
 
-from hbench.errors import ConfigError, DataError
-from pipelines.hgldv2 import assemble, card, clean, quality, released
-from pipelines.hgldv2.artefact import rows_text
-from pipelines.hgldv2.clean import Selected
-from pipelines.hgldv2.labels import Label
-from pipelines.hgldv2.released import Released
-from pipelines.hgldv2.replay import Placed, replay
-from pipelines.hgldv2.scrape import ClassName, Link
+from hbench.core.errors import ConfigError, DataError
 from tests.pipelines.official import GOLDEN, index_rows, official, rows_of
 
 
@@ -120,7 +122,7 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
         ("ambiguous", ("Q5", "Q1")),
         ("dropped", ()),
     ]
-    selection = [Selected("train", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
+    selection = [CleanedLandmark("train", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
     found = assemble.assemble(selection, mapping, "train")
     assert [row.hierarchical_label for row in found.rows] == ["bridge", "bridge", "", "", ""]
     assert found.rows[1].supercategory == "q1 / q2"

@@ -7,11 +7,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hbench_hgldv2.dataset import assign
+from hbench_hgldv2.grouping import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.errors import DataError
-from pipelines.hgldv2 import assign, encode
+from hbench.core.errors import DataError
 
 
 def by_loops(images: np.ndarray, names: np.ndarray, groups: list[str], nearest: int) -> list[str]:

@@ -7,15 +7,16 @@ import random
 import networkx as nx
 import numpy as np
 import pytest
+from hbench_hgldv2.grouping import cluster, encode, sweep
+from hbench_hgldv2.grouping import sweep as stability
+from hbench_hgldv2.grouping.cluster import Settings, algorithms
+from hbench_hgldv2.grouping.constraints import Links
+from hbench_hgldv2.grouping.encode import Vectors
+from hbench_hgldv2.grouping.suggest import suggest
+from hbench_hgldv2.labels.label import Label
 from scipy.cluster.hierarchy import linkage
 
-from hbench.errors import ConfigError, DataError, UsageError
-from pipelines.hgldv2 import cluster, encode, stability, sweep
-from pipelines.hgldv2.cluster import Settings, algorithms
-from pipelines.hgldv2.encode import Vectors
-from pipelines.hgldv2.labels import Label
-from pipelines.hgldv2.links import Links
-from pipelines.hgldv2.suggest import suggest
+from hbench.core.errors import ConfigError, DataError, UsageError
 
 IDS = [f"Q{number}" for number in range(1, 61)]
 

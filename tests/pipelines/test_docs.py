@@ -7,11 +7,10 @@ import shlex
 from pathlib import Path
 
 import click
-
-from pipelines.hgldv2 import notation
-from pipelines.hgldv2.cli import STEPS, group
-from pipelines.hgldv2.labels import Label
-from pipelines.hgldv2.replay import replay, require_clean
+from hbench_hgldv2.cli import STEPS, group
+from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.curation.replay import replay, require_clean
+from hbench_hgldv2.labels.label import Label
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hgldv2.md").read_text(encoding="utf-8")
 
@@ -36,7 +35,7 @@ def test_the_decisions_of_the_page_replay_without_a_conflict() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     ids = sorted(set(re.findall(r"Q\d+", example)))
     labels = [Label(i, i, 1, 1, 0, ()) for i in ids]
-    found = replay(labels, dict.fromkeys(ids, 0), notation.loads(example.replace("expect_from: church, ", "")))
+    found = replay(labels, dict.fromkeys(ids, 0), decisions_file.loads(example.replace("expect_from: church, ", "")))
     require_clean(found)
     assert {row.class_id: row.group or row.status for row in found.rows} == {
         "Q16970": "church",

@@ -6,14 +6,14 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from hbench_hgldv2.curation import explain
+from hbench_hgldv2.curation.replay import Placed
+from hbench_hgldv2.dataset.card import imbalance
+from hbench_hgldv2.grouping import quality
+from hbench_hgldv2.labels.label import Label, head_noun
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_samples
-
-from pipelines.hgldv2 import agreement, quality
-from pipelines.hgldv2.card import imbalance
-from pipelines.hgldv2.labels import Label, head_noun
-from pipelines.hgldv2.replay import Placed
 
 ids = st.lists(st.integers(0, 4), min_size=2, max_size=25)
 
@@ -103,19 +103,17 @@ def test_cohens_kappa_is_the_hand_worked_one() -> None:
         placed("Q3", "", "dropped"),
         placed("Q4", "", "unassigned"),
     ]
-    found = agreement.compare(first, second, labels)
+    found = explain.compare(first, second, labels)
     chance = (2 / 4) * (1 / 4) + (1 / 4) * (2 / 4) + (1 / 4) * (1 / 4)
     assert found.labels == 4
     assert found.observed == 3 / 4
     assert found.kappa == pytest.approx((3 / 4 - chance) / (1 - chance))
     assert found.weighted_observed == 12 / 13
-    assert found.queue == [agreement.Disagreement("Q1", "l1", 1, "'a'", "'b'")]
+    assert found.queue == [explain.Disagreement("Q1", "l1", 1, "'a'", "'b'")]
 
 
 def test_the_queue_starts_with_what_matters_most() -> None:
     labels = [Label(f"Q{i}", "", weight, 0, 0, ()) for i, weight in enumerate([1, 9, 5])]
-    found = agreement.compare(
-        [placed(f"Q{i}", "a") for i in range(3)], [placed(f"Q{i}", "b") for i in range(3)], labels
-    )
+    found = explain.compare([placed(f"Q{i}", "a") for i in range(3)], [placed(f"Q{i}", "b") for i in range(3)], labels)
     assert [row.landmarks for row in found.queue] == [9, 5, 1]
     assert found.kappa == 0.0

@@ -6,16 +6,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hbench_hgldv2.artefact import rows_text
+from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.curation.decisions import Decisions, Group
+from hbench_hgldv2.curation.explain import LabelDispute, differences, explain
+from hbench_hgldv2.curation.replay import Curation, Placed, replay, require_clean
+from hbench_hgldv2.labels.label import Label, digest, partition_digest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.errors import ComparisonError, ConfigError, UnknownName
-from pipelines.hgldv2 import notation
-from pipelines.hgldv2.artefact import rows_text
-from pipelines.hgldv2.decisions import Decisions, Group
-from pipelines.hgldv2.explain import Difference, differences, explain
-from pipelines.hgldv2.labels import Label, digest, partition_digest
-from pipelines.hgldv2.replay import Curation, Placed, replay, require_clean
+from hbench.core.errors import ComparisonError, ConfigError, UnknownName
 
 NAMES = ["church building", "cathedral", "abbey", "castle", "fort", "lake", "river", "bridge"]
 LABELS = [Label(f"Q{number + 1}", name, number, 1, 0, ()) for number, name in enumerate(NAMES)]
@@ -28,7 +28,7 @@ INPUTS = f"inputs: {{labels_sha256: {digest(CLUSTERS)}, clusters_sha256: {partit
 
 
 def replayed(decisions: str, *, inputs: str = "", labels: list[Label] | None = None) -> Curation:
-    return replay(labels or LABELS, CLUSTERS, notation.loads(f"{inputs}{GROUPS}decisions:\n{decisions}"))
+    return replay(labels or LABELS, CLUSTERS, decisions_file.loads(f"{inputs}{GROUPS}decisions:\n{decisions}"))
 
 
 def places(curation: Curation) -> dict[str, str]:
@@ -81,7 +81,7 @@ def test_a_name_speaks_for_its_whole_cluster_only_over_the_inputs_it_was_made_wi
 def test_a_new_label_needs_review_and_is_never_swept_along() -> None:
     newcomer = Label("Q99", "chapel", 5, 5, 0, ())
     labels = [*LABELS, newcomer]
-    decisions = notation.loads(f"{INPUTS}{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q1], to: church}}")
+    decisions = decisions_file.loads(f"{INPUTS}{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q1], to: church}}")
     found = replay(labels, {**CLUSTERS, "Q99": 0}, decisions, suggestions={"Q99": ("church", "castle", "water", "x")})
     row = next(row for row in found.rows if row.class_id == "Q99")
     assert (row.status, row.reason, row.suggestions) == ("unassigned", "needs_review", ("church", "castle", "water"))
@@ -118,8 +118,8 @@ def test_renaming_into_a_group_with_classes_is_a_conflict() -> None:
 def test_an_approval_goes_stale_when_the_group_changes() -> None:
     approval = f"- {{reviewer: B, group: church, sha256_of_members: {digest(['Q2', 'Q1'])}}}"
     text = f"{GROUPS}approvals:\n{approval}\ndecisions:\n- {{id: a, op: move, labels: [Q1, Q2], to: church}}\n"
-    assert replay(LABELS, CLUSTERS, notation.loads(text)).stale == ()
-    changed = replay(LABELS, CLUSTERS, notation.loads(text + "- {id: b, op: drop, labels: [Q2]}\n"))
+    assert replay(LABELS, CLUSTERS, decisions_file.loads(text)).stale == ()
+    changed = replay(LABELS, CLUSTERS, decisions_file.loads(text + "- {id: b, op: drop, labels: [Q2]}\n"))
     assert changed.stale == ("B: church",)
     with pytest.raises(ComparisonError, match="stale approval of B: church"):
         require_clean(changed)
@@ -153,12 +153,12 @@ def test_a_decision_about_an_unknown_label_is_an_error_with_a_suggestion() -> No
 )
 def test_a_bad_file_is_refused_with_what_is_wrong(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        notation.loads(("" if text.startswith("-") else GROUPS) + text)
+        decisions_file.loads(("" if text.startswith("-") else GROUPS) + text)
 
 
 def test_no_yaml_object_is_ever_built() -> None:
     with pytest.raises(ConfigError, match="no YAML"):
-        notation.loads("groups: !!python/object/apply:os.system ['true']")
+        decisions_file.loads("groups: !!python/object/apply:os.system ['true']")
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -200,9 +200,9 @@ def decision_files(draw: Any) -> Decisions:
 
 @given(decision_files())
 def test_a_file_written_and_read_is_the_same_and_the_bytes_are_fixed(decisions: Decisions) -> None:
-    text = notation.dumps(decisions)
-    assert notation.loads(text) == decisions
-    assert notation.dumps(notation.loads(text)) == text
+    text = decisions_file.dumps(decisions)
+    assert decisions_file.loads(text) == decisions
+    assert decisions_file.dumps(decisions_file.loads(text)) == text
 
 
 @given(decision_files(), st.randoms())
@@ -230,9 +230,9 @@ def test_the_history_of_a_label_leads_to_where_it_is(decisions: Decisions) -> No
 
 def test_explain_prints_the_chain_of_decisions_and_diff_the_differences() -> None:
     text = f"{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q3], to: church}}"
-    first = replay(LABELS, CLUSTERS, notation.loads(text))
+    first = replay(LABELS, CLUSTERS, decisions_file.loads(text))
     text += "\n- {id: b, op: move, labels: [Q3], to: monastery, by: X, at: 2025-01-02, why: abbey}"
-    decisions = notation.loads(text)
+    decisions = decisions_file.loads(text)
     found = replay(LABELS, CLUSTERS, decisions)
     assert explain(found, decisions, "Abbey") == [
         "abbey (Q3): 'monastery', human-made",
@@ -242,5 +242,5 @@ def test_explain_prints_the_chain_of_decisions_and_diff_the_differences() -> Non
     assert explain(found, decisions, "Q4")[1:] == ["  no decision speaks of it: it needs review"]
     with pytest.raises(UnknownName, match="label"):
         explain(found, decisions, "abey")
-    assert differences(first, found) == [Difference("Q3", "abbey", "'church'", "'monastery'")]
+    assert differences(first, found) == [LabelDispute("Q3", "abbey", "'church'", "'monastery'")]
     assert differences(found, found) == []

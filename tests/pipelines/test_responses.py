@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named, best, entities_of, names_of
+from hbench_hgldv2.wikimedia.pages import Page, pages_of, soft_redirect, title_of
+from hbench_hgldv2.wikimedia.query_service import bindings_of, iri_of
+from hbench_hgldv2.wikimedia.responses import Again, Good, Refused, TooLong, judge
 
-from hbench.errors import DataError, SourceError
-from pipelines.hgldv2 import scrape
-from pipelines.hgldv2.entities import MISSING, Entity, Named, best, entities_of, names_of
-from pipelines.hgldv2.pages import Page, pages_of, soft_redirect, title_of
-from pipelines.hgldv2.sparql import bindings_of, iri_of
-from pipelines.hgldv2.verdict import Again, Good, Refused, TooLong, judge
+from hbench.core.errors import DataError, SourceError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wikimedia"
 
@@ -157,7 +157,7 @@ def test_raw_labels_are_what_an_infobox_prints() -> None:
         "Q4": Named("fort", "en"),
         "Q7": Named("Shiva", "en"),
     }
-    source = scrape.Source(
+    source = scrape.FactSource(
         pages=lambda titles: {title: Page(title, "found", "Q9", "sitelink") for title in titles},
         soft_targets=lambda titles: {},
         by_category=lambda titles: {},

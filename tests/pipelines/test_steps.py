@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from hbench_hgldv2 import artefact
+from hbench_hgldv2.cli import STEPS, group
+from hbench_hgldv2.cli.from_scratch import from_scratch
+from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.wikimedia.client import Servers
 
 from hbench import datasets
 from hbench.cli import build
-from hbench.datasets import gldv2
-from hbench.errors import ComparisonError, DataError, IntegrityError, UsageError
-from pipelines.hgldv2 import artefact, notation, scrape
-from pipelines.hgldv2.cli import STEPS, group
-from pipelines.hgldv2.cli.from_scratch import from_scratch
-from pipelines.hgldv2.wikimedia import Servers
+from hbench.core.errors import ComparisonError, DataError, IntegrityError, UsageError
+from hbench.datasets.benchmarks import gldv2
 from tests.pipelines.official import GOLDEN
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import World, world_of
@@ -182,7 +184,7 @@ def test_a_filled_sheet_extends_the_decisions(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no class has a QID"):
         run(tmp_path, "taxonomy", "--offline")
     run(tmp_path, "review", "--sheet", tmp_path / "filled.csv", "--by", "AB")
-    (decision,) = notation.load(tmp_path / "decisions.yaml").decisions
+    (decision,) = decisions_file.load(tmp_path / "decisions.yaml").decisions
     assert (decision.op, decision.by, len(decision.labels)) == (
         "move",
         "AB",
@@ -193,9 +195,9 @@ def test_a_filled_sheet_extends_the_decisions(tmp_path: Path) -> None:
 
 
 def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path: Path) -> None:
-    from pipelines.hgldv2.cli import taxonomy
-    from pipelines.hgldv2.entities import Entity, Named
-    from pipelines.hgldv2.work import Work
+    from hbench_hgldv2.cli import taxonomy
+    from hbench_hgldv2.wikimedia.entities import Entity, Named
+    from hbench_hgldv2.work_folder import Work
 
     world = world_of(200)
     links = [
@@ -211,7 +213,7 @@ def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path: Path) -
         "Q9101": ("Q9200",),
         "Q9200": (),
     }
-    source = scrape.Source(
+    source = scrape.FactSource(
         pages=dict,
         soft_targets=dict,
         by_category=dict,
@@ -273,7 +275,7 @@ def test_the_entry_point_that_hbench_build_uses_is_this_function() -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_every_step_explains_itself_with_an_example(step: str, tmp_path: Path) -> None:
     text = run(tmp_path, step, "--help").output
-    assert f"python -m pipelines.hgldv2 {step}" in text
+    assert f"hbench hgldv2 {step}" in text
 
 
 def test_hbench_never_imports_the_pipeline() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import networkx as nx
+from hbench_hgldv2.grouping.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
+from hbench_hgldv2.wikimedia.entities import MISSING, Entity
 from hypothesis import given
 from hypothesis import strategies as st
-
-from pipelines.hgldv2.entities import MISSING, Entity
-from pipelines.hgldv2.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
 
 PARENTS = {
     "Q1": ("Q10", "Q20"),  # church building: place of worship, building

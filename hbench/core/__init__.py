@@ -1,0 +1,1 @@
+"""What every wing uses: errors, registries, schemas, paths, files, tables and compilation. It imports nothing of hbench."""

@@ -1,0 +1,162 @@
+"""Compilation by numba: machine code made on first use and kept on disk, which runs without the interpreter's lock.
+
+What is kept is kept for these very sources. numba itself looks at the file of a function, not at those of the functions it
+calls, and would go on with the old ones; so each module's code lies in a folder named after all sources it is made of.
+
+Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a third of a second, which
+a small test saves. Where numba is missing, or `HBENCH_NUMBA=0`, numpy computes the same values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, suppress
+from functools import cache, update_wrapper
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar, cast
+
+from threadpoolctl import threadpool_limits
+
+from hbench.core.paths import cache_home
+
+LOADING = RLock()  # numba's, and the folder it is told to keep machine code in
+SMALL = 1 << 23  # numbers that numpy has worked through before compiled code is even loaded
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+Scalar = Any  # a number in compiled code, of the type that numba finds
+
+
+@cache
+def available() -> bool:
+    """Whether numba is installed, fits this Python and processor, and is wanted."""
+    with suppress(ImportError):
+        return os.environ.get("HBENCH_NUMBA", "1") != "0" and bool(importlib.import_module("numba"))
+    return False
+
+
+class Compiled:
+    """A function that is compiled when it, or a compiled function that calls it, is first called."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.made: Any = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments) if available() else self.function(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks of a global name in the function it compiles."""
+        return self.dispatcher._numba_type_
+
+    @property
+    def dispatcher(self) -> Any:
+        """numba's, one for all threads."""
+        if self.made is None:
+            with LOADING:
+                self.made = self.made or self._make()
+        return self.made
+
+    def _make(self) -> Any:
+        return machine_code(error_model="numpy")(self.function)
+
+
+def machine_code(
+    *, error_model: str = "python", fastmath: AbstractSet[str] = frozenset()
+) -> Callable[[FunctionT], FunctionT]:
+    """numba's decorator, with its options, of a function whose machine code is kept where a folder can be written to."""
+    numba: Any = importlib.import_module("numba")
+
+    def make(function: FunctionT) -> FunctionT:
+        with LOADING:
+            told = numba.config.CACHE_DIR
+            folder = kept_in(Path(function.__code__.co_filename).parent)
+            jit = numba.njit(nogil=True, cache=bool(folder), error_model=error_model, fastmath=set(fastmath))
+            numba.config.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16]) if folder else told
+            try:
+                return cast("FunctionT", jit(function))
+            finally:
+                numba.config.CACHE_DIR = told
+
+    return make
+
+
+@cache
+def kept_in(package: Path) -> Path | None:
+    """Where the machine code of a package is kept: where numba is told to, else beside the modules, else in the cache
+    folder; None where nothing can be written. Not in the system's folder for what is temporary: there anybody could leave
+    what numba then unpickles."""
+    with LOADING:
+        told = importlib.import_module("numba").config.CACHE_DIR
+    for folder in [Path(told)] if told else [package / "__pycache__", cache_home() / "kernels"]:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+@cache
+def sources_digest(module: str) -> str:
+    """sha256 of numba's version and of the sources of a module, of those of its package it imports from, and so on."""
+    imported = re.compile(rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ([^(\n]+|\([^)]*\))", re.MULTILINE)
+    sources: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in sources:
+            sources[name] = Path(str(sys.modules[name].__file__)).read_text(encoding="utf-8")
+            for package, names in imported.findall(sources[name]):
+                modules = [package, *(f"{package}.{each}" for each in re.findall(r"\w+", names))]
+                waiting += [other for other in modules if other in sys.modules]
+    version: str = importlib.import_module("numba").__version__
+    words = [version, *(f"{name} {sources[name]}" for name in sorted(sources))]
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+def compiled(function: FunctionT) -> FunctionT:
+    """The function compiled, with every float operation as it is written: an order of sums that is left to the compiler
+    depends on whether the code was just made or was kept on disk."""
+    return cast("FunctionT", Compiled(function))
+
+
+def pays(numbers: int) -> bool:
+    """Whether work on so many numbers is quicker in compiled code; to be decided by the data alone, for other sums have
+    other last bits."""
+    return numbers > SMALL and available()
+
+
+def is_kept(function: Callable[..., Any]) -> bool:
+    """Whether the machine code of a compiled function is on disk."""
+    if not available():
+        return True
+    made = cast("Compiled", function)
+    folder = made.dispatcher.stats.cache_path
+    return bool(folder) and any(Path(folder).glob(f"*.{made.function.__name__}-*.nbi"))
+
+
+def announcement() -> str:
+    """What is said before the ranking kernel is compiled."""
+    if kept_in(Path(__file__).parent):
+        return "compiling the ranking kernel, this once"
+    return (
+        "compiling the ranking kernel, as every time: no folder to keep it in can be written; HBENCH_CACHE may name one"
+    )
+
+
+def available_threads() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread, in the whole process, while blocks are ranked: the threads are ours, one piece each."""
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limits

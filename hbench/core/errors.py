@@ -1,0 +1,110 @@
+"""One exception family: every refusal says what is wrong, what was expected, what was found, what to do next.
+
+>>> raise UnknownName("metric", "MAP@R", ["mAP@R", "AP"])
+Traceback (most recent call last):
+    ...
+hbench.core.errors.UnknownName: unknown metric 'MAP@R'
+  expected: one of mAP@R, AP
+  next:     did you mean 'mAP@R'?
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+SHOWN_CHOICES = 30
+
+
+class HBenchError(Exception):
+    """Base of everything hbench refuses; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+    def __init__(
+        self, problem: str, *, expected: str | None = None, found: str | None = None, fix: str | None = None
+    ) -> None:
+        self.problem, self.expected, self.found, self.fix = problem, expected, found, fix
+        parts = [("expected", expected), ("found", found), ("next", fix)]
+        lines = [f"  {name + ':':<10}{text}" for name, text in parts if text]
+        super().__init__("\n".join([problem, *lines]))
+
+
+class UsageError(HBenchError):
+    """Options that do not go together, or a value outside its range."""
+
+    exit_code = 2
+
+
+class UnknownName(UsageError):
+    """A name that no metric, level, dataset, loss, recipe … has; the closest known ones are suggested."""
+
+    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+        known = list(choices)
+        close = closest(name, known)
+        shown = ", ".join(known[:SHOWN_CHOICES]) + (" …" if len(known) > SHOWN_CHOICES else "")
+        super().__init__(
+            f"unknown {kind} {name!r}",
+            expected=f"one of {shown}" if known else f"no {kind} is known here",
+            fix=f"did you mean {' or '.join(repr(c) for c in close)}?" if close else None,
+        )
+
+
+class SubmissionError(HBenchError):
+    """An embedding or ranking file, or a report, that cannot be scored as it is."""
+
+    exit_code = 3
+
+
+class TreeError(HBenchError):
+    """Labels that do not form a tree."""
+
+    exit_code = 3
+
+
+class ConfigError(HBenchError):
+    """A recipe, a leaderboard file or a setting that breaks its schema."""
+
+    exit_code = 3
+
+
+class DataError(HBenchError):
+    """Dataset files that are missing or cannot be used."""
+
+    exit_code = 4
+
+
+class IntegrityError(HBenchError):
+    """A file whose size, checksum, digest or counts are not the recorded ones."""
+
+    exit_code = 5
+
+
+class SourceError(HBenchError):
+    """A server that did not give what was asked for."""
+
+    exit_code = 6
+
+
+class ComparisonError(HBenchError):
+    """A comparison that failed or cannot be made: other signatures, a score that differs, a threshold missed."""
+
+    exit_code = 7
+
+
+def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names nearest to `name`, ignoring case, best first; empty when none is near."""
+    by_fold: dict[str, str] = {}
+    for candidate in known:
+        by_fold.setdefault(candidate.casefold(), candidate)
+    return [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.6)]
+
+
+def examples(values: Iterable[object], most: int = 5) -> str:
+    """The first `most` values as text, with an ellipsis when there are more.
+
+    >>> examples(range(8), most=3)
+    '0, 1, 2, …'
+    """
+    listed = [str(value) for _, value in zip(range(most + 1), values, strict=False)]
+    return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")

@@ -1,0 +1,93 @@
+"""Atomic replacement: a file is written whole, under another name, and then takes its place at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it does not.
+
+    A link stays a link, and the file it leads to is replaced; a pipe or a device is written to as it is.
+    """
+    path = Path(path)
+    _refuse_folder(path)
+    if _is_special(path):
+        yield path
+        return
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text at `path`, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise UsageError, before work starts, where no file can be written: at a folder, or in a folder that is closed.
+
+    Nothing is left behind, not even the folders that the file is yet to get.
+    """
+    path = Path(path)
+    _refuse_folder(path)
+    if _is_special(path):
+        return
+    try:
+        tempfile.TemporaryFile(dir=next(folder for folder in path.resolve().parents if folder.exists())).close()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", found=str(error.strerror), fix="choose another place") from None
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", expected="the name of a file to write")
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+HEADER = "header"
+DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, TypeError)
+
+
+def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a .npz of the arrays, none of objects, and of the header as UTF-8 bytes."""
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The header and the arrays; SubmissionError for a file that is missing, damaged or of another kind."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = dict(archive)
+        return dict(json.loads(arrays.pop(HEADER).tobytes())), arrays
+    except DAMAGED as error:
+        found = "another .npz" if isinstance(error, KeyError) else (str(error).splitlines() or ["damage"])[0]
+        raise SubmissionError(f"{path} cannot be read", expected="arrays that hbench kept", found=found) from None

@@ -1,0 +1,63 @@
+"""A registry maps names to the functions or classes of one kind; plugins join through entry points.
+
+>>> shapes = Registry("shape")
+>>> @shapes.register("disc")
+... def disc(radius):
+...     return 3.14159 * radius**2
+>>> shapes["disc"](1)
+3.14159
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from hbench.core.errors import UnknownName
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names of one kind; an unknown one raises UnknownName with suggestions.
+
+    `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on the first miss or
+    listing.
+    """
+
+    def __init__(self, kind: str, group: str | None = None) -> None:
+        self.kind, self.group = kind, group
+        self._entries: dict[str, T] = {}
+        self._plugins_loaded = group is None
+
+    def register(self, name: str) -> Callable[[T], T]:
+        def add(entry: T) -> T:
+            if name in self._entries:
+                raise ValueError(f"{self.kind} {name!r} is registered twice")
+            self._entries[name] = entry
+            return entry
+
+        return add
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            self._load_plugins()
+        if name not in self._entries:
+            raise UnknownName(self.kind, name, sorted(self._entries))
+        return self._entries[name]
+
+    def __contains__(self, name: str) -> bool:
+        self._load_plugins()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._load_plugins()
+        return iter(sorted(self._entries))
+
+    def _load_plugins(self) -> None:
+        if self._plugins_loaded or self.group is None:
+            return
+        self._plugins_loaded = True
+        for point in entry_points(group=self.group):
+            self._entries.setdefault(point.name, point.load())

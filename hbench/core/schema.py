@@ -1,0 +1,128 @@
+"""A schema is a frozen pydantic model that a TOML text must fit; what does not is refused with place and suggestion.
+
+>>> class Point(BaseModel):
+...     model_config = STRICT
+...     x: int
+...     y: int = 0
+>>> parse(Point, "x = 1", source="point.toml")
+Point(x=1, y=0)
+>>> parse(Point, "x = 1\\nyy = 2", source="point.toml")
+Traceback (most recent call last):
+hbench.core.errors.ConfigError: point.toml breaks its schema
+  found:    unknown key 'yy'
+  next:     did you mean 'y'?
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from hbench.core.errors import ConfigError, closest
+
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)  # unknown keys are refused, values are not converted
+SHOWN_PROBLEMS = 5
+REWORDED = {
+    "missing": "missing",
+    "int_type": "expected an integer",
+    "string_type": "expected a text",
+    "bool_type": "expected true or false",
+    "dict_type": "expected a table",
+    "model_type": "expected a table",
+    "tuple_type": "expected a list",
+}
+
+
+class Strict(BaseModel):
+    """A frozen record without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], text: str, *, source: str) -> Model:
+    """The instance that a TOML text describes; numbers with a point stay Decimal, digit for digit.
+
+    Raises ConfigError that names `source` and the first problems, each with the path of its key.
+    """
+    try:
+        return build(model, tomllib.loads(text, parse_float=Decimal), source=source)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is no TOML", found=str(error)) from None
+
+
+def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Model:
+    """The instance that plain values describe; raises ConfigError as `parse` does."""
+    try:
+        return model.model_validate(_lists_as_tuples(values))
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    shown = [_problem(values, detail) for detail in details[:SHOWN_PROBLEMS]]
+    more = [f"and {len(details) - SHOWN_PROBLEMS} more"] if len(details) > SHOWN_PROBLEMS else []
+    fixes = dict.fromkeys(filter(None, (_suggestion(model, detail) for detail in details[:SHOWN_PROBLEMS])))
+    raise ConfigError(
+        f"{source} breaks its schema", found="\n            ".join([*shown, *more]), fix="; ".join(fixes) or None
+    )
+
+
+def _lists_as_tuples(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lists_as_tuples(item) for key, item in value.items()}
+    return tuple(map(_lists_as_tuples, value)) if isinstance(value, list) else value
+
+
+def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
+    path, kind = detail["loc"], detail["type"]
+    if kind == "extra_forbidden":
+        where, said = path[:-1], f"unknown key {str(path[-1])!r}"
+    else:
+        where = path
+        said = REWORDED.get(kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected"))
+        scalar = isinstance(detail["input"], str | int | float | Decimal)
+        said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
+    place = _place(values, where)
+    return f"{place}: {said}" if place else said
+
+
+def _place(values: Any, path: Sequence[int | str]) -> str:
+    """The path of a key in words; an element of a list of tables by its number from 1 and its first value."""
+    parts: list[str] = []
+    for step in path:
+        inside = isinstance(values, list) or (isinstance(values, dict) and step in values)
+        values = values[step] if inside else None
+        if isinstance(step, int):
+            first = next(iter(values.values()), None) if isinstance(values, dict) else None
+            parts[-1] += f" {step + 1}" + f" ({first!r})" * isinstance(first, str)
+        else:
+            parts.append(step)
+    return ", ".join(parts)
+
+
+def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
+    if detail["type"] != "extra_forbidden":
+        return None
+    *steps, unknown = detail["loc"]
+    fields = _fields(model)
+    for step in steps:
+        inner = _model_in(fields[str(step)]) if step in fields else None
+        fields = _fields(inner) if inner else fields
+    known = closest(str(unknown), fields)
+    return f"did you mean {' or '.join(map(repr, known))}?" if known else None
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model an annotation holds: Row of tuple[Row, ...], dict[str, Row], Row | None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

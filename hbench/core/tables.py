@@ -1,0 +1,119 @@
+"""A sheet: a table of texts with a header, from a CSV, TSV (also .gz) or parquet file.
+
+"NA" and "None" in it are names, not gaps; only an empty cell and a parquet null are "".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError
+from hbench.core.files import replacing, write_text
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (*DELIMITERS, ".parquet")
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that tells a file's format, without .gz.
+
+    >>> kind_of(Path("classes.CSV.gz"))
+    '.csv'
+    """
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def read_sheet(path: Path) -> pa.Table:
+    """The columns of a file; the values of CSV and TSV are texts. Raises DataError for a file that is no table."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist", expected="a table")
+    if kind_of(path) not in SUFFIXES:
+        raise DataError(f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}")
+    try:
+        table = _read_parquet(path) if kind_of(path) == ".parquet" else _read_text(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} cannot be read", expected="a table", found=str(error).splitlines()[0]) from None
+    doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if doubled or not len(table):
+        raise DataError(
+            f"{path} is no table of names",
+            expected="a header of different column names, and rows",
+            found=f"{', '.join(doubled)} several times" if doubled else "no rows",
+        )
+    return table
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    with pq.ParquetFile(path) as file:  # pq.read_table would load the dataset machinery
+        return file.read()
+
+
+def _read_text(path: Path) -> pa.Table:
+    parse = pa_csv.ParseOptions(delimiter=DELIMITERS[kind_of(path)], newlines_in_values=True)
+    with pa.input_stream(path) as file, pa_csv.open_csv(file, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+    with pa.input_stream(path) as file:
+        return pa_csv.read_csv(file, parse_options=parse, convert_options=convert)
+
+
+def texts(table: pa.Table, column: str) -> list[str]:
+    """The values of a column as texts."""
+    return ["" if value is None else str(value) for value in table[column].to_pylist()]
+
+
+def write_sheet(table: pa.Table, path: Path) -> None:
+    """Write a table in the format that `path` names, whole or not at all."""
+    if kind_of(path) == ".parquet":
+        with replacing(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    else:
+        rows = zip(*(texts(table, name) for name in table.column_names), strict=True)
+        write_text(path, lines(table.column_names, rows, delimiter=DELIMITERS[kind_of(path)]))
+
+
+def lines(header: Sequence[str], rows: Iterable[Sequence[str]], *, delimiter: str = ",") -> str:
+    """A header and rows as CSV; a cell is quoted where a reader could take it for something else.
+
+    >>> lines(["a", "b"], [["1", 'x "y"']])
+    'a,b\\n1,"x ""y"\""\\n'
+    """
+    doubtful = re.compile(rf'["\r\n{delimiter}]|^\s|\s$|^$')
+
+    def cell(text: str) -> str:
+        return '"' + text.replace('"', '""') + '"' if doubtful.search(text) else text
+
+    return "".join(delimiter.join(map(cell, row)) + "\n" for row in (header, *rows))
+
+
+def numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers in an arrow array without nulls, of the type that it holds; (N,)."""
+    if len(array) == 0:
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
+
+
+def text_array(texts: Iterable[str]) -> pa.Array:
+    """An arrow array of texts."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(each) for each in encoded], out=offsets[1:])
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+def bytes_of_texts(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Where the strings of an array (N,) start and end, int32 (N + 1,), in all their bytes."""
+    if len(strings) == 0:
+        return np.zeros(1, np.int32), np.zeros(0, np.uint8)
+    _, offsets, text = strings.buffers()
+    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    return ends - ends[0], np.frombuffer(text or b"", np.uint8)[ends[0] : ends[-1]]

@@ -1,0 +1,1 @@
+"""The benchmarks that ship with hbench, one file each: a SPEC and a function `build(raw)` that returns its manifests."""

@@ -1,0 +1,54 @@
+"""FGVC-Aircraft: aircraft variants by family and manufacturer; the first half of the variants trains, the other
+tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import lines_of, rows_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+PARTS = ("trainval", "test")
+
+
+def build(raw: Path) -> Splits:
+    """images_LEVEL_PART.txt give the name of every image at each level; variants.txt orders the variants."""
+    of_image: dict[str, dict[str, str]] = {}
+    for level in SPEC.levels:
+        for part in PARTS:
+            for image, name in rows_of(raw / f"images_{level}_{part}.txt", columns=2):
+                of_image.setdefault(image, {})[level] = name
+    if short := [image for image, names in of_image.items() if len(names) != len(SPEC.levels)]:
+        raise DataError(f"{raw} has images without a name at some level", found=", ".join(short[:5]))
+    variants = lines_of(raw / "variants.txt")
+    training = {name.strip() for name in variants[: len(variants) // 2]}
+    splits = {}
+    for split in ("train", "test"):
+        own = {
+            image: names for image, names in of_image.items() if (names["variant"] in training) == (split == "train")
+        }
+        rows = [tuple(names[level] for level in SPEC.levels) for names in own.values()]
+        splits[split] = manifests.from_names([f"images/{image}.jpg" for image in own], rows, levels=SPEC.levels)
+    return splits
+
+
+SPEC = Spec(
+    name="fgvc-aircraft",
+    title="FGVC-Aircraft",
+    levels=("manufacturer", "family", "variant"),
+    build=build,
+    markers=("images_variant_trainval.txt",),
+    protocol=Protocol(recalls=(1, 2, 4, 8)),
+    licence="non-commercial research",
+    citation="Maji et al., Fine-grained visual classification of aircraft, 2013",
+    homepage="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
+    size="2.6 GB",
+    counts={
+        "train": {"variant": 50, "family": 27, "manufacturer": 10},
+        "test": {"variant": 50, "family": 43, "manufacturer": 25},
+    },
+)
+specs.register(SPEC.name)(SPEC)

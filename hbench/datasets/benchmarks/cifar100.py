@@ -1,0 +1,73 @@
+"""CIFAR-100: small pictures of a hundred things in twenty superclasses; train and test share their classes."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import lines_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+SIDE = 32
+RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
+
+
+def records(path: Path) -> NDArray[np.uint8]:
+    """The records of a binary file, uint8 (N, 3074), memory-mapped; the pickled version of CIFAR is never read."""
+    size = path.stat().st_size if path.exists() else 0
+    if size == 0 or size % RECORD:
+        raise DataError(f"{path} is no CIFAR-100 file", expected=f"a multiple of {RECORD} bytes", found=f"{size} bytes")
+    return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)
+
+
+def build(raw: Path) -> Splits:
+    """train.bin and test.bin hold labels and pixels; an item is the number of its record."""
+    names = [lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine")]
+    splits = {}
+    for split in ("train", "test"):
+        labels = records(raw / f"{split}.bin")[:, :2]
+        items = [f"{split}/{number:05d}.png" for number in range(len(labels))]
+        columns = [[names[level][label] for label in labels[:, level]] for level in (0, 1)]
+        splits[split] = manifests.from_columns(items, columns, levels=SPEC.levels)
+    return splits
+
+
+@cache
+def _records_in(root: Path, split: str) -> NDArray[np.uint8]:
+    return records(root / f"{split}.bin")
+
+
+def picture(root: Path, item: str) -> Image.Image:
+    """The 32×32 colour image of an item."""
+    split, file = item.split("/")
+    pixels = _records_in(root, split)[int(file.removesuffix(".png")), 2:]
+    return Image.fromarray(np.ascontiguousarray(pixels.reshape(3, SIDE, SIDE).transpose(1, 2, 0)))
+
+
+SPEC = Spec(
+    name="cifar100",
+    title="CIFAR-100",
+    levels=("superclass", "class"),
+    build=build,
+    picture=picture,
+    on_disk=False,
+    markers=("train.bin",),
+    protocol=Protocol(recalls=(1, 10)),
+    licence="not stated",
+    citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+    homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+    size="161 MB",
+    counts={
+        "train": {"images": 50_000, "class": 100, "superclass": 20},
+        "test": {"images": 10_000, "class": 100, "superclass": 20},
+    },
+    defects=("a closed set: the classes of the test are those of the training",),
+)
+specs.register(SPEC.name)(SPEC)

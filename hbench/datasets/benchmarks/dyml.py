@@ -1,0 +1,127 @@
+"""DyML: vehicles, animals and products, trained on three levels and tested on one level at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.build import same_content
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.raw_files import lines_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+LEVELS = ("coarse", "middle", "fine")
+TEST_LEVELS = ("class",)  # whatever the granularity of the test
+TRAIN_HEADER = "fname, coarse_id, middle_id, fine_id"
+TEST_HEADER = "fname, labels"
+PRODUCT = "mini-bmk_all_in_one"
+
+
+def rows_of(path: Path, header: str) -> list[list[str]]:
+    """The fields of each line: the released files have no line end after the header, so the first image is glued to it.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "query.csv"
+    >>> _ = file.write_text("fname, labels0.jpg, 12" + chr(10) + "1.jpg, 12")
+    >>> rows_of(file, TEST_HEADER)
+    [['0.jpg', '12'], ['1.jpg', '12']]
+    """
+    lines = lines_of(path)
+    if not lines or not lines[0].startswith(header):
+        raise DataError(f"{path} has another header", expected=header, found=lines[0][:60] if lines else "nothing")
+    rows = [
+        [field.strip() for field in line.split(",")]
+        for line in [lines[0].removeprefix(header), *lines[1:]]
+        if line.strip()
+    ]
+    number = header.count(",") + 1
+    if bad := [row for row in rows if len(row) != number]:
+        raise DataError(
+            f"{path} cannot be understood", expected=f"{number} fields in a line", found=", ".join(bad[0])[:60]
+        )
+    return rows
+
+
+def labelled(path: Path, folder: str) -> Manifest:
+    """A manifest with three levels from a label.csv."""
+    rows = rows_of(path, TRAIN_HEADER)
+    names = [tuple(f"{level} {label}" for level, label in zip(LEVELS, labels, strict=True)) for _, *labels in rows]
+    return manifests.from_names([f"{folder}/{file}" for file, *_ in rows], names, levels=LEVELS)
+
+
+def benchmark(raw: Path, level: str) -> Manifest:
+    """The test at one level. The gallery holds copies of the queries: each is left out of its own query's list."""
+    folder = f"bmk_{level}"
+    parts = {part: rows_of(raw / folder / f"{part}.csv", TEST_HEADER) for part in ("query", "gallery")}
+    items = [f"{folder}/{part}/{file}" for part, rows in parts.items() for file, _ in rows]
+    labels = [[f"{level} {label}" for rows in parts.values() for _, label in rows]]
+    query = np.arange(len(items)) < len(parts["query"])
+    manifest = manifests.from_columns(items, labels, levels=TEST_LEVELS, query=query, gallery=~query)
+    return dataclasses.replace(manifest, ignore=same_content(raw, items))
+
+
+def build_benchmarks(raw: Path) -> Splits:
+    """Vehicle and Animal: train/label.csv, and a query and a gallery folder per level."""
+    return {"train": labelled(raw / "train" / "label.csv", "train/imgs")} | {
+        level: benchmark(raw, level) for level in reversed(LEVELS)
+    }
+
+
+def build_product(raw: Path) -> Splits:
+    """Product: train/label.csv, and one test set with three labels per image, each level a test of its own."""
+    test = labelled(raw / PRODUCT / "label.csv", f"{PRODUCT}/imgs")
+    names = [[of_level[i] for i in ids] for of_level, ids in zip(test.tree.names, test.labels.T, strict=True)]
+    tests = {
+        level: manifests.from_columns(list(test.items), [names[i]], levels=TEST_LEVELS)
+        for i, level in enumerate(LEVELS)
+    }
+    return {"train": labelled(raw / "train" / "label.csv", "train/imgs")} | {
+        level: tests[level] for level in reversed(LEVELS)
+    }
+
+
+VEHICLE = Spec(
+    name="dyml-vehicle",
+    title="DyML-Vehicle",
+    levels=LEVELS,
+    build=build_benchmarks,
+    files="dyml-vehicle",
+    markers=("bmk_fine",),
+    protocol=Protocol(metrics=("AP", "ASI"), recalls=(1, 10, 20), averaged=True),
+    citation="Sun et al., Dynamic metric learning, CVPR 2021",
+    homepage="https://github.com/SupetZYK/DynamicMetricLearning",
+    defects=(
+        "classes have numbers only, no names",
+        "the header of every csv has no line end: other loaders lose its first image",
+        "papers and released settings disagree on the number of classes (Vehicle, Product), so they are not checked",
+    ),
+    manual=(
+        "page:   OneDrive https://1drv.ms/u/s!AsLhhAJIX-_0asLHa5h-56ZZL94?e=KFLdmt, or Baidu "
+        "1WJdELF8GdZqS7PkzsL9aRA, password d6nm\n"
+        "files:  the folder of this dataset\n"
+        "layout: train/{label.csv,imgs/}, bmk_{fine,middle,coarse}/{query.csv,gallery.csv,query/,gallery/}"
+    ),
+)
+ANIMAL = dataclasses.replace(
+    VEHICLE,
+    name="dyml-animal",
+    title="DyML-Animal",
+    files="dyml-animal",
+    counts={"train": {"fine": 495, "middle": 28, "coarse": 5}},
+)
+PRODUCTS = dataclasses.replace(
+    VEHICLE,
+    name="dyml-product",
+    title="DyML-Product",
+    files="dyml-product",
+    build=build_product,
+    markers=(PRODUCT,),
+    manual=VEHICLE.manual.split("bmk_")[0] + f"{PRODUCT}/{{label.csv,imgs/}}",
+)
+for _spec in (VEHICLE, ANIMAL, PRODUCTS):
+    specs.register(_spec.name)(_spec)

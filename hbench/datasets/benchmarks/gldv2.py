@@ -1,0 +1,172 @@
+"""Google Landmarks v2, and its hierarchical version: landmarks by super-category and by natural or human-made."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.core.tables import read_sheet, texts
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.own_data import check_columns
+from hbench.datasets.pair_labels import list_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+TRAIN = "metadata/train_clean.csv"
+INDEX = "metadata/index_image_to_landmark.csv"
+TRUTH = "ground_truth/retrieval_solution_v2.1.csv"
+LABELS = "metadata/{}_label_to_hierarchical.csv"
+HIERARCHY = ("landmark_id", "hierarchical_label", "natural_or_human_made")
+NO_LIST = {"", "None"}  # of a query that the benchmark ignores
+FLAT: tuple[str, ...] = ("landmark",)
+Paths = dict[str, tuple[str, ...]]
+
+
+def found(raw: Path, file: str) -> Path:
+    """A metadata file, in its folder or beside the others."""
+    return raw / file if (raw / file).exists() else raw / Path(file).name
+
+
+def columns(raw: Path, file: str, *names: str) -> list[list[str]]:
+    """The named columns of a metadata file, every value as text."""
+    table = read_sheet(found(raw, file))
+    check_columns(table, list(names))
+    return [texts(table, name) for name in names]
+
+
+def file_of(space: str, image: str) -> str:
+    """Where an image lies.
+
+    >>> file_of("index", "00016575233bc956")
+    'index/0/0/0/00016575233bc956.jpg'
+    """
+    return f"{space}/{image[0]}/{image[1]}/{image[2]}/{image}.jpg"
+
+
+def landmark_name(space: str, landmark: str, category: str = "") -> str:
+    """A landmark's name; train and index number their landmarks apart, so the space is part of it.
+
+    >>> landmark_name("train", "0", "http://commons.wikimedia.org/wiki/Category:Happy_Valley_Racecourse")
+    'Happy Valley Racecourse (train 0)'
+    """
+    title = unquote(category.rpartition("Category:")[2]).replace("_", " ").strip()
+    return f"{title} ({space} {landmark})" if title else f"{space} {landmark}"
+
+
+def hierarchy(raw: Path, space: str) -> Paths:
+    """The path of every labelled landmark: natural or human-made, super-category, landmark; the others are left out."""
+    table = read_sheet(found(raw, LABELS.format(space)))
+    check_columns(table, list(HIERARCHY))
+    landmarks, groups, kinds = (texts(table, name) for name in HIERARCHY)
+    named = "category" in table.column_names
+    categories = texts(table, "category") if named else [""] * len(table)
+    return {
+        landmark: (kind.strip(), group.strip(), landmark_name(space, landmark, category))
+        for landmark, group, kind, category in zip(landmarks, groups, kinds, categories, strict=True)
+        if group.strip()
+    }
+
+
+def training(raw: Path, paths: Paths | None) -> Manifest:
+    """train_clean.csv, with the paths of its labelled landmarks only, or of all where there is no hierarchy."""
+    landmarks, lists = columns(raw, TRAIN, "landmark_id", "images")
+    items, names = [], []
+    for landmark, images in zip(landmarks, lists, strict=True):
+        path = (landmark_name("train", landmark),) if paths is None else paths.get(landmark)
+        if path is not None:
+            own = [file_of("train", image) for image in images.split()]
+            items += own
+            names += [path] * len(own)
+    return manifests.from_names(items, names, levels=FLAT if paths is None else SPEC.levels)
+
+
+def truth(raw: Path) -> dict[str, list[str]]:
+    """The index images of every query that is not ignored."""
+    queries, lists = columns(raw, TRUTH, "id", "images")
+    return {
+        query: images.split() for query, images in zip(queries, lists, strict=True) if images.strip() not in NO_LIST
+    }
+
+
+def testing(raw: Path, paths: Paths | None) -> Manifest:
+    """The queries and the index; the landmark of a query is that of the first image of its ground truth."""
+    images, landmarks = columns(raw, INDEX, "id", "landmark_id")
+    if paths is None:
+        paths, levels = {landmark: (landmark_name("index", landmark),) for landmark in set(landmarks)}, FLAT
+    else:
+        levels = SPEC.levels
+    index = {image: paths[landmark] for image, landmark in zip(images, landmarks, strict=True) if landmark in paths}
+    queries = {query: index[own[0]] for query, own in truth(raw).items() if own[0] in index}
+    items = [*(file_of("test", query) for query in queries), *(file_of("index", image) for image in index)]
+    query = np.arange(len(items)) < len(queries)
+    names = [*queries.values(), *index.values()]
+    return manifests.from_names(items, names, levels=levels, query=query, gallery=~query)
+
+
+def build(raw: Path) -> Splits:
+    """Landmarks with a hierarchical label, of train_clean and of the index."""
+    return {"train": training(raw, hierarchy(raw, "train")), "test": testing(raw, hierarchy(raw, "index"))}
+
+
+def build_flat(raw: Path) -> Splits:
+    """Landmarks alone."""
+    return {"train": training(raw, None), "test": testing(raw, None)}
+
+
+def lists(raw: Path) -> dict[str, pa.Table]:
+    """The official ground truth, for mAP@100: the positives of each query by image, not by landmark."""
+    index = set(columns(raw, INDEX, "id")[0])
+    return {
+        "test": list_of(
+            (file_of("test", query), file_of("index", image), 1)
+            for query, images in truth(raw).items()
+            for image in dict.fromkeys(images)
+            if image in index
+        )
+    }
+
+
+SPEC = Spec(
+    name="hgldv2",
+    title="Hierarchical Google Landmarks v2",
+    levels=("kind", "super_category", "landmark"),
+    build=build,
+    files="gldv2",
+    markers=(TRAIN, Path(TRAIN).name),
+    protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"),
+    licence="annotations CC BY 4.0; images of train CC BY, of index and test CC0 or public domain",
+    citation="Ramzi et al., Optimization of rank losses for image retrieval, TPAMI 2025; Weyand et al., CVPR 2020",
+    homepage="https://github.com/cvdfoundation/google-landmark",
+    size="595 GB",
+    counts={
+        "train": {"images": 970_981, "landmark": 46_593, "super_category": 78, "kind": 2},
+        "test": {"super_category": 78, "kind": 2},
+    },
+    defects=(
+        "landmarks of several categories were dropped upstream, so some famous ones are missing",
+        "queries and index images of landmarks without a hierarchical label are left out",
+        "the published label 'ocean area ' ends in a space, which goes",
+    ),
+)
+FLAT_SPEC = dataclasses.replace(
+    SPEC,
+    name="gldv2",
+    title="Google Landmarks v2 (train_clean)",
+    levels=FLAT,
+    build=build_flat,
+    lists=lists,
+    protocol=Protocol(metrics=("mAP@100",), recalls=(1, 10)),
+    citation="Weyand et al., Google Landmarks Dataset v2, CVPR 2020",
+    counts={
+        "train": {"images": 1_580_470, "landmark": 81_313},
+        "test": {"queries": 1_129, "gallery": 761_757},
+    },
+    defects=("positives are listed by image; the label of a query is that of its first image",),
+)
+for _spec in (SPEC, FLAT_SPEC):
+    specs.register(_spec.name)(_spec)

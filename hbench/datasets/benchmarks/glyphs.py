@@ -1,0 +1,147 @@
+"""glyphs, the embedded benchmark: the letters of five scripts in the sixteen fonts that matplotlib ships.
+
+One image is one letter in one font, 32×32 grey, drawn here with no download. é for ê is a mild mistake (same base
+letter), ж for é a severe one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+import unicodedata
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, features
+
+from hbench.core import paths
+from hbench.core.files import replacing
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.spec import Spec, Splits, held_out, specs
+
+SIDE = 32
+MARGIN = 1
+POINTS = 22  # of a font; letters that are larger than the image at this size are drawn smaller
+SEED = 0
+CASES = {"Lu": "capital", "Ll": "small"}
+
+
+def letters() -> list[tuple[int, str]]:
+    """Every pair of code point and font of the benchmark, in order; pure data, so that it is the same everywhere."""
+    data = tomllib.loads(
+        resources.files("hbench.datasets.benchmarks").joinpath("glyphs.toml").read_text(encoding="utf-8")
+    )
+    pairs = []
+    for group in data["letters"]:
+        fonts = [font for font, held in zip(data["fonts"], group["fonts"], strict=True) if held == "1"]
+        for run in group["codes"].split():
+            first, _, last = run.partition("-")
+            pairs += [(code, font) for code in range(int(first, 16), int(last or first, 16) + 1) for font in fonts]
+    return sorted(pairs)
+
+
+@cache
+def path_of(code: int) -> tuple[str, str, str, str]:
+    """The names of script, script and case, base letter (first code point of NFD) and character of a letter.
+
+    >>> path_of(ord("é"))
+    ('Latin', 'Latin small', 'e U+0065', 'é U+00E9')
+    """
+    character = chr(code)
+    script = unicodedata.name(character).split()[0].title()
+    base = unicodedata.normalize("NFD", character)[0]
+    case = f"{script} {CASES[unicodedata.category(character)]}"
+    return script, case, f"{base} U+{ord(base):04X}", f"{character} U+{code:04X}"
+
+
+def item_of(code: int, font: str) -> str:
+    """The item of a letter in a font.
+
+    >>> item_of(ord("É"), "DejaVuSans-Bold")
+    'latin/lu/00c9/DejaVuSans-Bold.png'
+    """
+    script = path_of(code)[0].lower()
+    return f"{script}/{unicodedata.category(chr(code)).lower()}/{code:04x}/{font}.png"
+
+
+def build(_raw: Path) -> Splits:
+    """Half of the base letters (seed 0) train, the others test."""
+    pairs = letters()
+    test_bases = held_out((path_of(code)[2] for code, _ in pairs), fraction=0.5, seed=SEED)
+    splits = {}
+    for split in ("train", "test"):
+        own = [pair for pair in pairs if (path_of(pair[0])[2] in test_bases) == (split == "test")]
+        rows = [path_of(code) for code, _ in own]
+        splits[split] = manifests.from_names([item_of(*pair) for pair in own], rows, levels=SPEC.levels)
+    return splits
+
+
+def images(manifest: Manifest) -> NDArray[np.uint8]:
+    """The images of a manifest's items, uint8 (N, 32, 32), ink 255 on 0; drawn once, then read from the cache."""
+    drawn_with = f"{features.version('freetype2')}-{SIDE}-{POINTS}"
+    cached = paths.cache_home() / "glyphs" / f"{manifest.digest[:16]}-{drawn_with}.npy"
+    if cached.exists():
+        by_item = np.load(cached, allow_pickle=False)
+    else:
+        by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
+        with replacing(cached) as temporary, temporary.open("wb") as file:
+            np.save(file, by_item, allow_pickle=False)
+    ranks = np.empty(len(manifest), dtype=np.int64)
+    ranks[np.argsort(manifest.items.astype(str))] = np.arange(len(manifest))
+    in_order: NDArray[np.uint8] = by_item[ranks]
+    return in_order
+
+
+def picture(_root: Path, item: str) -> Image.Image:
+    """The 32×32 grey image of one item, its ink in the middle."""
+    _, _, code, file = item.split("/")
+    character, name = chr(int(code, 16)), file.removesuffix(".png")
+    room = SIDE - 2 * MARGIN
+    for points in range(POINTS, 0, -1):
+        canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
+        ImageDraw.Draw(canvas).text((SIDE, SIDE), character, fill=255, font=_font(name, points))
+        ink = canvas.crop(canvas.getbbox())
+        if max(ink.size) <= room:
+            break
+    image = Image.new("L", (SIDE, SIDE))
+    image.paste(ink, ((SIDE - ink.width) // 2, (SIDE - ink.height) // 2))
+    return image
+
+
+@cache
+def _font(name: str, points: int) -> ImageFont.FreeTypeFont:
+    import matplotlib as mpl  # only where something is drawn: it takes a while
+
+    file = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
+    return ImageFont.truetype(file, points, layout_engine=ImageFont.Layout.BASIC)
+
+
+SPEC = Spec(
+    name="glyphs",
+    title="Letters of five scripts in sixteen fonts",
+    levels=("script", "case", "base", "character"),
+    build=build,
+    picture=picture,
+    protocol=Protocol(recalls=(1, 10)),
+    licence="fonts: Bitstream Vera and STIX licences (free); labels: Unicode",
+    citation="hbench",
+    homepage="drawn from the fonts that matplotlib installs",
+    size="nothing to download",
+    counts={
+        "train": {"images": 9_474, "base": 437, "character": 745},
+        "test": {"images": 11_164, "base": 436, "character": 890},
+    },
+    digests={
+        "train": "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d",
+        "test": "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5",
+    },
+    defects=(
+        "17 Greek letters occur twice (tonos and oxia, canonically equivalent): equal images, two labels",
+        "letters such as A, Α and А look alike across scripts: about 1,600 images equal another one",
+    ),
+)
+specs.register(SPEC.name)(SPEC)

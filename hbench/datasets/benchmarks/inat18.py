@@ -1,0 +1,116 @@
+"""iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or by the full taxonomy
+(full)."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+from hbench.core.errors import DataError, examples
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import json_of, lines_of
+from hbench.datasets.spec import Names, Spec, Splits, specs
+
+BASE = ("supercategory", "species")
+FULL = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
+KEYS = {"species": "name"}
+SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
+IMAGES = "train_val2018"
+POLICIES = ("fill-from-parent", "by-path")
+
+
+def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
+    """The names of each category id, coarse to fine, as categories.json has them."""
+    return {
+        int(entry["id"]): tuple(entry[KEYS.get(level, level)] for level in levels)
+        for entry in json_of(raw / "categories.json")
+    }
+
+
+def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
+    """The names of each category id as a tree: genera of one name in two families are told apart, "NA" is filled
+    from its parent."""
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import mend
+
+    named = categories(raw, levels)
+    final = mend(NameTable.of(levels, list(named.values())), POLICIES).final
+    return {number: final[names] or names for number, names in named.items()}
+
+
+def official_names(raw: Path) -> Names:
+    """The released loader numbers each level by name alone: one NA, one Iris."""
+    plain, mended = categories(raw, FULL), tree(raw, FULL)
+    return {
+        level: {mended[number][i]: plain[number][i] for number in plain if mended[number][i] != plain[number][i]}
+        for i, level in enumerate(FULL)
+        if any(mended[number][i] != plain[number][i] for number in plain)
+    }
+
+
+def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
+    """The split files list images as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, categories.json names the categories."""
+    of_category = tree(raw, levels)
+    splits = {}
+    for split in ("train", "test"):
+        path = raw / SPLITS.format(split=split)
+        parts = [line.strip().split("/")[-3:] for line in lines_of(path)]
+        if bad := [
+            part for part in parts if len(part) != 3 or not part[1].isdigit() or int(part[1]) not in of_category
+        ]:
+            raise DataError(
+                f"{path} cannot be understood", expected="SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg", found=examples(bad)
+            )
+        names = [of_category[int(category)] for _, category, _ in parts]
+        splits[split] = manifests.from_names(["/".join((IMAGES, *part)) for part in parts], names, levels=levels)
+    return splits
+
+
+SPEC = Spec(
+    name="inat18-base",
+    title="iNaturalist 2018, two levels",
+    levels=BASE,
+    build=partial(build, levels=BASE),
+    files="inat18",
+    markers=(SPLITS.format(split="train"),),
+    protocol=Protocol(recalls=(1, 4, 16, 32)),
+    licence="non-commercial research; images may not be redistributed",
+    citation="Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, ECCV 2020",
+    homepage="https://github.com/visipedia/inat_comp/tree/master/2018",
+    size="119 GB",
+    counts={
+        "train": {"images": 325_846, "species": 5_690, "supercategory": 13},
+        "test": {"images": 136_093, "species": 2_452},
+    },
+    defects=("the split cannot be made again from a rule: its files are needed (Inat_dataset_splits)",),
+)
+FULL_SPEC = dataclasses.replace(
+    SPEC,
+    name="inat18-full",
+    title="iNaturalist 2018, seven levels",
+    levels=FULL,
+    build=partial(build, levels=FULL),
+    official_names=official_names,
+    counts={
+        "train": {
+            "images": 325_846,
+            "species": 5_690,
+            "genus": 3_438,
+            "family": 961,
+            "order": 249,
+            "class": 54,
+            "phylum": 23,
+            "kingdom": 5,
+        },
+        "test": {"images": 136_093, "species": 2_452},
+    },
+    defects=(
+        *SPEC.defects,
+        "11 genera occur in two families each; the released evaluators take them for one (protocol official)",
+        "34 species have NA for an order or family; here each is a class of its own within its parent",
+    ),
+)
+specs.register(SPEC.name)(SPEC)
+specs.register(FULL_SPEC.name)(FULL_SPEC)

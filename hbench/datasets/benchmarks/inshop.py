@@ -1,0 +1,68 @@
+"""In-shop Clothes Retrieval (DeepFashion): single pieces of clothing by category; queries and gallery are separate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import lines_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+FILE = "list_eval_partition.txt"
+HEADER = ["image_name", "item_id", "evaluation_status"]
+
+
+def build(raw: Path) -> Splits:
+    """The file lists image, item and split; a category is the gender and kind of the path, MEN/Denim, the same in
+    every split."""
+    path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
+    lines = lines_of(path)
+    if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name
+        raise DataError(f"{path} is no In-shop list", expected=" ".join(HEADER), found=" ".join(lines[1:2]))
+    rows = [line.split() for line in lines[2:]]
+    if len(rows) != int(lines[0]):
+        raise DataError(f"{path} is cut short", expected=f"{lines[0].strip()} images", found=f"{len(rows)}")
+    splits = {}
+    for split, parts in (("train", {"train"}), ("test", {"query", "gallery"})):
+        own = [row for row in rows if row[2] in parts]
+        part = np.asarray([row[2] for row in own])
+        everyone = np.ones(len(own), dtype=bool)
+        splits[split] = manifests.from_columns(
+            [row[0] for row in own],
+            [["/".join(row[0].split("/")[1:3]) for row in own], [row[1] for row in own]],
+            levels=SPEC.levels,
+            query=everyone if split == "train" else part == "query",
+            gallery=everyone if split == "train" else part == "gallery",
+        )
+    return splits
+
+
+SPEC = Spec(
+    name="inshop",
+    title="DeepFashion In-shop Clothes Retrieval",
+    levels=("category", "product"),
+    build=build,
+    markers=(FILE, f"Eval/{FILE}", f"Anno/{FILE}"),
+    images=(".", "Img"),
+    protocol=Protocol(recalls=(1, 10, 20, 30, 40, 50)),
+    licence="non-commercial research, not redistributable",
+    citation="Liu et al., DeepFashion: powering robust clothes recognition and retrieval, CVPR 2016",
+    homepage="http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html",
+    size="about 8 GB (256-pixel images)",
+    counts={
+        "train": {"images": 25_882, "product": 3_997},
+        "test": {"queries": 14_218, "gallery": 12_612, "product": 3_985},
+    },
+    defects=("papers disagree on the categories: with gender (23, here), or without, which is no tree",),
+    manual=(
+        "page:   http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, In-shop Clothes Retrieval Benchmark\n"
+        "files:  Eval/list_eval_partition.txt; Img/img.zip (256 pixels) or img_highres.zip, whose password comes with a "
+        "signed form\n"
+        "layout: list_eval_partition.txt, img/WOMEN/…, img/MEN/…, the archive unpacked"
+    ),
+)
+specs.register(SPEC.name)(SPEC)

@@ -1,0 +1,76 @@
+"""NABirds: North American birds; leaves of two depths, a species that has no forms of its own is repeated as its
+only form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hbench.core.errors import TreeError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import rows_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+ROOT = "0"
+DEPTH = 4
+
+
+def paths(raw: Path) -> dict[str, tuple[str, ...]]:
+    """The names of each class from the top down, as deep as the deepest: hierarchy.txt has `child parent`, the
+    root is 0."""
+    names = {number: f"{name} #{number}" for number, name in rows_of(raw / "classes.txt", columns=2)}
+    parents = dict(rows_of(raw / "hierarchy.txt", columns=2))
+    found = {}
+    for leaf in names:
+        path = [leaf]
+        while (parent := parents.get(path[0], ROOT)) != ROOT:
+            if len(path) >= DEPTH:
+                raise TreeError(
+                    f"class {leaf} of {raw / 'hierarchy.txt'} lies too deep", expected=f"at most {DEPTH} levels"
+                )
+            path.insert(0, parent)
+        found[leaf] = tuple(names[number] for number in path + path[-1:] * (DEPTH - len(path)))
+    return found
+
+
+def build(raw: Path) -> Splits:
+    """images.txt, image_class_labels.txt and train_test_split.txt are joined by the image's id."""
+    of_class = paths(raw)
+    labels = dict(rows_of(raw / "image_class_labels.txt", columns=2))
+    training = dict(rows_of(raw / "train_test_split.txt", columns=2))
+    images = rows_of(raw / "images.txt", columns=2)
+    splits = {}
+    for split, flag in (("train", "1"), ("test", "0")):
+        own = [(image, path) for image, path in images if training[image] == flag]
+        rows = [of_class[labels[image]] for image, _ in own]
+        splits[split] = manifests.from_names([path for _, path in own], rows, levels=SPEC.levels)
+    return splits
+
+
+SPEC = Spec(
+    name="nabirds",
+    title="NABirds",
+    levels=("order", "family", "species", "form"),
+    build=build,
+    markers=("hierarchy.txt",),
+    images=("images",),
+    protocol=Protocol(recalls=(1, 2, 4, 8)),
+    licence="non-commercial",
+    citation="Van Horn et al., Building a bird recognition app and large scale dataset, CVPR 2015",
+    homepage="https://dl.allaboutbirds.org/nabirds",
+    size="9.6 GB",
+    counts={
+        "train": {"images": 23_929, "form": 555, "order": 22},
+        "test": {"images": 24_633, "form": 555, "order": 22},
+    },
+    defects=(
+        "a closed set: the classes of the test are those of the training",
+        "290 of the 555 leaves end one level above the others and are repeated",
+    ),
+    manual=(
+        "page:   https://dl.allaboutbirds.org/nabirds, a form\n"
+        "files:  nabirds.tar.gz\n"
+        "layout: images/, images.txt, hierarchy.txt, … as in the archive"
+    ),
+)
+specs.register(SPEC.name)(SPEC)

@@ -1,0 +1,62 @@
+"""Omniglot: handwritten characters by alphabet; the background alphabets train, the evaluation alphabets test."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.own_data import images_below
+from hbench.datasets.spec import Spec, Splits, specs
+
+FOLDERS = {"train": "images_background", "test": "images_evaluation"}
+SMALL = {"train": "images_background_small1", "test": "images_background_small2"}
+
+
+def build(raw: Path, *, folders: dict[str, str]) -> Splits:
+    """The folders are the labels: FOLDER/ALPHABET/characterNN/IMAGE.png."""
+    splits = {}
+    for split, folder in folders.items():
+        items = [f"{folder}/{item}" for item in sorted(images_below(raw / folder))]
+        if not items:
+            raise DataError(f"no images in {raw / folder}", expected="ALPHABET/characterNN/IMAGE.png")
+        rows = [item.split("/") for item in items]
+        names = [(alphabet, f"{alphabet} {character}") for _, alphabet, character, _ in rows]
+        splits[split] = manifests.from_names(items, names, levels=SPEC.levels)
+    return splits
+
+
+SPEC = Spec(
+    name="omniglot",
+    title="Omniglot",
+    levels=("alphabet", "character"),
+    build=partial(build, folders=FOLDERS),
+    markers=(FOLDERS["train"],),
+    protocol=Protocol(recalls=(1, 10)),
+    licence="MIT",
+    citation="Lake et al., Human-level concept learning through probabilistic program induction, Science 2015",
+    homepage="https://github.com/brendenlake/omniglot",
+    size="15 MB",
+    counts={
+        "train": {"images": 19_280, "character": 964, "alphabet": 30},
+        "test": {"images": 13_180, "character": 659, "alphabet": 20},
+    },
+)
+SMALL_SPEC = dataclasses.replace(
+    SPEC,
+    name="omniglot-small",
+    title="Omniglot, the two small background sets",
+    build=partial(build, folders=SMALL),
+    markers=(SMALL["train"],),
+    size="2.8 MB",
+    counts={
+        "train": {"images": 2_720, "character": 136, "alphabet": 5},
+        "test": {"images": 3_120, "character": 156, "alphabet": 5},
+    },
+    defects=("Greek and Latin are in both sets: their characters are no open set",),
+)
+specs.register(SPEC.name)(SPEC)
+specs.register(SMALL_SPEC.name)(SMALL_SPEC)

@@ -1,0 +1,132 @@
+"""Revisited Oxford and Paris: seventy views of buildings against a gallery, positives listed as easy, hard and junk."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import open_picture
+from hbench.datasets.pair_labels import LEFT_OUT, list_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
+PARTS = ("easy", "hard", "junk")
+HARMLESS = {
+    (module, name)
+    for package in ("numpy.core", "numpy._core")
+    for module, name in ((f"{package}.multiarray", "_reconstruct"), (f"{package}.multiarray", "scalar"))
+} | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+
+
+class Restricted(pickle.Unpickler):
+    """Reads lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that could run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in HARMLESS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return super().find_class(module, name)
+
+
+@cache
+def ground_truth(path: Path) -> dict[str, Any]:
+    """{imlist, qimlist, gnd} of a ground truth file; raises DataError where it is anything else."""
+    try:
+        truth = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+        assert {"imlist", "qimlist", "gnd"} <= set(truth)
+        assert all(set(PARTS) < set(entry) and len(entry["bbx"]) == 4 for entry in truth["gnd"])
+    except (
+        OSError,
+        pickle.UnpicklingError,
+        EOFError,
+        AssertionError,
+        TypeError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        IndexError,
+    ) as error:
+        raise DataError(f"{path} is no ground truth of the revisited benchmarks", found=str(error)) from None
+    return dict(truth)
+
+
+def landmark_of(image: str) -> str:
+    """The building, from the name of an image.
+
+    >>> landmark_of("all_souls_000013")
+    'all souls'
+    """
+    return image.rpartition("_")[0].replace("_", " ")
+
+
+def build(raw: Path, *, file: str) -> Splits:
+    """Three tests of the same items: the lists say what is positive in each. The labels are the buildings in the
+    file names."""
+    truth = ground_truth(raw / file)
+    items = [*(f"query/{image}.jpg" for image in truth["qimlist"]), *(f"jpg/{image}.jpg" for image in truth["imlist"])]
+    names = [[landmark_of(Path(item).stem) for item in items]]
+    query = np.arange(len(items)) < len(truth["qimlist"])
+    manifest = manifests.from_columns(items, names, levels=("landmark",), query=query, gallery=~query)
+    return dict.fromkeys(POSITIVE, manifest)
+
+
+def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
+    """Easy: easy images are positives, hard ones left out. Medium: both. Hard: hard ones, easy left out. Junk is
+    always left out."""
+    truth = ground_truth(raw / file)
+    return {
+        test: list_of(
+            (f"query/{query}.jpg", f"jpg/{truth['imlist'][int(image)]}.jpg", 1 if part in positive else LEFT_OUT)
+            for query, entry in zip(truth["qimlist"], truth["gnd"], strict=True)
+            for part in PARTS
+            for image in entry[part]
+        )
+        for test, positive in POSITIVE.items()
+    }
+
+
+def picture(root: Path, item: str, *, file: str) -> Image.Image:
+    """The image of an item; a query is cut to the box of its building."""
+    folder, name = item.split("/")
+    image = open_picture(root, f"jpg/{name}")
+    if folder != "query":
+        return image
+    truth = ground_truth(root / file)
+    box = truth["gnd"][list(truth["qimlist"]).index(Path(name).stem)]["bbx"]
+    left, top, right, bottom = (round(float(edge)) for edge in box)
+    return image.crop((left, top, right, bottom))
+
+
+def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
+    return Spec(
+        name=name,
+        title=title,
+        levels=("landmark",),
+        build=partial(build, file=file),
+        lists=partial(lists, file=file),
+        picture=partial(picture, file=file),
+        on_disk=False,
+        markers=(file,),
+        protocol=Protocol(metrics=("AP", "P@1", "P@5", "P@10"), recalls=(1, 10), official="official-revisited"),
+        licence="not stated; images from Flickr",
+        citation="Radenovic et al., Revisiting Oxford and Paris: large-scale image retrieval benchmarking, CVPR 2018",
+        homepage="http://cmp.felk.cvut.cz/revisitop/",
+        size=size,
+        counts={f"test-{test}": {"queries": 70, "gallery": gallery} for test in POSITIVE},
+        defects=("the images were released again with blurred faces in 2022",),
+    )
+
+
+OXFORD = _spec("roxford5k", "Revisited Oxford", gallery=4_993, size="1.9 GB", file="gnd_roxford5k.pkl")
+PARIS = _spec("rparis6k", "Revisited Paris", gallery=6_322, size="2.5 GB", file="gnd_rparis6k.pkl")
+for _one in (OXFORD, PARIS):
+    specs.register(_one.name)(_one)

@@ -1,0 +1,43 @@
+"""Stanford Online Products: photographs of things on sale; fine classes are single products, coarse ones twelve
+kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import rows_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+HEADER = ["image_id", "class_id", "super_class_id", "path"]
+
+
+def build(raw: Path) -> Splits:
+    """Ebay_train.txt and Ebay_test.txt list the images; the kind is the folder, less its `_final`."""
+    splits = {}
+    for split in ("train", "test"):
+        rows = rows_of(raw / f"Ebay_{split}.txt", header=HEADER)
+        kinds = [path.split("/")[0].removesuffix("_final") for *_, path in rows]
+        products = [f"{kind} {product}" for kind, (_, product, _, _) in zip(kinds, rows, strict=True)]
+        splits[split] = manifests.from_columns([row[3] for row in rows], [kinds, products], levels=SPEC.levels)
+    return splits
+
+
+SPEC = Spec(
+    name="sop",
+    title="Stanford Online Products",
+    levels=("super_class", "class"),
+    build=build,
+    markers=("Ebay_train.txt",),
+    protocol=Protocol(recalls=(1, 10, 100, 1000)),
+    licence="research only, not redistributable",
+    citation="Oh Song et al., Deep metric learning via lifted structured feature embedding, CVPR 2016",
+    homepage="https://cvgl.stanford.edu/projects/lifted_struct/",
+    size="2.9 GB",
+    counts={
+        "train": {"images": 59_551, "class": 11_318, "super_class": 12},
+        "test": {"images": 60_502, "class": 11_316, "super_class": 12},
+    },
+)
+specs.register(SPEC.name)(SPEC)

@@ -1,0 +1,234 @@
+"""Fetching a file: from one of several mirrors, resumed where it stopped, and only in place once its checksum is right.
+
+While it comes, a file is called `.NAME.part`, with the server's validator (ETag) beside it in `.NAME.part.json`, so
+that a later run goes on with the bytes that are there, and only if the server still has the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3 import Retry
+
+from hbench.core.errors import IntegrityError, SourceError
+from hbench.core.files import write_text
+from hbench.core.version import __version__
+from hbench.datasets.download.records import disk_errors
+from hbench.datasets.download.responses import (
+    looks_like_page,
+    placed,
+    reason_of,
+    refuse_wrong_kind,
+    title_of,
+    validator_of,
+)
+from hbench.datasets.download.source import RemoteFile
+
+BLOCK = 1 << 18
+TIMEOUT = (10.0, 30.0)  # seconds to connect; without a byte
+DROPS = 5  # connections lost in a row without a new byte before a mirror is given up
+PAUSE = 0.1  # seconds after the first such loss; doubled with each
+GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
+DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
+Advance = Callable[[int], None]
+
+
+class DownloadInterrupted(Exception):
+    """Somebody asked to stop; what came so far is kept."""
+
+
+def session() -> requests.Session:
+    """A session that asks again, with growing pauses or as long as Retry-After says, when a server is busy."""
+    retry = Retry(
+        total=4,
+        connect=0,
+        read=0,
+        backoff_factor=0.5,
+        status_forcelist=(429, 500, 502, 503, 504),
+        raise_on_status=False,
+    )
+    own = requests.Session()
+    own.headers["User-Agent"] = f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
+    own.headers["Accept-Encoding"] = "identity"
+    for scheme in ("http://", "https://"):
+        own.mount(scheme, HTTPAdapter(max_retries=retry))
+    return own
+
+
+def fetch(
+    source: RemoteFile,
+    target: Path,
+    *,
+    session: requests.Session,
+    advance: Advance = lambda _: None,
+    stop: threading.Event | None = None,
+    timeout: tuple[float, float] = TIMEOUT,
+) -> dict[str, str]:
+    """Fetch `source` into `target` and return its checksums; a file that is not whole and right never has that name.
+
+    `advance` hears of every number of bytes that came (negative when some are thrown away). Raises SourceError when
+    no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or
+    read-only, Interrupted after `stop`.
+    """
+    transfer = Transfer(source, target, session, advance, stop or threading.Event(), timeout)
+    problems: list[SourceError | IntegrityError] = []
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for url in source.urls:
+            address = url.replace("gdrive:", GDRIVE) if url.startswith("gdrive:") else url
+            try:
+                return transfer.whole(address)
+            except (SourceError, IntegrityError) as problem:
+                problems.append(problem)
+    raise _all_failed(source, problems)
+
+
+def _all_failed(source: RemoteFile, problems: list[SourceError | IntegrityError]) -> SourceError | IntegrityError:
+    kind = IntegrityError if problems and isinstance(problems[-1], IntegrityError) else SourceError
+    lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
+    return kind(
+        f"{source.file} could not be fetched",
+        found="".join(f"\n      {line}" for line in lines) or "no address",
+        fix="try later, give another place with --mirror URL or in sources.toml, or --adopt a copy you have",
+    )
+
+
+@dataclass
+class Transfer:
+    """One file on its way: the bytes that are there, and how to get the rest."""
+
+    source: RemoteFile
+    target: Path
+    session: requests.Session
+    advance: Advance
+    stop: threading.Event
+    timeout: tuple[float, float]
+
+    @property
+    def part(self) -> Path:
+        return self.target.with_name(f".{self.target.name}.part")
+
+    @property
+    def note(self) -> Path:
+        return self.target.with_name(f".{self.target.name}.part.json")
+
+    @property
+    def here(self) -> int:
+        """The bytes that are there."""
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def whole(self, url: str) -> dict[str, str]:
+        """Get the file from `url`, check it, give it its name, and return its checksums.
+
+        Where bytes of an earlier run were wrong the file is fetched once more from its beginning.
+        """
+        while True:
+            resumed = self.here > 0
+            self.run(url)
+            try:
+                sums = verify(self.part, self.source)
+            except IntegrityError:
+                self.discard()
+                if not resumed:
+                    raise
+            else:
+                self.part.replace(self.target)
+                self.note.unlink(missing_ok=True)
+                return sums
+
+    def run(self, url: str) -> None:
+        """Get the rest of the file from `url`; raises SourceError when it cannot be had there."""
+        drops, most = 0, self.here
+        while True:
+            reason = "the connection ended early"
+            try:
+                if self._request(url):
+                    return
+            except DROPPED as error:
+                reason = reason_of(error)
+            drops = 0 if self.here > most else drops + 1
+            most = max(most, self.here)
+            if drops >= DROPS:
+                raise SourceError(f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)")
+            if self.stop.wait(min(PAUSE * 2**drops, 10) if drops else 0):
+                raise DownloadInterrupted
+
+    def _request(self, url: str) -> bool:
+        """Ask for the bytes that are missing and append them; whether the file is complete now."""
+        here = self.here
+        if here and here == self.source.size:
+            return True
+        headers = {"Range": f"bytes={here}-"} if here else {}
+        validator = self._validator(url)
+        if here and validator:
+            headers["If-Range"] = validator
+        elif here and not (self.source.md5 or self.source.sha256):
+            headers = {}  # nothing would tell if the file had changed in between
+        with self.session.get(url, headers=headers, stream=True, timeout=self.timeout) as answer:
+            if answer.status_code == 416:  # nothing beyond what is here: it is whole, or of another file
+                if answer.headers.get("Content-Range") != f"bytes */{here}":
+                    self.discard()
+                return self.here > 0
+            start, total = placed(answer, here)
+            refuse_wrong_kind(answer, url, total, self.source.size)
+            if start == 0 and here:
+                self.discard()
+            write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
+            self._append(answer, url, start)
+        return total is None or self.here == total
+
+    def _append(self, answer: requests.Response, url: str, start: int) -> None:
+        with self.part.open("ab") as file:
+            while block := answer.raw.read1(BLOCK, decode_content=False):
+                if self.stop.is_set():
+                    raise DownloadInterrupted
+                if start == 0 and looks_like_page(block):
+                    raise SourceError(f"{url} gave a web page instead of the file", found=title_of(block))
+                start += file.write(block)
+                self.advance(len(block))
+
+    def _validator(self, url: str) -> str | None:
+        with suppress(OSError, ValueError):
+            note = json.loads(self.note.read_text(encoding="utf-8"))
+            return str(note["validator"]) if note["url"] == url and note["validator"] else None
+        return None
+
+    def discard(self) -> None:
+        """Throw away what came."""
+        self.advance(-self.here)
+        self.part.unlink(missing_ok=True)
+        self.note.unlink(missing_ok=True)
+
+
+def verify(path: Path, source: RemoteFile) -> dict[str, str]:
+    """The checksums of a file; raises IntegrityError when its size or one of them is not the recorded one."""
+    size = path.stat().st_size
+    if source.size is not None and size != source.size:
+        raise IntegrityError(
+            f"{source.file} has the wrong size", expected=f"{source.size:,} bytes", found=f"{size:,} bytes"
+        )
+    sums = checksums(path)
+    for kind in ("md5", "sha256"):
+        expected = getattr(source, kind)
+        if expected and sums[kind] != expected.lower():
+            raise IntegrityError(f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind])
+    return sums
+
+
+def checksums(path: Path) -> dict[str, str]:
+    """md5 and sha256 of a file, in one reading."""
+    sums = {"md5": hashlib.md5(usedforsecurity=False), "sha256": hashlib.sha256()}
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            for one in sums.values():
+                one.update(block)
+    return {kind: one.hexdigest() for kind, one in sums.items()}

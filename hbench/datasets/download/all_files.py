@@ -1,0 +1,246 @@
+"""Fetching the files of a dataset: several at a time, each fetched, verified and unpacked once, with all failures
+told at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+import filelock
+import requests
+
+from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
+from hbench.core.files import replacing
+from hbench.datasets.download import TIMEOUT, DownloadInterrupted, fetch, session, verify
+from hbench.datasets.download.archives import not_unpacked, unpack
+from hbench.datasets.download.records import (
+    FOLDER,
+    DownloadRecord,
+    disk_errors,
+    free_bytes,
+    read_record,
+    record_of,
+    state_of,
+    write_record,
+)
+from hbench.datasets.download.source import RemoteFile
+
+Tell = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
+MD5_FILES_ARE_SMALL = 4096
+
+
+@dataclass(frozen=True)
+class DownloadOptions:
+    """How to fetch: into which folder, and what to do beside it."""
+
+    folder: Path
+    repair: bool = False
+    remove_archives: bool = False
+    tell: Tell = lambda source, what, number: None
+    timeout: tuple[float, float] = TIMEOUT
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+
+def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4) -> dict[str, HBenchError]:
+    """Fetch, verify and unpack what is not done yet; the failures by file.
+
+    Raises DataError when there is no room or the folder cannot be written or is in use, Interrupted when stopped.
+    """
+    check_room(sources, job.folder)
+    with disk_errors(job.folder):
+        (job.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(job.folder / FOLDER / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
+            try:
+                done = list(pool.imap_unordered(lambda source: (source.file, _attempt(source, job)), sources))
+            except KeyboardInterrupt:
+                job.stop.set()
+                raise
+    except filelock.Timeout:
+        raise DataError(f"{job.folder} is in use", found="another download into it", fix="wait for it to end") from None
+    if job.stop.is_set():
+        raise DownloadInterrupted
+    return {file: problem for file, problem in sorted(done, key=lambda pair: pair[0]) if problem is not None}
+
+
+def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
+    """Read every file again and compare it with its checksums, and what was unpacked with its archive; the
+    failures by file."""
+    problems = {source.file: _check(source, folder) for source in sources}
+    return {file: problem for file, problem in problems.items() if problem is not None}
+
+
+def check_room(sources: Sequence[RemoteFile], folder: Path) -> None:
+    """Raise DataError when the disk cannot hold what is to come: the files, and as much again for what is unpacked."""
+    needed = 0
+    for source in sources:
+        state = state_of(folder, source)
+        size = source.size or 0
+        needed += size * (state in {"missing", "partial"}) + size * (
+            source.unpack is not None and state not in {"done", "unpacked"}
+        )
+    part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
+    if needed - part > free_bytes(folder):
+        raise DataError(
+            f"there is not enough room in {folder}",
+            expected=f"{needed - part:,} bytes free, for files and what is unpacked from them",
+            found=f"{free_bytes(folder):,} bytes",
+            fix="choose another folder with --root DIR, or fetch only --part metadata",
+        )
+
+
+def adopt(sources: Sequence[RemoteFile], folder: Path, lying: Path) -> list[str]:
+    """Take the files of `sources` that lie below `lying` under their own names, verified; their names.
+
+    Archives stay where they are and are unpacked from there; plain files are copied.
+    """
+    adopted = []
+    for source in sources:
+        name = Path(source.file).name
+        found = next(
+            (path for path in (lying / source.file, lying / name, *sorted(lying.glob(f"*/{name}"))) if path.is_file()),
+            None,
+        )
+        if found is not None:
+            sums = verify(found, source)
+            if source.unpack is None:
+                with replacing(folder / source.file) as temporary:
+                    shutil.copyfile(found, temporary)
+                found = folder / source.file
+            write_record(folder, source, record_of(found.resolve(), sums))
+            adopted.append(source.file)
+    return adopted
+
+
+def summary(problems: dict[str, HBenchError]) -> HBenchError:
+    """One error for all failures, of the kind of the first."""
+    kinds = (IntegrityError, SourceError, DataError)
+    kind = next((kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())), DataError)
+    several = len(problems) > 1
+    return kind(
+        f"{len(problems)} files are not there or not right" if several else "a file is not there or not right",
+        found="".join(f"\n    {_in_short(file, problem)}" for file, problem in problems.items()),
+        fix="run the command again: it goes on where it stopped. --repair replaces wrong files; --mirror URL or a "
+        "sources.toml of yours gives another place, --adopt DIR a copy that you have",
+    )
+
+
+def _in_short(file: str, problem: HBenchError) -> str:
+    what = problem.problem if file in problem.problem else f"{file}: {problem.problem}"
+    expected = f"expected {problem.expected}, found " if problem.expected else ""
+    return f"{what}: {expected}{problem.found}" if problem.found else what
+
+
+def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
+    if job.stop.is_set():
+        return None
+    try:
+        _one(source, job)
+    except DownloadInterrupted:
+        return None
+    except HBenchError as problem:
+        return problem
+    finally:
+        job.tell(source, "end", 0)
+    return None
+
+
+def _one(source: RemoteFile, job: DownloadOptions) -> None:
+    state = state_of(job.folder, source)
+    if job.repair and state in {"done", "verified", "unchecked"} and (problem := _check(source, job.folder)):
+        state = _thrown_away(source, job.folder, problem)
+    if state in {"done", "unpacked"}:
+        return
+    record = read_record(job.folder, source) if state == "verified" else None
+    record = record or _record(source, job, state)
+    if source.unpack is not None:
+        archive = Path(record.path)
+        number = unpack(
+            archive, job.folder / source.unpack, advance=lambda n: job.tell(source, "files", n), stop=job.stop
+        )
+        write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
+        if job.remove_archives and archive.is_relative_to(job.folder):
+            archive.unlink()
+
+
+def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
+    """The record of a file that is fetched now, or that was there already and is checked now."""
+    target = job.folder / source.file
+    with session() as own:
+        complete = _with_md5(source, own, job) if source.md5_url and not source.md5 else source
+        if state == "unchecked":
+            sums = verify(target, complete)
+        else:
+            sums = fetch(
+                complete,
+                target,
+                session=own,
+                advance=lambda n: job.tell(source, "bytes", n),
+                stop=job.stop,
+                timeout=job.timeout,
+            )
+    record = record_of(target, sums)
+    write_record(job.folder, source, record)
+    return record
+
+
+def _with_md5(source: RemoteFile, own: requests.Session, job: DownloadOptions) -> RemoteFile:
+    """The source with the md5 that its publisher lists in a file of its own."""
+    assert source.md5_url is not None
+    try:
+        answer = own.get(source.md5_url, timeout=job.timeout)
+        answer.raise_for_status()
+    except requests.RequestException as error:
+        raise SourceError(f"the checksum of {source.file} could not be fetched", found=str(error)) from None
+    words = answer.text[:MD5_FILES_ARE_SMALL].split()
+    if not words or len(words[0]) != 32 or not set(words[0].lower()) <= set("0123456789abcdef"):
+        raise SourceError(f"{source.md5_url} holds no md5", found=repr(answer.text[:60]))
+    return dataclasses.replace(source, md5=words[0])
+
+
+def _check(source: RemoteFile, folder: Path) -> HBenchError | None:
+    """What is wrong with a file or with what was unpacked from it, by its published checksums or those of when it
+    came."""
+    record = read_record(folder, source)
+    path = Path(record.path) if record else folder / source.file
+    try:
+        if not path.exists():
+            if record and record.unpacked is not None:
+                return None
+            return DataError(f"{source.file} is missing", fix="fetch it")
+        known = dataclasses.replace(source, md5=source.md5 or (record.md5 if record else None))
+        verify(path, known)
+        if (
+            record
+            and record.unpacked is not None
+            and source.unpack is not None
+            and (lost := not_unpacked(path, folder / source.unpack))
+        ):
+            return IntegrityError(
+                f"{len(lost)} files unpacked from {source.file} are missing or cut", found=examples(lost)
+            )
+    except HBenchError as problem:
+        return problem
+    return None
+
+
+def _thrown_away(source: RemoteFile, folder: Path, problem: HBenchError) -> str:
+    """Forget what is wrong with a source, so that it is made again; the state it is in then."""
+    record = read_record(folder, source)
+    if record and source.unpack is not None and "unpacked from" in problem.problem:
+        for lost in not_unpacked(Path(record.path), folder / source.unpack):
+            (folder / source.unpack / lost).unlink(missing_ok=True)
+        write_record(folder, source, dataclasses.replace(record, unpacked=None))
+    elif record and not Path(record.path).is_relative_to(folder):
+        raise UsageError(
+            f"{record.path} is wrong, and not ours to replace", found=problem.problem, fix="replace or remove it"
+        )
+    else:
+        (folder / source.file).unlink(missing_ok=True)
+        (folder / FOLDER / f"{source.file.replace('/', '__')}.json").unlink(missing_ok=True)
+    return state_of(folder, source)

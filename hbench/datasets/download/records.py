@@ -1,0 +1,105 @@
+"""A record: what hbench knows of one file of a raw folder (`.hbench/FILE.json`), so that no file is fetched or read
+twice.
+
+It holds the size and time of the file when its checksums were taken, and how many files were unpacked from it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hbench.core.errors import DataError
+from hbench.core.files import write_text
+from hbench.datasets.download.source import RemoteFile
+
+FOLDER = ".hbench"
+
+
+@dataclass(frozen=True)
+class DownloadRecord:
+    """`path`: where the file lies (elsewhere when adopted). `unpacked`: number of files unpacked from it, None
+    when not."""
+
+    path: str
+    size: int
+    time: int
+    md5: str
+    sha256: str
+    unpacked: int | None = None
+
+    def is_current(self) -> bool:
+        """Whether the file is still the one whose checksums these are."""
+        file = Path(self.path)
+        return file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (self.size, self.time)
+
+
+def record_of(path: Path, sums: dict[str, str]) -> DownloadRecord:
+    """The record of a file with these checksums, now."""
+    return DownloadRecord(str(path), path.stat().st_size, path.stat().st_mtime_ns, sums["md5"], sums["sha256"])
+
+
+def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
+    """The record of a source; None where there is none, or a foreign one."""
+    try:
+        return DownloadRecord(**json.loads(_path(folder, source).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> None:
+    """Keep the record of a source."""
+    write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
+
+
+def state_of(folder: Path, source: RemoteFile) -> str:
+    """How a source stands: "done", "unpacked" (its archive was removed), "verified", "unchecked", "partial",
+    "missing"."""
+    target = folder / source.file
+    record = read_record(folder, source)
+    if record and source.unpack is not None and record.unpacked is not None:
+        return "done" if Path(record.path).exists() else "unpacked"
+    if record and record.is_current():
+        return "done" if source.unpack is None else "verified"
+    if target.exists():
+        return "unchecked"
+    return "partial" if target.with_name(f".{target.name}.part").exists() else "missing"
+
+
+def _path(folder: Path, source: RemoteFile) -> Path:
+    return folder / FOLDER / f"{source.file.replace('/', '__')}.json"
+
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a full or read-only disk under `path` into a DataError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise DataError(
+                f"the disk is full: {path} could not be written",
+                found=f"{free_bytes(path):,} bytes free",
+                fix="make room and run the same command again: it goes on where it stopped",
+            ) from None
+        if error.errno in LOCKED:
+            raise DataError(
+                f"{error.filename or path} cannot be written",
+                found=str(error.strerror),
+                fix="choose another folder with --root DIR, or take files as they lie with --adopt DIR",
+            ) from None
+        raise
+
+
+def free_bytes(path: Path) -> int:
+    """The bytes free where `path` is or will be."""
+    return shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free

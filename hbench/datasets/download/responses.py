@@ -1,0 +1,64 @@
+"""What a server answered: where its bytes belong in the file, and whether they are of the file at all."""
+
+from __future__ import annotations
+
+import re
+
+import requests
+
+from hbench.core.errors import SourceError
+
+
+def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
+    """Where the body of an answer starts in the file, and the length of the file if it is told; raises SourceError."""
+    length = answer.headers.get("Content-Length", "")
+    if answer.status_code == 200:
+        return 0, int(length) if length.isdigit() else None
+    if answer.status_code == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+        if found and int(found[1]) == here:
+            return here, int(found[2]) if found[2] != "*" else None
+        raise SourceError(
+            f"{answer.url} sent another part than asked for",
+            expected=f"bytes from {here}",
+            found=answer.headers.get("Content-Range", "no Content-Range"),
+        )
+    wait = answer.headers.get("Retry-After")
+    raise SourceError(
+        f"{answer.url} refused",
+        found=f"{answer.status_code} {answer.reason}" + (f", come back after {wait}" if wait else ""),
+    )
+
+
+def refuse_wrong_kind(answer: requests.Response, url: str, total: int | None, size: int | None) -> None:
+    """Raise SourceError for a web page, and for a file of another size than `size`."""
+    if answer.headers.get("Content-Type", "").startswith("text/html"):
+        beginning = answer.raw.read(4096, decode_content=True)
+        raise SourceError(f"{url} gave a web page instead of the file", found=title_of(beginning))
+    if size is not None and total is not None and total != size:
+        raise SourceError(f"{url} has a file of another size", expected=f"{size:,} bytes", found=f"{total:,} bytes")
+
+
+def reason_of(error: Exception) -> str:
+    """Why a connection failed, in the words of the error that all the others are wrapped around."""
+    while isinstance(inner := getattr(error, "reason", error.args[0] if error.args else None), Exception):
+        error = inner
+    return f"{type(error).__name__}: {str(error).rpartition('): ')[2]}"
+
+
+def validator_of(answer: requests.Response) -> str | None:
+    """A strong ETag, or the date of the last change."""
+    tag = answer.headers.get("ETag", "")
+    return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
+
+
+def looks_like_page(block: bytes) -> bool:
+    """Whether a file begins like HTML: a login, a quota notice, a captive portal."""
+    return block.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html", b"<head"))
+
+
+def title_of(page: bytes) -> str:
+    """The title of a web page, for a message."""
+    title = re.search(rb"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
+    words = " ".join(title[1].decode("utf-8", "replace").split())[:80] if title else "no title"
+    return f"a page ({words}): a login, a quota or a captive portal?"

@@ -1,0 +1,87 @@
+"""Where the files of a dataset are to be had: `sources.toml` here, and the user's own `sources.toml`, which goes first.
+
+One table per file, `[[DATASET]]`, with `file`, `urls` and, as far as they are known, `size`, `md5`, `sha256`; `part`
+is "metadata" or "images" (default), `unpack` the folder to unpack an archive into ("." for most). `count = n` makes n
+files of one table, in which `{i}` becomes 000, 001 …. What a table of the user's says replaces what is said here of
+the same `file`; a new `file` is added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from hbench.core.errors import ConfigError, UnknownName
+from hbench.datasets.download.source import RemoteFile
+
+FIELDS = {field.name for field in dataclasses.fields(RemoteFile)} | {"count"}
+
+
+def own_file() -> Path:
+    """The user's sources.toml, in HBENCH_HOME or the system's folder for settings; it need not exist."""
+    home = os.environ.get("HBENCH_HOME")
+    return (Path(home) if home else platformdirs.user_config_path("hbench")) / "sources.toml"
+
+
+def sources_of(dataset: str, *, part: str | None = None, mirror: str | None = None) -> list[RemoteFile]:
+    """The files of a dataset, of one `part` or all; `mirror` is a base address that is tried before every other."""
+    tables = {table["file"]: table for table in _shipped().get(dataset, [])}
+    for table in _own().get(dataset, []):
+        tables[table["file"]] = tables.get(table["file"], {}) | table
+    sources = [source for table in tables.values() for source in _expanded(table)]
+    if mirror:
+        sources = [
+            dataclasses.replace(source, urls=(f"{mirror.rstrip('/')}/{source.file}", *source.urls))
+            for source in sources
+        ]
+    return [source for source in sources if part in {None, source.part}]
+
+
+def _expanded(table: dict[str, Any]) -> list[RemoteFile]:
+    rest = {key: value for key, value in table.items() if key != "count"}
+    return [RemoteFile(**_filled(rest, f"{i:03d}")) for i in range(table.get("count", 1))]
+
+
+def _filled(table: dict[str, Any], number: str) -> dict[str, Any]:
+    filled = {key: value.replace("{i}", number) if isinstance(value, str) else value for key, value in table.items()}
+    return filled | {"urls": tuple(url.replace("{i}", number) for url in table["urls"])}
+
+
+def _shipped() -> dict[str, list[dict[str, Any]]]:
+    text = resources.files("hbench.datasets.download").joinpath("sources.toml").read_text(encoding="utf-8")
+    return _checked(tomllib.loads(text), Path("sources.toml"))
+
+
+def _own() -> dict[str, list[dict[str, Any]]]:
+    path = own_file()
+    if not path.exists():
+        return {}
+    try:
+        return _checked(tomllib.loads(path.read_text(encoding="utf-8")), path)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML", found=str(error)) from None
+
+
+def _checked(tables: dict[str, Any], path: Path) -> dict[str, list[dict[str, Any]]]:
+    for dataset, files in tables.items():
+        for table in files if isinstance(files, list) else [{}]:
+            if unknown := sorted(set(table) - FIELDS):
+                raise UnknownName(f"key in {path} [[{dataset}]]", unknown[0], sorted(FIELDS))
+            urls = table.get("urls")
+            if (
+                not isinstance(table.get("file"), str)
+                or not isinstance(urls, list)
+                or not all(isinstance(url, str) for url in urls)
+            ):
+                raise ConfigError(
+                    f"a table of {path} is incomplete",
+                    expected='[[DATASET]] with file = "…" and urls = ["…"]',
+                    found=f"{dataset}: {table}",
+                )
+    return tables

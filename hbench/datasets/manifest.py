@@ -1,0 +1,248 @@
+"""A manifest: the items of one split, their labels, and which of them ask (query) and are ranked (gallery).
+
+On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and,
+where the protocol ignores some items of a query's group, `ignore`; file metadata carries the level names and the
+content digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from PIL import Image
+
+from hbench.core.errors import DataError, IntegrityError, UsageError, examples
+from hbench.core.files import replacing
+from hbench.core.tables import bytes_of_texts, numbers, text_array
+from hbench.tree import RESERVED, Labels, LabelTree
+from hbench.tree.names import NameTable, Row, class_rows
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Items (N,), labels int32 (N, L) coarse→fine into `tree`, query and gallery bool (N,).
+
+    Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of
+    the list of the queries that share its group; -1 is no group. `picture` opens the image of an item; None where the
+    images are not on this disk. It is not part of the content. `text`: the items as an arrow array, if they are in one.
+    """
+
+    items: NDArray[np.object_]
+    labels: Labels
+    tree: LabelTree
+    query: NDArray[np.bool_]
+    gallery: NDArray[np.bool_]
+    ignore: NDArray[np.int64] | None = None
+    picture: Callable[[str], Image.Image] | None = field(default=None, compare=False, repr=False)
+    text: InitVar[pa.Array | None] = None
+
+    def __post_init__(self, text: pa.Array | None) -> None:
+        if text is not None:
+            self.__dict__["_item_array"] = text
+        if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
+            raise DataError("a manifest's columns differ in length")
+        if clash := set(self.tree.levels) & set(RESERVED):
+            raise DataError(
+                f"{examples(sorted(clash))} cannot be the name of a level", expected=f"none of {', '.join(RESERVED)}"
+            )
+        if pc.any(pc.equal(self._sorted_items[1:], self._sorted_items[:-1])).as_py():
+            values, count = np.unique(self.items.astype(str), return_counts=True)
+            raise DataError(
+                "a manifest's items are not unique", expected="each item once", found=examples(values[count > 1])
+            )
+        bad = self.items[~are_relative(self._item_array)]
+        if len(bad):
+            raise DataError(
+                "a manifest's items leave its folder",
+                expected="relative POSIX paths or plain ids",
+                found=examples(map(repr, bad)),
+            )
+
+    @cached_property
+    def _item_array(self) -> pa.Array:
+        return text_array(self.items)
+
+    @cached_property
+    def _order(self) -> pa.Array:
+        """The rows in the order of their items."""
+        return pc.sort_indices(self._item_array)
+
+    @cached_property
+    def _sorted_items(self) -> pa.Array:
+        return self._item_array.take(self._order)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.tree.levels
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the content, whatever the order of the rows and the numbers of the nodes: level names, the name
+        paths of the fine classes in order, and of every row, sorted by item, its item, class and masks."""
+        paths = [
+            tuple(names[i] for names, i in zip(self.tree.names, path, strict=True)) for path in self.tree.paths.tolist()
+        ]
+        place = np.empty(len(paths), np.int32)
+        place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
+        hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
+        offsets, text = bytes_of_texts(self._sorted_items)
+        rows = numbers(self._order, np.dtype(np.uint64))
+        masks = [self.query, self.gallery] if self.ignore is None else [self.query, self.gallery, self.ignore]
+        classes = place[self.labels[:, -1]][rows].astype("<i4")
+        for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
+            hasher.update(np.ascontiguousarray(column).data)
+        return hasher.hexdigest()
+
+    def table(self) -> pa.Table:
+        """The manifest as an arrow table, label columns as dictionary-encoded names."""
+        columns: dict[str, pa.Array] = {"item": self._item_array}
+        for level, names, ids in zip(self.levels, self.tree.names, self.labels.T, strict=True):
+            columns[level] = pa.DictionaryArray.from_arrays(pa.array(ids), pa.array(names, pa.string()))
+        columns |= {"query": pa.array(self.query), "gallery": pa.array(self.gallery)}
+        if self.ignore is not None:
+            columns["ignore"] = pa.array(self.ignore)
+        return pa.table(columns)
+
+    def write(self, path: Path) -> None:
+        """Write parquet at `path`, whole or not at all."""
+        meta = {"hbench.levels": json.dumps(list(self.levels)), "hbench.digest": self.digest}
+        with replacing(path) as temporary:
+            pq.write_table(self.table().replace_schema_metadata(meta), temporary, compression="zstd")
+
+
+def open_picture(root: Path, item: str) -> Image.Image:
+    """The decoded image file of an item; raises DataError where it is missing, damaged, no image, or a bomb."""
+    try:
+        with Image.open(root / item) as image:
+            image.load()
+            return image
+    except (OSError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"the image of {item} cannot be read", found=str(error), fix="hbench download NAME --verify-only"
+        ) from None
+
+
+def from_names(
+    items: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    levels: Sequence[str],
+    query: NDArray[np.bool_] | None = None,
+    gallery: NDArray[np.bool_] | None = None,
+) -> Manifest:
+    """A manifest from label names per item, coarse to fine; every item asks and is ranked unless said otherwise."""
+    tree, labels = LabelTree.from_names(rows, levels=levels)
+    everyone = np.ones(len(items), dtype=bool)
+    return Manifest(
+        np.asarray(items, dtype=object),
+        labels,
+        tree,
+        everyone if query is None else query,
+        everyone if gallery is None else gallery,
+    )
+
+
+def from_columns(
+    items: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    *,
+    levels: Sequence[str],
+    query: NDArray[np.bool_] | None = None,
+    gallery: NDArray[np.bool_] | None = None,
+) -> Manifest:
+    """A manifest from a column of label names per level, coarse to fine; every item asks and is ranked by default."""
+    return from_names(items, list(zip(*columns, strict=True)), levels=levels, query=query, gallery=gallery)
+
+
+def read(path: Path, *, digest: str | None = None) -> Manifest:
+    """The manifest in a parquet file.
+
+    Raises DataError for a missing or foreign file, IntegrityError when its content is not of `digest` (or of its own
+    recorded one).
+    """
+    if not path.exists():
+        raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
+    try:
+        levels = json.loads((pq.read_schema(path).metadata or {}).get(b"hbench.levels", b"[]"))
+        with pq.ParquetFile(path, read_dictionary=levels) as file:  # read_table would load the dataset machinery
+            table = file.read()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]
+        ) from None
+    meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    if "hbench.levels" not in meta or "item" not in table.column_names:
+        raise DataError(
+            f"{path} is no manifest",
+            expected="columns item, one per level, query, gallery and the levels in its metadata",
+            found=f"columns {', '.join(table.column_names)}",
+            fix="make one with: hbench build --from FILE --levels …",
+        )
+    manifest = _from_table(table, json.loads(meta["hbench.levels"]))
+    for expected in filter(None, (meta.get("hbench.digest"), digest)):
+        if manifest.digest != expected:
+            raise IntegrityError(
+                f"{path} has other content than recorded",
+                expected=f"digest {expected[:12]}…",
+                found=f"{manifest.digest[:12]}…",
+                fix="build the dataset again",
+            )
+    return manifest
+
+
+def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
+    names, columns = [], []
+    for level in levels:
+        column = table[level].unify_dictionaries().combine_chunks()
+        column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+        names.append([str(name) for name in column.dictionary.to_pylist()])
+        columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
+    tree, labels = LabelTree.from_labels(np.stack(columns, axis=1), levels=levels, names=names)
+    masks = [numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_)) for mask in RESERVED[1:3]]
+    ignore = table["ignore"].to_numpy() if "ignore" in table.column_names else None
+    text = table["item"].combine_chunks()
+    return Manifest(np.array(text.to_pylist(), dtype=object), labels, tree, masks[0], masks[1], ignore, text=text)
+
+
+def are_relative(items: pa.Array) -> NDArray[np.bool_]:
+    """Which items are plain ids or POSIX paths that stay in their folder; strings (N,) -> bool (N,)."""
+    offsets, text = bytes_of_texts(items)
+    whole = text.tobytes()
+    if (  # nothing in any item can be wrong: true of most manifests, and quick
+        (np.diff(offsets) > 0).all()
+        and not (text[offsets[:-1]] == ord("/")).any()
+        and not any(part in whole for part in (b"..", b"\\", b"\0"))
+    ):
+        return np.ones(len(items), dtype=bool)
+    leaving = pc.match_substring_regex(items, r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
+    staying: NDArray[np.bool_] = np.logical_not(leaving.to_numpy(zero_copy_only=False))
+    return staying
+
+
+def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
+    """The classes of several manifests of the same levels, with the number of their items."""
+    rows: Counter[Row] = Counter()
+    for each in manifests:
+        if each.levels != manifests[0].levels:
+            raise UsageError(
+                "the splits have different levels",
+                found=f"{', '.join(manifests[0].levels)}; {', '.join(each.levels)}",
+                fix="choose one by --split",
+            )
+        for row, items in zip(class_rows(each.tree), each.tree.counts(each.labels)[-1].tolist(), strict=True):
+            rows[row] += items
+    return NameTable(manifests[0].levels, dict(rows))

@@ -1,0 +1,217 @@
+"""Own data: a table or a folder of images becomes a dataset like any other.
+
+A table has one row per image: its path, the names of its levels coarse to fine, and perhaps its split. In a folder,
+the nested folders are the levels: `order/family/species/image.jpg`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hbench.core.errors import DataError, UnknownName, UsageError, examples
+from hbench.core.tables import kind_of, read_sheet, texts
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import TEST, Dataset, Protocol
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.spec import held_out
+from hbench.tree import RESERVED, default_levels
+
+SPLIT = "split"
+
+
+def read_single(path: Path) -> Dataset:
+    """A dataset from one file: a parquet manifest, or a table (hbench.core.tables) with `item`, the levels coarse to fine and
+    optionally `split` (train, test), `query`, `gallery` (true, false)."""
+    if kind_of(path) == ".parquet" and _is_manifest(path):
+        manifest = manifests.read(path)
+        return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
+    table = read_sheet(path)
+    levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
+    train, tests = by_split(table, levels=levels)
+    version = next(iter(tests.values())).digest[:12]
+    return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a parquet file says that it is a manifest; False for a file that cannot be read."""
+    try:
+        return b"hbench.levels" in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
+def by_split(
+    table: pa.Table, *, levels: list[str], item: str = "item", split: str = SPLIT
+) -> tuple[Manifest | None, dict[str, Manifest]]:
+    """The train manifest, or None, and the tests of a table; every row is of the test where there is no split
+    column."""
+    check_columns(table, [item, *levels])
+    if not levels:
+        raise DataError(
+            "the table has no levels",
+            expected=f"columns beside {item}, coarse to fine",
+            found=", ".join(table.column_names),
+        )
+    if split not in table.column_names:
+        return None, {TEST: manifest(table, item=item, levels=levels)}
+    of_row = np.asarray(table[split].to_pylist(), dtype=object)
+    found = sorted(set(of_row))
+    unknown = [name for name in found if name not in {"train", TEST, "query", "gallery"}]
+    if unknown:
+        raise DataError(
+            f"the column {split} has unknown values",
+            expected="train, test (or query and gallery)",
+            found=examples(unknown),
+        )
+    train = table.filter(pa.array(of_row == "train"))
+    test = table.filter(pa.array(of_row != "train"))
+    if len(test) == 0:
+        raise DataError(f"the column {split} has no test rows", expected="train and test", found=examples(found))
+    return manifest(train, item=item, levels=levels) if len(train) else None, {
+        TEST: manifest(test, item=item, levels=levels, split=split)
+    }
+
+
+def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None = None) -> Manifest:
+    """One manifest of the rows of a table; `split` names a column whose values query and gallery set the masks."""
+    masks = {}
+    for mask in ("query", "gallery"):
+        if mask in table.column_names:
+            masks[mask] = _mask(table[mask], mask)
+        elif split is not None:
+            other = "gallery" if mask == "query" else "query"
+            masks[mask] = np.asarray([value != other for value in table[split].to_pylist()], dtype=bool)
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    return manifests.from_names(texts(table, item), rows, levels=levels, **masks)
+
+
+def check_columns(table: pa.Table, names: list[str]) -> None:
+    """Raise UnknownName for the first of `names` that is no column."""
+    for name in names:
+        if name not in table.column_names:
+            raise UnknownName("column", name, table.column_names)
+
+
+def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    values = [str(value).lower() for value in column.to_pylist()]
+    truth = {"true": True, "1": True, "false": False, "0": False}
+    bad = [value for value in values if value not in truth]
+    if bad:
+        raise DataError(f"the column {name} is no mask", expected="true or false", found=examples(map(repr, bad)))
+    return np.asarray([truth[value] for value in values], dtype=bool)
+
+
+SPLITS = {"train", TEST, "query", "gallery"}
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
+
+
+def own_dataset(
+    name: str,
+    table: pa.Table,
+    root: Path,
+    *,
+    levels: Sequence[str],
+    item: str = "item",
+    split: str | None = None,
+) -> Dataset:
+    """The dataset of a table's rows; every row is of the test where `split` names no column.
+
+    An absolute path below `root` is made relative to it. Raises DataError for a missing name, TreeError for names that
+    form no tree.
+    """
+    if item not in table.column_names:
+        raise UsageError(
+            f"the table has no column {item!r} for the images",
+            expected=f"one of {', '.join(table.column_names)}",
+            fix="say which it is with --image-column",
+        )
+    check_columns(table, [*levels, *([split] if split else [])])
+    items = below(root, texts(table, item))
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    if incomplete := [image for image, row in zip(items, rows, strict=True) if "" in row]:
+        raise DataError(
+            f"{len(incomplete)} items have no name at some level",
+            expected=f"a name for each of {', '.join(levels)}",
+            found=examples(incomplete),
+            fix="fill them in, or choose what they mean with --policy",
+        )
+    columns = {"item": pa.array(items)}
+    columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
+    if split is not None:
+        columns[SPLIT] = pa.array(texts(table, split))
+    columns |= {mask: table[mask] for mask in ("query", "gallery") if mask in table.column_names}
+    train, tests = by_split(pa.table(columns), levels=list(levels))
+    version = tests[TEST].digest[:12]
+    return Dataset(name, version, Protocol(), train, tests, card={"title": name}).rooted(root.absolute())
+
+
+def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
+    """The table with a column `split` in which whole nodes of the level `by` are in test or in train, none in both."""
+    if by not in levels:
+        raise UnknownName("level to split by", by, levels)
+    if not 0 < fraction < 1:
+        raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
+    path = [texts(table, level) for level in levels[: list(levels).index(by) + 1]]
+    nodes = ["/".join(names) for names in zip(*path, strict=True)]
+    of_test = held_out(nodes, fraction=fraction, seed=seed)
+    if not 0 < len(of_test) < len(set(nodes)):
+        raise UsageError(
+            f"too few nodes to split by {by}", expected="some for train and some for test", found=examples(set(nodes))
+        )
+    splits = pa.array([TEST if node in of_test else "train" for node in nodes])
+    return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits)
+
+
+def folder_table(folder: Path, *, levels: Sequence[str] | None = None, split_folders: bool = False) -> pa.Table:
+    """One row per image below `folder`: `item`, a column per level from the nested folders, "" where there are fewer.
+
+    `levels` names the folders, coarse to fine. With `split_folders` the outermost folder is the split.
+    """
+    items = sorted(images_below(folder))
+    if not items:
+        raise DataError(f"no images below {folder}", expected=f"files ending in {', '.join(SUFFIXES)}")
+    parts = [item.split("/")[:-1] for item in items]
+    columns = {"item": pa.array(items)}
+    if split_folders:
+        outermost = [folders[0] if folders else "" for folders in parts]
+        if other := sorted(set(outermost) - SPLITS):
+            raise DataError(
+                f"the outermost folders of {folder} are no split",
+                expected="train and test (or train, query and gallery)",
+                found=examples(map(repr, other)),
+                fix="leave out --split-folders; --split-by LEVEL makes a split",
+            )
+        columns[SPLIT] = pa.array(outermost)
+        parts = [folders[1:] for folders in parts]
+    depth = max(map(len, parts))
+    levels = list(levels or default_levels(depth))
+    if len(levels) != depth or depth == 0:
+        raise DataError(
+            f"the folders below {folder} are {depth} deep",
+            expected=f"one folder per level: {', '.join(levels)}",
+            found=examples(item for item, folders in zip(items, parts, strict=True) if len(folders) == depth),
+        )
+    padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
+    return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
+
+
+def below(root: Path, paths: Sequence[str]) -> list[str]:
+    """Paths relative to `root`, also those that say it themselves."""
+    start = f"{root.absolute().as_posix().rstrip('/')}/"
+    return [path.removeprefix(start) for path in paths]
+
+
+def images_below(folder: Path) -> Iterator[str]:
+    """The image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(directory).relative_to(folder)
+        for name in files:
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                yield (below / name).as_posix()

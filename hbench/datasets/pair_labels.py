@@ -1,0 +1,59 @@
+"""A list: which gallery items are positives of which query, where a benchmark says so pair by pair instead of by
+labels.
+
+It is a table with the columns `query`, `item` and `level`; -1 is an item that is left out of the query's list, and
+every pair that is not listed is of level 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hbench.core.errors import DataError, IntegrityError
+from hbench.core.files import replacing
+
+LEFT_OUT = -1
+SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.int8())])
+
+
+def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
+    """The table of (query, item, level), sorted; raises DataError for a pair that occurs twice."""
+    rows = sorted(pairs)
+    if len({row[:2] for row in rows}) != len(rows):
+        raise DataError("a pair of query and item is listed twice", expected="each pair once")
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def digest_of(table: pa.Table) -> str:
+    """sha256 of the sorted rows."""
+    rows = zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True)
+    return hashlib.sha256(
+        "\n".join(f"{query}\t{item}\t{level}" for query, item, level in sorted(rows)).encode()
+    ).hexdigest()
+
+
+def write_list(table: pa.Table, path: Path) -> None:
+    """Write parquet at `path`, whole or not at all."""
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_list(path: Path, digest: str) -> pa.Table:
+    """The list in a parquet file; raises DataError where it is missing, IntegrityError where it is not of `digest`."""
+    try:
+        table = pq.read_table(path, schema=SCHEMA)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path} cannot be read", found=str(error).splitlines()[0], fix="build the dataset again"
+        ) from None
+    if digest_of(table) != digest:
+        raise IntegrityError(f"{path} has other content than recorded", fix="build the dataset again")
+    return table

@@ -1,0 +1,181 @@
+"""The evaluator over a dask.distributed cluster: blocks of queries are its tasks, and it retries and reschedules them.
+
+Embeddings never pass through the client. A worker that sees their files opens them itself, and maps them where the
+format allows; a worker that does not gets them piece by piece from the workers that do. Either way it makes the same
+job and checks its digest, so that the values are the same bits wherever a block is computed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from hbench.core.errors import IntegrityError, UsageError
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute, Job, Values
+
+Piece = tuple[NDArray[Any], NDArray[Any]]
+PIECE = 16 << 20  # bytes of vectors that move at once
+RETRIES = 3
+
+
+class Embedded(Protocol):
+    """What a reader makes of a file: the ids (N,) and the vectors (N, D) of its items."""
+
+    @property
+    def ids(self) -> Any: ...
+    @property
+    def vectors(self) -> Any: ...
+
+
+class FileReader(NamedTuple):
+    """How a worker gets embeddings: `read` opens a file (and that of its ids), `join` takes ids and vectors that were sent."""
+
+    read: Callable[[Path, Path | None], Embedded]
+    join: Callable[[NDArray[Any], NDArray[Any]], Embedded]
+
+
+class File(NamedTuple):
+    """An embedding file and the file of its ids, if that is another, where the workers look for them."""
+
+    path: Path
+    ids: Path | None = None
+
+
+@contextmanager
+def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
+    """A client of a running scheduler, or of so many local worker processes of one thread each, which end with it."""
+    if scheduler:
+        with Client(scheduler, set_as_default=False) as client:
+            yield client
+        return
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Execute:
+    """Let the workers compute the blocks: one task per block, results as they come.
+
+    Raises UsageError when no worker sees the files, or the job is not one of files.
+    """
+
+    def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
+        if job.again is None:
+            raise UsageError("a cluster computes jobs of embedding files", expected="a file that the workers see")
+        name = f"hbench-{job.digest}"
+        client.register_plugin(Opened(job.again, (files, reader), job.digest), name=name)
+        pieces = _pieces(client, name, files)
+        tasks = {
+            client.submit(_values, name, block, pieces, key=f"{name}-{block}", retries=RETRIES, pure=False): block
+            for block in blocks
+        }
+        try:
+            for task, values in as_completed(tasks, with_results=True, loop=client.loop):
+                yield tasks[task], values
+        finally:
+            client.cancel(list(tasks))
+            client.unregister_worker_plugin(name)
+
+    return execute
+
+
+class Opened(WorkerPlugin):
+    """What a worker keeps of a job: its embeddings, and the job itself, both made when they are first asked for."""
+
+    def __init__(self, again: Callable[[Any], Job], source: tuple[Sequence[File], FileReader], digest: str) -> None:
+        self.again, self.digest, self.files, self.reader = again, digest, tuple(source[0]), source[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"again": self.again, "files": self.files, "digest": self.digest, "reader": self.reader}
+
+    def setup(self, worker: Any) -> None:
+        self.lock = threading.RLock()
+        self.read: list[Embedded] | None = None
+        self.made: Job | None = None
+        threadpool_limits(1, user_api="blas")  # for good: tasks run beside one another
+
+    def given(self, pieces: Sequence[Sequence[Piece]] = ()) -> list[Embedded]:
+        """The embeddings in the files, or joined from their pieces where these were sent."""
+        with self.lock:
+            if self.read is None:
+                read, join = self.reader
+                self.read = (
+                    [join(*_joined(parts)) for parts in pieces] if pieces else [read(*file) for file in self.files]
+                )
+            return self.read
+
+    def job(self, pieces: Sequence[Sequence[Piece]]) -> Job:
+        """The job, the same as the client's."""
+        with self.lock:
+            if self.made is None:
+                made = self.again(self.given(pieces))
+                if made.digest != self.digest:
+                    raise IntegrityError(
+                        f"a worker finds another content in {self.files[0].path}", expected=f"job {self.digest[:16]}",
+                        found=f"job {made.digest[:16]}", fix="give all workers the same files and version of hbench",
+                    )  # fmt: skip
+                self.made = made
+            return self.made
+
+
+def _opened(name: str) -> Opened:
+    plugin: Any = get_worker().plugins[name]
+    return cast(Opened, plugin)
+
+
+def _values(name: str, block: int, pieces: Sequence[Sequence[Piece]]) -> Values:
+    """The task of one block."""
+    [(_, values)] = on_threads(_opened(name).job(pieces), [block], threads=1)
+    return values
+
+
+def _pieces(client: Client, name: str, files: Sequence[File]) -> list[list[Any]]:
+    """For workers that do not see the files, their pieces on those that do, as futures; none where all see them."""
+    sees = client.run(partial(_sees, files))
+    seeing = [worker for worker, found in sees.items() if found]
+    if not seeing:
+        raise UsageError(
+            f"no worker sees {', '.join(str(file.path) for file in files)}", expected="a path on a shared file system",
+            found=f"{len(sees)} workers", fix="start a worker on the machine that holds the files",
+        )  # fmt: skip
+    if len(seeing) == len(sees):
+        return []
+    submit = partial(client.submit, workers=seeing, retries=RETRIES, pure=False)
+    sizes = [submit(_size, name, number).result() for number in range(len(files))]
+    return [
+        [submit(_piece, name, number, start, start + step) for start in range(0, items, step)]
+        for number, (items, step) in enumerate(sizes)
+    ]
+
+
+def _sees(files: Sequence[File]) -> bool:
+    return all(path.exists() for file in files for path in file if path is not None)
+
+
+def _size(name: str, number: int) -> tuple[int, int]:
+    """How many items a file holds, and how many make a piece."""
+    vectors = _opened(name).given()[number].vectors
+    return len(vectors), max(1, PIECE // (vectors.shape[1] * vectors.dtype.itemsize))
+
+
+def _piece(name: str, number: int, start: int, stop: int) -> Piece:
+    """Some rows of a file: their ids and their vectors."""
+    whole = _opened(name).given()[number]
+    return whole.ids[start:stop], np.array(whole.vectors[start:stop])
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    ids, vectors = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    return ids, vectors

@@ -1,0 +1,172 @@
+"""A device: the blocks of a job ranked on a GPU, in torch, and valued here.
+
+Scores and ranks are made on the device; only the ranks and levels of the positives come back. Its matrix product
+rounds in other places than the processor's, so scores differ in their last bits, and values in about the seventh digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hbench.core.errors import UsageError
+from hbench.engine.block_values import FastBlock, plan_of
+from hbench.engine.job import Execute, Job, Values
+from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.metric_plan import MetricPlan
+from hbench.engine.ranker import Ranker
+from hbench.engine.score_blocks import Scores, overflow
+
+BYTES = 64  # on the device, of a score in the making: its key, its level, the sorted ones, and what sorting takes
+ROOM = 2 << 30  # bytes on the device for rows that are sorted at once
+
+
+class RankedRows(NamedTuple):
+    """Rows by rank: `level` (n, G) of each item, `listed` (n, G) bool, `tied` (n,)."""
+
+    level: Tensor
+    listed: Tensor
+    tied: Tensor
+
+
+def on_device(name: str) -> Execute:
+    """Who computes blocks on the device of that torch name. Raises UsageError where there is no such device."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(
+            f"there is no device {name!r} here", expected="cpu, cuda or cuda:1",
+            found=str(error).splitlines()[0], fix="leave --device out to rank on the processors",
+        ) from None  # fmt: skip
+
+    def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
+        plan = plan_of(job.ranker, job.scorers)
+        if plan is None or job.by_name is not None or job.ranker.scores.dtype == np.float64:
+            raise UsageError(
+                "this evaluation cannot be done on a device", expected="float32 scores, labels that form a tree, ties by level",
+                found=_hindrance(plan, job), fix="leave --device out to rank on the processors",
+            )  # fmt: skip
+        gallery = _Gallery(job.ranker.scores, device)
+        with _exact_products():
+            for block in blocks:
+                yield block, _valued(plan, gallery, block)
+
+    return execute
+
+
+def _hindrance(plan: MetricPlan | None, job: Job) -> str:
+    return (
+        "values by name" if job.by_name else "another order of ties" if plan is None else str(job.ranker.scores.dtype)
+    )
+
+
+class _Gallery:
+    """The chunks of the gallery on the device, kept there if they take up at most half of what is free."""
+
+    def __init__(self, scores: Scores, device: torch.device) -> None:
+        self.scores, self.device = scores, device
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+        self.kept: dict[int, Tensor] | None = {} if scores.gallery_bytes <= free // 2 else None
+
+    def chunk(self, start: int) -> Tensor:
+        if self.kept is not None and start in self.kept:
+            return self.kept[start]
+        with self.scores.chunk(start) as chunk:
+            moved = torch.tensor(chunk, device=self.device)
+        if self.kept is not None:
+            self.kept[start] = moved
+        return moved
+
+    def rows(self, block: int) -> Tensor:
+        """The scores (n, G) of a block's queries. Raises SubmissionError where one is beyond the largest float."""
+        vectors = self.scores.block_vectors(block)
+        moved = torch.from_numpy(vectors).to(self.device)
+        products = [moved @ self.chunk(start).T for start in self.scores.chunks]
+        if not all(bool(each.isfinite().all()) for each in products):
+            raise overflow(vectors)
+        return torch.cat(products, dim=1)[: len(self.scores.rows(block))]
+
+
+def _valued(plan: MetricPlan, gallery: _Gallery, block: int) -> Values:
+    """The values of one block."""
+    ranker, fast = plan.ranker, FastBlock(plan, block)
+    rows = gallery.rows(block)
+    _mask(rows, ranker, fast.first)
+    step = max(1, ROOM // (BYTES * rows.shape[1]))
+    with plan.room() as room:
+        for start in range(0, len(rows), step):
+            at = slice(start, min(start + step, len(rows)))
+            by_rank = sort(rows[at], _levels(ranker, fast.first + at.start, len(rows[at]), rows.device), plan)
+            fast.values.first_level[at] = by_rank.level[:, 0].cpu().numpy()
+            fast.values.tied[at] = by_rank.tied.cpu().numpy()
+            fast.add_ranked(_ranked(by_rank, fast.values.tied[at]), at, room)
+    return fast.finish()
+
+
+def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:
+    """Ranker.mask, on the device."""
+    if len(ranker.copies):
+        rows[:, _moved(ranker.copies, rows.device)] = rows[:, _moved(ranker.originals, rows.device)]
+    queries, columns = (_moved(each, rows.device) for each in ranker.left_out(first, first + len(rows)))
+    rows[queries, columns] = -torch.inf
+
+
+def _levels(ranker: Ranker, first: int, count: int, device: torch.device) -> Tensor:
+    """The level (n, G) of every item for the canonical queries from `first` on; 0 of what is left out."""
+    column = torch.arange(len(ranker.columns), device=device)
+    levels = torch.zeros((count, len(column)), dtype=torch.uint8, device=device)
+    for level in range(ranker.depth):
+        start, end = (_moved(each[first : first + count, level, None], device) for each in (ranker.starts, ranker.ends))
+        levels += (start <= column) & (column < end)
+    queries, columns = (_moved(each, device) for each in ranker.left_out(first, first + count))
+    levels[queries, columns] = 0
+    return levels
+
+
+def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> RankedRows:
+    """Order rows of scores (n, G): by score, then by the tie key of the level; both with the best first."""
+    tie_key = plan.ranker.tie_key
+    keys = descending(rows) << 8 | _moved(tie_key.astype(np.int64), rows.device)[levels.long()]
+    keys = keys.sort(dim=1).values
+    level = _moved(np.argsort(tie_key).astype(np.uint8), rows.device)[keys & 255]
+    listed, score = level >= plan.lowest, keys >> 8
+    own = level * listed
+    tied = (score[:, 1:] == score[:, :-1]) & (own[:, 1:] != own[:, :-1])
+    return RankedRows(level, listed, tied.any(dim=1))
+
+
+def descending(scores: Tensor) -> Tensor:
+    """int64 that fall as float32 scores rise; equal scores, also both zeros, give the same."""
+    bits = (scores + 0).view(torch.int32).long()
+    return torch.where(bits < 0, bits & 0x7FFFFFFF, -bits - 1) + (1 << 31)
+
+
+def _ranked(by_rank: RankedRows, tied: np.ndarray) -> RankedPositives:
+    """The listed positives, in flat arrays that end with one item of no query."""
+    query, place = by_rank.listed.nonzero(as_tuple=True)
+    ends = np.cumsum(np.bincount(query.cpu().numpy(), minlength=len(tied)))
+    starts = np.concatenate([[0], ends[:-1]])
+    levels = by_rank.level[query, place]
+    ranks, levels = torch.nn.functional.pad((place + 1).int(), (0, 1)), torch.nn.functional.pad(levels, (0, 1))
+    return RankedPositives(ranks.cpu().numpy(), levels.cpu().numpy(), starts, ends, tied)
+
+
+def _moved(array: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Products in whole float32, whatever the process has set."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,154 @@
+"""A batch: the sums of several queries, and the metrics as functions of them, fast twins of those in hbench.metrics.
+
+A fast metric takes a batch of Q queries and the same keywords as its twin, and gives float64 (Q,), NaN where undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.engine.kernels.rank_sums import SumRequest, Sums, Tables
+from hbench.metrics.relevance import level_weights
+
+Floats = NDArray[np.float64]
+FastMetric = Callable[..., Floats]
+R, ALL = -2, -1  # the columns of the sums at R = |P_l| and of the whole list
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What was wanted of Q queries, and its sums; the first columns of the sums are those of the `cuts`."""
+
+    wanted: SumRequest
+    sums: Sums
+    tables: Tables
+
+    @classmethod
+    def empty(cls, wanted: SumRequest, tables: Tables) -> Batch:
+        """Sums of 0, which is what a query without positives keeps."""
+        (queries, graded, levels), columns = wanted.relevance.shape, len(wanted.cuts) + 2
+        shape = (queries, levels - 1, columns)
+        hits, precision, gain = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+        return cls(
+            wanted, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))), tables
+        )
+
+    def part(self, queries: slice) -> Batch:
+        """Some of the queries; what is written to it is written to the whole."""
+        wanted = self.wanted
+        counts, relevance, weight = wanted.counts[queries], wanted.relevance[queries], wanted.weight[queries]
+        part = wanted._replace(counts=counts, relevance=relevance, weight=weight)
+        return Batch(part, self.sums.part(queries), self.tables)
+
+    @property
+    def depth(self) -> int:
+        return int(self.wanted.counts.shape[1]) - 1
+
+    def positives(self, level: int) -> NDArray[np.int64]:
+        """|P_l| (Q,)."""
+        total: NDArray[np.int64] = self.wanted.counts[:, level:].sum(axis=1)
+        return total
+
+    def at(self, sums: NDArray[Any], level: int, column: int) -> NDArray[Any]:
+        """One column of the sums of a level (Q,)."""
+        at: NDArray[Any] = sums[:, level - 1, column]
+        return at
+
+    def at_cut(self, sums: NDArray[Any], level: int, cut: int) -> NDArray[Any]:
+        """The sums of a level up to a cut (Q,)."""
+        return self.at(sums, level, int(np.searchsorted(self.wanted.cuts, cut)))
+
+
+def ap(batch: Batch, *, level: int) -> Floats:
+    return ratio(batch.at(batch.sums.precision, level, ALL), batch.positives(level))
+
+
+def map_at_r(batch: Batch, *, level: int) -> Floats:
+    return ratio(batch.at(batch.sums.precision, level, R), batch.positives(level))
+
+
+def map_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
+    precision = batch.at_cut(batch.sums.precision, level, cut)
+    return ratio(precision, np.minimum(batch.positives(level), cut))
+
+
+def r_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
+    return (batch.at_cut(batch.sums.hits, level, cut) > 0).astype(np.float64)
+
+
+def tr_at_k(batch: Batch, *, cut: int, level: int, norm: Callable[[int, int], int]) -> Floats:
+    total = np.array([norm(cut, each) for each in batch.positives(level).tolist()])
+    return ratio(batch.at_cut(batch.sums.hits, level, cut), total)
+
+
+def p_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
+    hits = batch.at_cut(batch.sums.hits, level, cut)
+    return np.where(batch.positives(level) > 0, hits / cut, np.nan)
+
+
+def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
+    depth = batch.depth
+    terms = np.stack([ap(batch, level=level) for level in range(1, depth + 1)])
+    defined = ~np.isnan(terms)
+    of_level = np.array(level_weights(weights, depth))[:, None]
+    return ratio(np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0))
+
+
+def asi(batch: Batch) -> Floats:
+    return np.where(batch.positives(1) > 0, batch.sums.intersection[:, 0], np.nan)
+
+
+def asi_binary(batch: Batch, *, level: int) -> Floats:
+    return np.where(batch.positives(level) > 0, batch.sums.intersection[:, level], np.nan)
+
+
+def ndcg(batch: Batch) -> Floats:
+    return _ndcg(batch, ALL, int(batch.wanted.counts.sum(axis=1).max()))
+
+
+def ndcg_at_k(batch: Batch, *, cut: int) -> Floats:
+    return _ndcg(batch, int(np.searchsorted(batch.wanted.cuts, cut)), cut)
+
+
+def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
+    """DCG = Σ_l (g_l − g_{l−1})·gain(P_l), g_l = 2^l − 1; in the ideal order P_l has the ranks 1 … |P_l|."""
+    dcg, ideal = np.zeros(len(batch.wanted.counts)), np.zeros(len(batch.wanted.counts))
+    for level in range(1, batch.depth + 1):
+        step = 2.0 ** (level - 1)
+        dcg += step * batch.at(batch.sums.gain, level, column)
+        ideal += step * batch.tables.discount_sum[np.minimum(batch.positives(level), cut)]
+    return ratio(dcg, ideal)
+
+
+def h_ap(batch: Batch, *, graded: int) -> Floats:
+    """`graded`: which of the graded sums."""
+    total = (batch.wanted.relevance[:, graded] * batch.wanted.counts)[:, 1:].sum(axis=1)
+    return ratio(batch.sums.graded[:, graded], total)
+
+
+FAST: dict[str, FastMetric] = {
+    "AP": ap,
+    "mAP@R": map_at_r,
+    "mAP": map_at_k,
+    "R": r_at_k,
+    "TR": tr_at_k,
+    "P": p_at_k,
+    "wAP": w_ap,
+    "ASI": asi,
+    "ASI/": asi_binary,
+    "NDCG": ndcg,
+    "NDCG@": ndcg_at_k,
+    "H-AP": h_ap,
+}
+
+
+def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
+    """part / whole, NaN where whole is 0."""
+    result = np.full(len(part), np.nan)
+    np.divide(part, whole, out=result, where=whole > 0)
+    return result

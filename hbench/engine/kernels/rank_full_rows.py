@@ -1,0 +1,119 @@
+"""Whole rows of scores: sorted, where a query has very many positives, or searched for the best item alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import Scalar, compiled
+from hbench.engine.kernels.simd import LANES
+from hbench.engine.kernels.simd_compress import TILE, compress
+from hbench.engine.kernels.sort_keys import Coding, Parts
+
+MAXIMA = 64  # running maxima side by side
+
+
+@compiled
+def rank_whole(
+    keys: NDArray[np.unsignedinteger], coding: Coding, ranks: NDArray[np.int32], levels: NDArray[np.uint8]
+) -> bool:
+    """Write the ranks and levels (P,) of a row's positives, given its sorted keys (G,); whether another order of equal
+    scores would give other levels."""
+    places, chosen = np.arange(TILE, dtype=np.int32), np.empty(TILE, np.uint8)
+    room = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
+    found, start = np.uint64(0), 0
+    while found < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
+        tile = keys[start : start + TILE]
+        ties, own = read_ties(tile, coding, room[0], chosen), chosen[: len(tile)]
+        compress(ties, own, ties)
+        end = min(found + compress(places[: len(tile)], own, room[1]), np.uint64(len(ranks)))
+        above, ranks_here, levels_here = np.int32(start + 1), ranks[found:end], levels[found:end]
+        for slot in range(len(ranks_here)):
+            ranks_here[slot] = above + room[1][slot]
+        for slot in range(np.uint64(len(levels_here))):
+            levels_here[slot] = coding.to_level[np.uint64(ties[slot])]
+        found, start = end, start + TILE
+    return are_keys_tied(keys, coding)
+
+
+@compiled
+def read_ties(
+    keys: NDArray[np.unsignedinteger], coding: Coding, ties: NDArray[np.uint8], chosen: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """The tie keys of n items, written to `ties`, and to `chosen` whether they are positives."""
+    none, mask = np.uint8(coding.of_level[0]), keys.dtype.type((1 << coding.bits) - 1)
+    for item in range(len(keys)):
+        ties[item] = np.uint8(keys[item] & mask)
+    for item in range(len(keys)):  # a loop of its own, which becomes vector instructions
+        chosen[item] = np.uint8(ties[item] != none)
+    return ties[: len(keys)]
+
+
+@compiled
+def are_keys_tied(keys: NDArray[np.unsignedinteger], coding: Coding) -> bool:
+    """Whether items of different levels have one score, but for −inf."""
+    kind, one, tied = keys.dtype.type, np.uint64(1), False
+    ties = kind((1 << coding.bits) - 1)
+    listed = np.uint64(np.searchsorted(keys, kind(kind(2 * coding.middle) << kind(coding.bits))))
+    for slot in range(one, listed):
+        differing: Scalar = kind(keys[slot] ^ keys[slot - one])
+        tied |= (differing != kind(0)) & (differing <= ties)
+    return tied
+
+
+@compiled
+def levels_of_best(
+    rows: NDArray[np.floating], parts: Parts, pessimistic: bool, levels: NDArray[np.uint8], todo: NDArray[np.bool_]
+) -> None:
+    """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
+    best = np.empty(parts.starts.shape[1] + 1, rows.dtype)
+    for row in np.flatnonzero(todo):
+        best[:] = -np.inf
+        raise_best(rows[row], 0, (parts.starts[row], parts.ends[row]), best)
+        levels[row] = level_of_best(best, pessimistic)
+
+
+@compiled
+def raise_best(
+    scores: NDArray[np.floating],
+    first: int,
+    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
+    best: NDArray[np.floating],
+) -> None:
+    """Raise `best` (L+1,), the highest score of each level, by these scores of the items from column `first` on;
+    `ranges`: the starts and ends (L,) of the items of level ≥ l."""
+    starts, ends = ranges
+    inner_start, inner_end = 0, 0
+    for level in range(len(starts), -1, -1):
+        start, end = 0, len(scores)
+        if level:
+            start = min(max(starts[level - 1] - first, 0), len(scores))
+            end = min(max(ends[level - 1] - first, 0), len(scores))
+        if inner_end == inner_start:
+            inner_start = inner_end = start
+        own = max(highest(scores[start:inner_start]), highest(scores[inner_end:end]))
+        best[level] = max(best[level], own)
+        if end > start:
+            inner_start, inner_end = start, end
+
+
+@compiled
+def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
+    """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or the highest level."""
+    found = 0
+    for level in range(1, len(best)):
+        if best[level] > best[found] or (best[level] == best[found] and not pessimistic and best[found] > -np.inf):
+            found = level
+    return np.uint8(found)
+
+
+@compiled
+def highest(scores: NDArray[np.floating]) -> Scalar:
+    """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
+    lanes = np.full(MAXIMA, -np.inf, scores.dtype)
+    whole = len(scores) - len(scores) % MAXIMA
+    for start in range(0, whole, MAXIMA):
+        part = scores[start : start + MAXIMA]
+        for lane in range(MAXIMA):
+            lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
+    return max(lanes.max(), scores[whole:].max() if whole < len(scores) else lanes[0])

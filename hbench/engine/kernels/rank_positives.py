@@ -1,0 +1,241 @@
+"""The kernel: rows of scores become the ranks and levels of the queries' positives, compiled by numba.
+
+In canonical order the positives are one range of the row. Only they are sorted; every distractor is looked up among
+them once, and how many distractors come before each positive gives its rank. The lookup divides the range of the
+positives' scores into equal buckets; `before[b]` is the number of positives in the buckets before b. With few positives
+it is quicker to compare them all; with very many, to sort the whole row (hbench/engine/kernels/rank_full_rows.py).
+
+A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag: `pessimistic`, the item
+of lower level first, or its contrary.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import Scalar, compiled
+from hbench.engine.kernels.rank_full_rows import rank_whole
+from hbench.engine.kernels.sort_keys import Parts, SortedKeys
+
+BUCKETS = 8  # per positive: most then hold none or one, and a lookup seldom has to search
+MANY = 1 << 15  # positives whose buckets just fit the second cache; with so many the whole row is sorted
+TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
+FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
+
+
+class RankingRule(NamedTuple):
+    """How ranks are found: whether lower levels come first where scores are equal; up to how `few` positives are compared
+    with every distractor, and from how `many` on the whole row is sorted."""
+
+    pessimistic: bool
+    few: int
+    many: int
+
+
+class Lookup(NamedTuple):
+    """`ordered` (P + 1,): the positives' scores, descending, then −inf, where every search stops. `before`
+    (buckets+1,).
+
+    `scale`: buckets per unit of score, () of the type of the scores.
+    """
+
+    ordered: NDArray[np.floating]
+    before: NDArray[np.int32]
+    scale: np.floating
+
+
+class LookupBuffers(NamedTuple):
+    """Room to look distractors up among P positives: int32 (BUCKETS·P + 1,) and (P + 1,)."""
+
+    before: NDArray[np.int32]
+    above: NDArray[np.int32]
+
+
+class RankedPositives(NamedTuple):
+    """The positives of n queries, in flat arrays: `ranks` int32, increasing, and `levels` uint8, those of query q from
+    `starts[q]` to `ends[q]`. `tied` (n,): whether another order of equal scores would give other levels."""
+
+    ranks: NDArray[np.int32]
+    levels: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    tied: NDArray[np.bool_]
+
+    def of(self, queries: slice) -> RankedPositives:
+        """Those of some of the queries, in the same arrays."""
+        return self._replace(starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries])
+
+
+def scratch(positives: int) -> LookupBuffers:
+    """Scratch for queries of at most so many positives."""
+    return LookupBuffers(np.empty(BUCKETS * positives + 1, np.int32), np.empty(positives + 1, np.int32))
+
+
+@compiled
+def rank_rows(
+    rows: NDArray[np.floating],
+    parts: Parts,
+    by_score: SortedKeys,
+    how: RankingRule,
+    to: tuple[LookupBuffers, RankedPositives],
+) -> None:
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
+    room, out = to
+    for row in range(len(rows)):
+        first, end = out.starts[row], out.ends[row]
+        offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
+        ranks, levels, part = out.ranks[first:end], out.levels[first:end], slice(offset, offset + size)
+        if size == rows.shape[1]:
+            out.tied[row] = rank_whole(by_score.keys[part], by_score.coding, ranks, levels)
+        elif end > first:
+            levels[:] = by_score.levels[part][: len(ranks)]
+            ordered, above = by_score.scores[offset : offset + size + 1], room.above[: len(ranks) + 1]
+            above[:] = 0
+            distractors = (rows[row, :begin], rows[row, begin + size :])
+            tied = count_above(distractors, ordered, how, LookupBuffers(room.before, above))
+            add_up(above, ranks)
+            out.tied[row] = tied | are_tied(ordered, levels)
+
+
+@compiled
+def count_above(
+    distractors: tuple[NDArray[np.floating], NDArray[np.floating]],
+    ordered: NDArray[np.floating],
+    how: RankingRule,
+    room: LookupBuffers,
+) -> bool:
+    """Add to `above[s]` the distractors between positive s − 1 and s; whether one equals a positive."""
+    before, above = room
+    positives, tied = len(above) - 1, False
+    if positives <= how.few:
+        for scores in distractors:
+            tied |= compare_distractors(scores, ordered[:positives], how.pessimistic, above)
+    else:
+        lookup = look_up(ordered[: positives + 1], before[: BUCKETS * positives + 1])
+        for scores in distractors:
+            tied |= count_distractors(scores, lookup, how.pessimistic, above)
+    return tied
+
+
+@compiled
+def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
+    """The rank of each positive, from the number of distractors that come between it and the one before."""
+    rank = np.int32(0)
+    for slot in range(np.uint64(len(ranks))):
+        rank += above[slot] + np.int32(1)
+        ranks[slot] = rank
+
+
+@compiled
+def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Lookup:
+    """The lookup of P ≥ 1 positives: they are counted per bucket, and the counts summed up into `before`."""
+    last = np.uint64(len(ordered) - 2)
+    span = ordered[0] - ordered[last]
+    scale = ordered.dtype.type((len(before) - 1) / span if span > 0 else 0)
+    high, top = ordered[0], ordered.dtype.type(len(before) - 2)
+    before[:] = 0
+    for slot in range(last + np.uint64(1)):
+        before[np.uint64(bucket_of(ordered[slot], high, scale, top)) + np.uint64(1)] += np.int32(1)
+    total = np.int32(0)
+    for bucket in range(np.uint64(len(before))):
+        total += before[bucket]
+        before[bucket] = total
+    return Lookup(ordered, before, scale)
+
+
+@compiled
+def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar:
+    """⌊(high − score)·scale⌋ clipped to 0 … top: one formula to build and to look up, so it is monotone to the bit."""
+    position = (high - score) * scale
+    return np.int32(min(position, top)) if position > 0 else np.int32(0)
+
+
+@compiled
+def count_distractors(
+    scores: NDArray[np.floating], lookup: Lookup, pessimistic: bool, above: NDArray[np.int32]
+) -> bool:
+    """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one equals a positive."""
+    ordered, before, scale = lookup
+    high, top = ordered[0], ordered.dtype.type(len(before) - 2)
+    buckets = np.empty(TILE, np.int32)
+    one, tied = np.uint64(1), False
+    for start in range(0, len(scores), TILE):
+        tile = scores[start : start + TILE]
+        for i in range(len(tile)):
+            buckets[i] = bucket_of(tile[i], high, scale, top)
+        for i in range(np.uint64(len(tile))):
+            score = tile[i]
+            slot: Scalar = np.uint64(before[np.uint64(buckets[i])])
+            slot += np.uint64(ordered[slot] > score)  # no branch: most often the last step
+            if ordered[slot] >= score:
+                end = np.uint64(before[np.uint64(buckets[i]) + one])
+                slot = first_not_above(ordered, score, slot, end)
+                if ordered[slot] == score and score > -np.inf:
+                    tied = True
+                    slot = slot if pessimistic else first_below(ordered, score, slot, end)
+            above[slot] += np.int32(1)
+    return tied
+
+
+@compiled
+def compare_distractors(
+    scores: NDArray[np.floating], ordered: NDArray[np.floating], pessimistic: bool, above: NDArray[np.int32]
+) -> bool:
+    """What `count_distractors` does, for few positives (P,), by comparing each with every distractor."""
+    tied = False
+    for start in range(0, len(scores), TILE):
+        tile, passed = scores[start : start + TILE], np.int32(0)
+        for slot in range(np.uint64(len(ordered))):
+            beyond, equal = compared(tile, ordered[slot])
+            tied |= equal > 0
+            beyond += equal if pessimistic else np.int32(0)
+            above[slot] += beyond - passed
+            passed = beyond
+    return tied
+
+
+@compiled
+def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]:
+    """How many scores are above one's own, and how many equal it; int32 throughout, for the sake of vectors."""
+    above, equal = np.int32(0), np.int32(0)
+    for i in range(len(scores)):
+        above = np.int32(above + np.int32(scores[i] > own))
+        equal = np.int32(equal + np.int32(scores[i] == own))
+    return above, equal
+
+
+@compiled
+def first_not_above(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    """The first slot in [low, high) whose score is not above `score`; `high` if there is none."""
+    while low < high:
+        middle = (low + high) // np.uint64(2)
+        if ordered[middle] > score:
+            low = middle + np.uint64(1)
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def first_below(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    """The first slot in [low, high) whose score is below `score`; `high` if there is none."""
+    while low < high:
+        middle = (low + high) // np.uint64(2)
+        if ordered[middle] >= score:
+            low = middle + np.uint64(1)
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
+    """Whether positives of different levels have one score."""
+    tied = False
+    for slot in range(np.uint64(1), np.uint64(len(levels))):
+        before = slot - np.uint64(1)
+        tied |= (ordered[slot] == ordered[before]) & (levels[slot] != levels[before])
+    return tied

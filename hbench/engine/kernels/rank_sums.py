@@ -1,0 +1,247 @@
+"""Sums over the ranks of one query's positives, from which the metrics of a full ranking follow; compiled by numba.
+
+With r_1 < r_2 < … the ranks of P_l, the items of level ≥ l, and R their number:
+hits(c) = #{r_m ≤ c}, precision(c) = Σ_{r_m ≤ c} m/r_m, gain(c) = Σ_{r_m ≤ c} 1/log2(1 + r_m), at given cuts, R and ∞.
+
+H-AP needs no more where the relevance grows with the level, for min(a, b) = ∫ [t ≤ a][t ≤ b] dt gives
+Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), t the relevances in increasing order, t' the one before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import Scalar, compiled
+from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.kernels.simd import LANES
+from hbench.engine.kernels.simd_compress import TILE, compress
+
+Ranks = NDArray[np.signedinteger]
+Levels = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+
+class Tables(NamedTuple):
+    """By rank, from 0: `discount` 1/log2(1 + r), its sum from 1, `harmonic` Σ_{n≤r} 1/n."""
+
+    discount: Floats
+    discount_sum: Floats
+    harmonic: Floats
+
+
+class SumRequest(NamedTuple):
+    """Of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums;
+    `binary`: the ASI of every level's binary labels, too. `lowest`: the lowest level that is listed."""
+
+    counts: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    relevance: Floats
+    weight: NDArray[np.int64]
+    binary: bool
+    lowest: int
+
+
+class Sums(NamedTuple):
+    """Of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞; `graded` (Q, H); `intersection`
+    (Q, 1+L): the ASI, then that of every level's binary labels."""
+
+    hits: NDArray[np.int64]
+    precision: Floats
+    gain: Floats
+    graded: Floats
+    intersection: Floats
+
+    def part(self, queries: slice) -> Sums:
+        """Those of some of the queries, in the same arrays."""
+        hits, precision, gain, graded, intersection = self
+        return Sums(hits[queries], precision[queries], gain[queries], graded[queries], intersection[queries])
+
+
+class SumBuffers(NamedTuple):
+    """Room for the ranks and levels of the higher positives, and for the ranks of the others; (P + LANES,) each."""
+
+    ranks: Ranks
+    levels: Levels
+    others: Ranks
+
+
+def scratch(positives: int) -> SumBuffers:
+    """Scratch for queries of at most so many positives."""
+    room = positives + LANES
+    return SumBuffers(np.empty(room, np.int32), np.empty(room, np.uint8), np.empty(room, np.int32))
+
+
+def tables(size: int) -> Tables:
+    """The tables for rankings of up to so many items."""
+    ranks = np.arange(size + 1, dtype=np.float64)
+    ranks[0] = 1
+    discount = 1 / np.log2(1 + ranks)
+    return Tables(discount, *(np.concatenate([[0.0], np.cumsum(each[1:])]) for each in (discount, 1 / ranks)))
+
+
+@compiled
+def sum_up(ranked: RankedPositives, wanted: SumRequest, by_rank: Tables, room: SumBuffers, to: Sums) -> None:
+    """All sums of n queries, whose positives of level ≥ `lowest` are ranked."""
+    for query in range(len(ranked.tied)):
+        first, end = ranked.starts[query], ranked.ends[query]
+        sum_query((ranked.ranks[first:end], ranked.levels[first:end]), query, wanted, by_rank, (room, to))
+
+
+@compiled
+def sum_query(
+    sequence: tuple[Ranks, Levels], query: int, wanted: SumRequest, by_rank: Tables, to: tuple[SumBuffers, Sums]
+) -> None:
+    """All sums of one of the queries."""
+    ranks, levels = sequence
+    room, out = to
+    counts, total = wanted.counts[query], len(ranks)
+    for lowest in range(wanted.lowest, len(counts)):
+        if len(ranks) == 0:
+            return
+        at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
+        sum_level(ranks, wanted.cuts, by_rank.discount, at)
+        for h in range(out.graded.shape[1]):
+            terms = (wanted.relevance[query, h], wanted.weight[query, h], counts)
+            out.graded[query, h] += graded_sum(ranks, levels, lowest, terms, at[1][-1])
+        if wanted.binary:
+            out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), by_rank.harmonic) / len(ranks)
+        higher, early = split((ranks, levels), lowest, total, room)
+        found = intersection_sum(room.others[:early], higher, total, by_rank.harmonic)
+        out.intersection[query, 0] += found / total
+        ranks, levels = room.ranks[:higher], room.levels[:higher]
+
+
+@compiled
+def sum_level(
+    ranks: Ranks, cuts: NDArray[np.int64], discount: Floats, out: tuple[NDArray[np.int64], Floats, Floats]
+) -> None:
+    """hits, precision and gain (C + 2,) of one level."""
+    hits, precision, gain = out
+    done, precision_so_far, gain_so_far = 0, 0.0, 0.0
+    for column in range(len(cuts)):
+        end = np.searchsorted(ranks, cuts[column], side="right")
+        precision_so_far += precision_sum(ranks, done, end)
+        gain_so_far += gain_sum(ranks, done, end, discount)
+        hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
+        done = end
+    within = np.searchsorted(ranks, len(ranks), side="right")
+    hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, 0, within), np.nan
+    hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
+    gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)
+
+
+@compiled
+def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
+    """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes time."""
+    total, index, one, two = 0.0, np.uint64(first), np.uint64(1), np.uint64(2)
+    while index + two <= np.uint64(last):
+        m, rank, next_rank = np.float64(index + one), np.float64(ranks[index]), np.float64(ranks[index + one])
+        total += (m * next_rank + (m + 1.0) * rank) / (rank * next_rank)
+        index += two
+    return total + np.float64(last) / np.float64(ranks[index]) if index < np.uint64(last) else total
+
+
+@compiled  # four sums, for each addition waits for the one before; the vector instruction that gathers takes longer
+def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
+    """Σ discount[r_m] over first < m ≤ last."""
+    total, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+    own = ranks[first:last]
+    rest = np.uint64(len(own)) % np.uint64(4)
+    for index in range(np.uint64(0), np.uint64(len(own)) - rest, np.uint64(4)):
+        total += discount[np.uint64(own[index])]
+        second += discount[np.uint64(own[index + np.uint64(1)])]
+        third += discount[np.uint64(own[index + np.uint64(2)])]
+        fourth += discount[np.uint64(own[index + np.uint64(3)])]
+    for index in range(np.uint64(len(own)) - rest, np.uint64(len(own))):
+        total += discount[np.uint64(own[index])]
+    return (total + second) + (third + fourth)
+
+
+@compiled
+def split(sequence: tuple[Ranks, Levels], lowest: int, total: int, room: SumBuffers) -> tuple[Scalar, Scalar]:
+    """Copy the positives above level `lowest`, which may lie in `room` already, to its front, and those ranks of the
+    others that are not beyond `total`; how many of each."""
+    ranks, levels = sequence
+    above, at, chosen = np.uint64(0), np.uint64(0), np.empty(TILE, np.uint8)
+    early = np.searchsorted(ranks, total, side="right")
+    for start in range(0, len(ranks), TILE):
+        ranks_here, levels_here = ranks[start : start + TILE], levels[start : start + TILE]
+        if start < early:
+            own = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
+            at += compress(ranks_here[: len(own)], own, room.others[at:])
+        own = are_above(levels_here, lowest, np.uint8(1), chosen)
+        compress(levels_here, own, room.levels[above:])
+        above += compress(ranks_here, own, room.ranks[above:])
+    return above, at
+
+
+@compiled
+def are_above(levels: Levels, lowest: int, wanted: Scalar, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Whether levels are above `lowest` is as `wanted`, 1 or 0, written to the front of `chosen`."""
+    for index in range(len(levels)):
+        chosen[index] = np.uint8(np.uint8(levels[index] > np.uint8(lowest)) == wanted)
+    return chosen[: len(levels)]
+
+
+@compiled
+def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
+    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the ideal order).
+
+    With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
+    """
+    found = 0.0
+    last = min(np.searchsorted(ranks, total, side="right"), total - np.int64(higher))
+    for index in range(np.uint64(last)):
+        start: Scalar = max(np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index)
+        found += harmonic[np.uint64(total)] - harmonic[start]
+    return found
+
+
+@compiled
+def graded_sum(
+    ranks: Ranks, levels: Levels, lowest: int, terms: tuple[Floats, NDArray[np.int64], NDArray[np.int64]], whole: float
+) -> float:
+    """The terms (t − t')·(precision of {rel ≥ t}) whose set has `lowest` as its lowest level, the set lying in `ranks`;
+    `whole` is the precision of all `ranks`."""
+    relevance, weight, counts = terms
+    total = 0.0
+    for level in range(lowest, len(counts)):
+        if counts[level] and relevance[level] > 0 and relevance[lowest] >= relevance[level] and counts[lowest]:
+            previous, is_term, is_whole = threshold_of(level, lowest, terms)
+            if is_term:
+                part = whole if is_whole else threshold_sum(ranks, levels, relevance >= relevance[level], weight)
+                total += (relevance[level] - previous) * part
+    return total
+
+
+@compiled
+def threshold_of(
+    level: int, lowest: int, terms: tuple[Floats, NDArray[np.int64], NDArray[np.int64]]
+) -> tuple[float, bool, bool]:
+    """The relevance before that of `level`; whether `lowest` is the lowest level that reaches it, and `level` the first
+    to have it; whether all levels from there reach it, with weight 1."""
+    relevance, weight, counts = terms
+    previous, is_term, is_whole = 0.0, True, True
+    for other in range(1, len(counts)):
+        if counts[other]:
+            reaches = relevance[other] >= relevance[level]
+            previous = previous if reaches else max(previous, relevance[other])
+            is_term &= not (reaches and (other < lowest or (other < level and relevance[other] == relevance[level])))
+            is_whole &= other < lowest or (reaches and weight[other] == 1)
+    return previous, is_term, is_whole
+
+
+@compiled
+def threshold_sum(ranks: Ranks, levels: Levels, reaches: NDArray[np.bool_], weight: NDArray[np.int64]) -> float:
+    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
+    own = reaches.astype(np.int64)
+    added = own * weight
+    count, total = np.int64(0), 0.0
+    for index in range(np.uint64(len(ranks))):
+        level = np.uint64(levels[index])
+        count += added[level]
+        total += np.float64(count * own[level]) / np.float64(ranks[index])
+    return total

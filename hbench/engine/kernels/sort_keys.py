@@ -1,0 +1,195 @@
+"""Order: parts of rows of scores, those that hold the queries' positives, sorted best first.
+
+An item becomes one integer, the code of its score first and the tie key of its level last, so that one sort gives
+scores, levels and the order of equal scores; numpy sorts such integers in vector instructions, 32 bits twice as fast as 64.
+
+The code of a score s ≤ 0 is middle + c, of s > 0 middle − c, with c = |s| − floor in steps of a float32, 0 below it. `floor`
+is so far below the largest |s| of the part that all codes fit: with 3 bits for the tie key, by a factor of 2^32. Where some
+score but zero is smaller still, or is a float64, its code is its place among the distinct scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import Scalar, compiled
+
+SIGN = 2**31
+SIZE = SIGN - 1  # the bits of |s|
+INFINITE = 0x7F800000
+
+
+class Parts(NamedTuple):
+    """Of n rows: a part begins at column `begins` (n,) and lies at `offsets` (n,) of flat arrays, `sizes` (n,) long.
+
+    `starts`, `ends` (n, L): the columns of the items of level ≥ l, l from `lowest` on; all lower ones count as level 0.
+    """
+
+    begins: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    lowest: int
+
+    def of(self, rows: slice) -> Parts:
+        """The parts of some of the rows, from the beginning of the flat arrays on."""
+        arrays = [array[rows] for array in self[:-1]]
+        offsets = arrays[1] - arrays[1][:1]
+        return Parts(arrays[0], offsets, arrays[2], arrays[3], arrays[4], self.lowest)
+
+
+def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
+    """Slices of rows of these sizes, each of so many that together they fit, but of one at least."""
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = ends[first] - sizes[first]
+        last = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
+        yield slice(first, last)
+        first = last
+
+
+class Coding(NamedTuple):
+    """How keys are made: `of_level` (L+1,), the tie key of each level, and `to_level`, back; the `bits` of a tie key; the
+    `middle` of the codes, that of zero. The code of −inf is the last, 2·middle."""
+
+    of_level: NDArray[np.uint8]
+    to_level: NDArray[np.uint8]
+    bits: int
+    middle: int
+
+
+class SortedKeys(NamedTuple):
+    """Flat arrays of sorted parts: `keys`, of that `coding`, `scores`, `levels` uint8; of a part that is the whole row the
+    keys alone. A score of −inf follows each other part."""
+
+    keys: NDArray[np.unsignedinteger]
+    scores: NDArray[np.floating]
+    levels: NDArray[np.uint8]
+    coding: Coding
+
+    @property
+    def bytes_per_item(self) -> int:
+        return self.keys.itemsize + self.scores.itemsize + self.levels.itemsize
+
+
+def room(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
+    """Room for parts of so many items together, ordered by these tie keys (L+1,) of the levels."""
+    bits = (len(tie_key) - 1).bit_length()
+    kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
+    middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
+    coding = Coding(tie_key, np.argsort(tie_key).astype(np.uint8), bits, middle)
+    return SortedKeys(np.empty(items, kind), np.empty(items, dtype), np.empty(items, np.uint8), coding)
+
+
+def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
+    """Sort each part: by score, then by the tie key of the level; both with the best first."""
+    if rows.dtype == np.float64 or not write_keys(rows, parts, to.coding, to.keys):
+        sort_distinct(rows, parts, to)
+        return
+    for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
+        to.keys[first : first + size].sort()
+    if (parts.sizes < rows.shape[1]).any():
+        read_keys(rows, parts, to)
+
+
+def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
+    """What `sort` does, whatever the scores, by their places among the distinct ones."""
+    coding = to.coding
+    for row, begin, first, size in zip(range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True):
+        scores, ties = rows[row, begin : begin + size], tie_keys(parts, row, coding.of_level)
+        by_rank = np.lexsort((ties, -scores))
+        own, at = to.keys.dtype.type, slice(first, first + size)
+        to.scores[at], ties = scores[by_rank], ties[by_rank]
+        places = np.zeros(size, np.int64)
+        np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
+        places[to.scores[at] == -np.inf] = 2 * coding.middle
+        to.keys[at] = places.astype(own) << own(coding.bits) | ties
+        to.levels[at] = coding.to_level[ties]
+        if size < rows.shape[1]:
+            to.scores[first + size] = -np.inf
+
+
+def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The tie key of every item of one part, in the order of the columns."""
+    keys, begin = np.full(parts.sizes[row], of_level[0], np.uint8), parts.begins[row]
+    for level in range(parts.lowest, parts.starts.shape[1] + 1):
+        start, end = parts.starts[row, level - 1], parts.ends[row, level - 1]
+        if end > start:
+            keys[start - begin : end - begin] = of_level[level]
+    return keys
+
+
+@compiled
+def write_keys(rows: NDArray[np.float32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]) -> bool:
+    """The keys of the parts' items, in the order of the columns; whether every score has a code of its own."""
+    exact = True
+    for row in range(len(parts.begins)):
+        begin, own = parts.begins[row], keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
+        bits = rows[row, begin : begin + len(own)].view(np.uint32)
+        floor, own_exact = floor_of(bits, coding.middle)
+        exact &= own_exact
+        write_codes(bits, floor, coding, coding.of_level[0], own)
+        for level in range(parts.lowest, parts.starts.shape[1] + 1):  # a level writes over the one that holds it
+            start, end = parts.starts[row, level - 1] - begin, parts.ends[row, level - 1] - begin
+            if end > start:
+                write_codes(bits[start:end], floor, coding, coding.of_level[level], own[start:end])
+    return exact
+
+
+@compiled
+def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
+    """The bits of the floor of a part's finite scores; whether none but zero is below it."""
+    largest, smallest = np.uint32(0), np.uint32(SIZE)
+    for item in range(len(bits)):
+        size = np.uint32(bits[item] & np.uint32(SIZE))
+        largest = max(largest, size if size < np.uint32(INFINITE) else np.uint32(0))
+        smallest = min(smallest, np.uint32(size - np.uint32(1)))  # zero becomes the largest number
+    floor: Scalar = max(np.int64(largest) - (middle - 1), 0)
+    return floor, floor <= np.int64(smallest)
+
+
+@compiled
+def write_codes(
+    bits: NDArray[np.uint32], floor: int, coding: Coding, tie: Scalar, keys: NDArray[np.unsignedinteger]
+) -> None:
+    """The keys of items of one level; int32 throughout, for the sake of vectors."""
+    low, middle, kind = np.int32(floor), np.int32(coding.middle), keys.dtype.type
+    for item in range(len(bits)):
+        size = np.int32(bits[item] & np.uint32(SIZE))
+        above = np.int32(max(np.int32(size - low), np.int32(0)))
+        above = np.int32(min(above, middle))
+        code = np.uint32(middle - above) if bits[item] < np.uint32(SIGN) else np.uint32(middle + above)
+        keys[item] = kind(kind(code) << kind(coding.bits)) | kind(tie)
+
+
+@compiled
+def read_keys(rows: NDArray[np.float32], parts: Parts, to: SortedKeys) -> None:
+    """Scores and levels of the sorted keys of parts that are not the whole row."""
+    coding = to.coding
+    for row in range(len(parts.begins)):
+        first, size, begin = parts.offsets[row], parts.sizes[row], parts.begins[row]
+        if size < rows.shape[1]:
+            floor, _exact = floor_of(rows[row, begin : begin + size].view(np.uint32), coding.middle)
+            keys, bits = to.keys[first : first + size], to.scores[first : first + size].view(np.uint32)
+            read_codes(keys, floor, coding, bits)
+            for item in range(np.uint64(size)):
+                tie = np.uint64(keys[item]) & np.uint64((1 << coding.bits) - 1)
+                to.levels[np.uint64(first) + item] = coding.to_level[tie]
+            to.scores[first + size] = -np.inf
+
+
+@compiled
+def read_codes(keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]) -> None:
+    """The bits of the scores."""
+    shift, middle = keys.dtype.type(coding.bits), np.int64(coding.middle)
+    for item in range(len(keys)):
+        above = np.int64(keys[item] >> shift) - middle
+        size = abs(above)
+        own = floor + size if size > 0 else 0
+        own = own if size < middle else INFINITE
+        bits[item] = np.uint32(own) | np.uint32(SIGN if above > 0 else 0)

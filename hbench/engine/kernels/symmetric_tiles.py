@@ -1,0 +1,163 @@
+"""Tiles: pieces of the scores of all pairs, each counted in the lists of its rows' queries and of its columns' queries.
+
+s(i, j) = s(j, i), so of every two queries i < j only the score in row i is looked at, for both. Compiled by numba.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import Scalar, compiled
+from hbench.engine.kernels.rank_full_rows import level_of_best, raise_best
+from hbench.engine.kernels.rank_positives import (
+    LookupBuffers,
+    RankedPositives,
+    RankingRule,
+    add_up,
+    are_tied,
+    count_above,
+)
+from hbench.engine.kernels.sort_keys import Parts
+
+TURNED = 64  # columns turned into rows at once: with the rows of a block they stay in the second cache
+LINE = 16  # rows of them at once: a line of the cache
+
+
+class SortedPositives(NamedTuple):
+    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each part, the query itself as −inf, and
+    −inf once more; `levels`, alike."""
+
+    ordered: NDArray[np.floating]
+    levels: NDArray[np.uint8]
+    parts: Parts
+
+    def of(self, queries: slice) -> SortedPositives:
+        """Those of some of the queries."""
+        flat = flat_range(self.parts, queries)
+        return SortedPositives(self.ordered[flat], self.levels[flat], self.parts.of(queries))
+
+
+class Counts(NamedTuple):
+    """What has been counted for n queries: `above`, as flat as the `ordered` of their lists, the distractors between one
+    positive and the next; `best` (n, L+1), the highest score of each level, and `top` (n,), of all; `tied` (n,)."""
+
+    above: NDArray[np.int32]
+    best: NDArray[np.floating]
+    top: NDArray[np.floating]
+    tied: NDArray[np.bool_]
+
+    @classmethod
+    def none(cls, lists: SortedPositives) -> Counts:
+        """Before anything is counted."""
+        queries, levels = lists.parts.starts.shape
+        best = np.full((queries, levels + 1), -np.inf, lists.ordered.dtype)
+        return cls(np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool))
+
+    def of(self, queries: slice, flat: slice) -> Counts:
+        """Those of some of the queries, in the same arrays."""
+        return Counts(self.above[flat], self.best[queries], self.top[queries], self.tied[queries])
+
+    def add(self, other: Counts) -> None:
+        """Add what was counted of other items for the same queries."""
+        np.add(self.above, other.above, out=self.above)
+        np.maximum(self.best, other.best, out=self.best)
+        np.maximum(self.top, other.top, out=self.top)
+        np.logical_or(self.tied, other.tied, out=self.tied)
+
+
+class Window(NamedTuple):
+    """Where some scores are: the `place` in the lists of the `query` of the first row, and the `item` of the first column.
+    Wanted are the items `beyond` each query, or those before it."""
+
+    place: int
+    query: int
+    item: int
+    beyond: bool
+
+
+def flat_range(parts: Parts, queries: slice) -> slice:
+    """Where the lists of some of the queries lie in the flat arrays."""
+    last = queries.stop - 1
+    return slice(int(parts.offsets[queries.start]), int(parts.offsets[last] + parts.sizes[last] + 1))
+
+
+@compiled
+def count_tile(
+    tile: NDArray[np.floating],
+    at: tuple[int, int],
+    lists: tuple[SortedPositives, SortedPositives],
+    how: RankingRule,
+    to: tuple[NDArray[np.int32], Counts, Counts],
+) -> None:
+    """Count the items beyond each row's query (n,) and before each column's. `at`: the query of the first row, and of the
+    first column; `lists`: those of the rows and of the columns; `to`: room for a lookup, and the counts of either."""
+    (first_row, first_column), (before, of_rows, of_columns) = at, to
+    count_neighbours(tile, Window(0, first_row, first_column, True), lists[0], how, (before, of_rows))
+    turned = np.empty((TURNED, len(tile)), tile.dtype)
+    for start in range(0, tile.shape[1], TURNED):
+        columns = min(TURNED, tile.shape[1] - start)
+        turn(tile[:, start : start + columns], turned)
+        window = Window(start, first_column + start, first_row, False)
+        count_neighbours(turned[:columns], window, lists[1], how, (before, of_columns))
+
+
+@compiled
+def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
+    """Write rows as columns, a few at a time, so that what is written lies together."""
+    for first in range(0, len(tile), LINE):
+        rows = min(LINE, len(tile) - first)
+        for column in range(np.uint64(tile.shape[1])):
+            for row in range(np.uint64(first), np.uint64(first + rows)):
+                turned[column, row] = tile[row, column]
+
+
+@compiled
+def count_neighbours(
+    scores: NDArray[np.floating],
+    window: Window,
+    lists: SortedPositives,
+    how: RankingRule,
+    to: tuple[NDArray[np.int32], Counts],
+) -> None:
+    """Count items that lie side by side for queries that do, given their scores (Q, m)."""
+    ordered, begins, offsets, sizes = lists.ordered, lists.parts.begins, lists.parts.offsets, lists.parts.sizes
+    starts, ends = lists.parts.starts, lists.parts.ends
+    before, (above, best, top, tied) = to
+    for row in range(len(scores)):
+        place, own = window.place + row, window.query + row - window.item
+        near = scores[row, max(own + 1, 0) :] if window.beyond else scores[row, : max(own, 0)]
+        first = window.item + max(own + 1, 0) if window.beyond else window.item
+        begin, size, flat = begins[place] - first, sizes[place], slice(offsets[place], offsets[place] + sizes[place])
+        if size > 1:
+            distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
+            tied[place] |= count_above(distractors, ordered[flat], how, LookupBuffers(before, above[flat]))
+        if some_reach(near, top[place]):
+            raise_best(near, first, (starts[place], ends[place]), best[place])
+            top[place] = best[place].max()
+
+
+@compiled
+def some_reach(scores: NDArray[np.floating], best: Scalar) -> bool:
+    """Whether one is as high as the best so far, which seldom happens; int32 throughout, for the sake of vectors."""
+    reaching = np.int32(0)
+    for item in range(len(scores)):
+        reaching = np.int32(reaching | np.int32(scores[item] >= best))
+    return bool(reaching)
+
+
+@compiled
+def rank_counted(
+    lists: SortedPositives, counts: Counts, pessimistic: bool, out: RankedPositives, first_levels: NDArray[np.uint8]
+) -> None:
+    """The ranks of the positives of n queries all of whose items have been counted; the levels (n,) of the items ranked
+    first."""
+    for query in range(len(first_levels)):
+        first, end, offset = out.starts[query], out.ends[query], lists.parts.offsets[query]
+        ranks, levels = out.ranks[first:end], out.levels[first:end]
+        levels[:] = lists.levels[offset : offset + len(ranks)]
+        add_up(counts.above[offset : offset + len(ranks) + 1], ranks)
+        out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
+        first_levels[query] = level_of_best(counts.best[query], pessimistic)

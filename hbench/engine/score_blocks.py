@@ -1,0 +1,190 @@
+"""Computes the scores: the matrix product of queries and gallery in canonical order, in pieces whose shapes the data decide.
+
+A block is a fixed number of queries, a chunk a fixed number of gallery items; a piece is one block times one chunk, by
+one thread: in our own code (kernels/simd_product) where the set is large and the processor fit, else by BLAS, whose bits
+may depend on shapes. So the scores, bit for bit, depend neither on the order of the items nor on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.compiled import available_threads, is_kept, pays
+from hbench.core.errors import SubmissionError, UsageError
+from hbench.engine.kernels.simd_product import PANEL, ROOM, multiply, multiply_panels, multiply_tile
+from hbench.engine.similarity import Rows
+
+BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
+WHOLE = 16  # queries of which blocks are made
+CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
+CHUNKS = 32  # that a smaller gallery has, so that threads end together
+TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
+PACKING = 84  # queries that cost as much as it costs BLAS to prepare the gallery for a block
+SCORES = 208 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
+MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
+
+
+def ample_memory() -> int:
+    """The bound of all that is held here, where none is given: more than four threads get more."""
+    return max(MEMORY, available_threads() * MEMORY // 4)
+
+
+class Scores:
+    """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in canonical order."""
+
+    def __init__(
+        self,
+        rows: tuple[Rows, Rows],
+        queries: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        *,
+        memory: int | None = None,
+    ) -> None:
+        self.queries, self.columns, self.memory = queries, columns, ample_memory() if memory is None else memory
+        self.query_rows, self.gallery_rows = rows
+        self.dtype = self.gallery_rows.dtype
+        self.in_own_code = self.dtype == np.float32 and pays(len(queries) * len(columns)) and multiply_tile.are_there
+        left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
+        most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
+        self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most), len(queries))
+        self.kept = self.gallery_rows.run(columns)
+        self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
+        if self.copies:
+            self.kept = self.gallery_rows.read(columns)
+        self.spare: list[NDArray[np.floating]] = []
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether nothing has to be compiled first."""
+        return not self.in_own_code or is_kept(multiply_panels)
+
+    @property
+    def block_bytes(self) -> int:
+        return self.block_size * len(self.columns) * self.dtype.itemsize
+
+    @property
+    def gallery_bytes(self) -> int:
+        return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
+
+    @property
+    def gallery_room(self) -> int:
+        """Bytes of the gallery that are held here."""
+        return self.gallery_bytes if self.copies else 0
+
+    @property
+    def chunk_room(self) -> int:
+        """Bytes of the gallery that each thread holds."""
+        return (self.chunk_bytes if self.kept is None else 0) + (ROOM if self.in_own_code else 0)
+
+    @property
+    def chunk_size(self) -> int:
+        """How many gallery items are multiplied at once."""
+        most = CHUNK if self.block_size > TURNED else CHUNK // 2
+        chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
+        return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize) // PANEL) * PANEL
+
+    @property
+    def chunk_bytes(self) -> int:
+        return min(len(self.columns), self.chunk_size) * self.gallery_rows.width * self.dtype.itemsize
+
+    def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
+        """How many threads, at most so many and each with so many bytes of scratch, and how many blocks at once fit."""
+        each, left = scratch + self.chunk_room, self.memory - self.gallery_room
+        threads = int(np.clip((left - self.block_bytes) // max(each, 1), 1, threads))
+        return threads, int(np.clip((left - threads * each) // self.block_bytes, 1, threads))
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the queries make."""
+        return -(-len(self.queries) // self.block_size)
+
+    @property
+    def chunks(self) -> range:
+        """Where the chunks of the gallery start."""
+        return range(0, len(self.columns), self.chunk_size)
+
+    def rows(self, block: int) -> NDArray[np.int64]:
+        """The input positions of a block's queries."""
+        return self.queries[block * self.block_size : (block + 1) * self.block_size]
+
+    def block_vectors(self, block: int) -> NDArray[np.floating]:
+        """The vectors (B, D) of a block; the last block is padded, so that its shape gives the same bits."""
+        rows = self.rows(block)
+        return self.query_rows.read(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
+
+    def buffer(self) -> NDArray[np.floating]:
+        """Room for the scores (B, G) of one block."""
+        return np.empty((self.block_size, len(self.columns)), self.dtype)
+
+    def whole(self, block: int) -> NDArray[np.floating]:
+        """The scores (n, G) of the n queries of one block."""
+        vectors, out = self.block_vectors(block), self.buffer()
+        for start in self.chunks:
+            self.multiply(vectors, start, out)
+        return out[: len(self.rows(block))]
+
+    def multiply(self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]) -> None:
+        """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G).
+
+        Raises SubmissionError where one is beyond the largest float.
+        """
+        with self.chunk(start) as chunk:
+            self.multiply_by(chunk, vectors, out[:, start : start + self.chunk_size])
+
+    def multiply_by(
+        self, chunk: NDArray[np.floating], vectors: NDArray[np.floating], out: NDArray[np.floating]
+    ) -> None:
+        """Write one piece, the scores of a block's vectors against a chunk of n items, to `out` (B, n)."""
+        if self.in_own_code and multiply(vectors, chunk, out):
+            return
+        try:
+            with np.errstate(over="raise"):
+                if self.block_size > TURNED:
+                    np.matmul(vectors, chunk.T, out=out)
+                else:
+                    out[:] = np.matmul(chunk, vectors.T).T
+        except FloatingPointError:
+            raise overflow(vectors) from None
+
+    @contextmanager
+    def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
+        """The chunk of the gallery from a canonical position on, in an array that is used again."""
+        if self.kept is not None:
+            yield self.kept[start : start + self.chunk_size]
+            return
+        room = self.spare.pop() if self.spare else np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
+        positions = self.columns[start : start + self.chunk_size]
+        yield self.gallery_rows.read(positions, out=room[: len(positions)])
+        self.spare.append(room)
+
+
+def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
+    """The refusal of queries' vectors (n, D) some of whose scores are beyond the largest float."""
+    return SubmissionError(
+        "the products of these vectors overflow", expected=f"scores within ±{np.finfo(vectors.dtype).max:.1e}",
+        found=f"queries of up to {np.abs(vectors).max():.1e}", fix="divide all vectors by one number: no ranking changes",
+    )  # fmt: skip
+
+
+def block_size(row: int, memory: int, queries: int) -> int:
+    """How many queries a block has, whose scores take `row` bytes each.
+
+    At most BLOCK and as many as the memory for them allows, in whole sixteens. Few blocks are good, for each takes the time
+    of PACKING queries more, and so is a last one that is nearly full, for it is padded. Raises UsageError where one query
+    does not fit.
+    """
+    fitting = memory // row
+    if fitting < 1:
+        raise UsageError(
+            "the memory allowed does not hold the scores of one query", expected=f"{row / 2**10:,.0f} KB at least",
+            found=f"{max(memory, 0) / 2**10:,.0f} KB left for them", fix="give --max-memory a higher bound",
+        )  # fmt: skip
+    if fitting < WHOLE:
+        return int(fitting)
+    sixteens = max(-(-queries // WHOLE), 1)
+    most = min(fitting // WHOLE, BLOCK // WHOLE, sixteens)
+    return WHOLE * min(range(most, most // 2, -1), key=lambda size: -(-sixteens // size) * (size * WHOLE + PACKING))

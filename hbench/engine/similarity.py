@@ -1,0 +1,267 @@
+"""A similarity says how raw vectors become float32 rows whose inner product ranks the gallery of any one query.
+
+It is a function `(queries (Q, D), gallery (G, D)) -> (query rows, gallery rows)`. Rows are read where they are wanted,
+so that a memory-mapped or float16 file is never converted as a whole.
+
+>>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0]]))
+>>> float((query_rows.read(np.array([0])) @ gallery_rows.read(np.array([0])).T)[0, 0])  # q·g − |g|²/2
+-1.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.core.compiled import SMALL, compiled, pays
+from hbench.core.errors import SubmissionError, examples
+from hbench.core.registry import Registry
+
+ROWS_AT_ONCE = 16384
+
+
+class SelectedRows:
+    """`vectors[rows]`, gathered block by block; `movable`: whether the rows may be moved, since nobody else looks at them."""
+
+    def __init__(self, vectors: NDArray[Any], rows: NDArray[np.int64], *, movable: bool = False) -> None:
+        self.vectors, self.rows = vectors, rows
+        self.dtype, self.shape = vectors.dtype, (len(rows), vectors.shape[1])
+        self.movable = movable and _may_be_moved(vectors) and len(np.unique(rows)) == len(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[Any]:
+        selected: NDArray[Any] = self.vectors[self.rows[index]]
+        return selected
+
+    def move(self, order: NDArray[np.int64]) -> NDArray[Any]:
+        """Move the selected rows to the front of the array, in this order of their positions (n,), and give them. A position
+        still stands for the same row."""
+        sources = self.rows[order]
+        others = np.ones(len(self.vectors), bool)
+        others[sources] = False
+        sources = np.concatenate([sources, np.flatnonzero(others)])
+        if self.vectors.size <= SMALL:
+            self.vectors[:] = self.vectors[sources]
+        else:
+            move_rows(self.vectors, sources)
+        self.rows = np.empty_like(self.rows)
+        self.rows[order] = np.arange(len(order))
+        moved: NDArray[Any] = self.vectors[: len(order)]
+        return moved
+
+
+def _may_be_moved(vectors: NDArray[Any]) -> bool:
+    """Whether this is all of an array in memory; of a mapped file every page that is written to would become memory."""
+    return vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
+
+
+@compiled
+def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None:
+    """Put row `sources[n]` in place of row n, for all rows (N,) at once: round by round of those that change places."""
+    moved = np.zeros(len(sources), np.bool_)
+    for start in range(len(sources)):
+        if not moved[start]:
+            first, row = vectors[start].copy(), start
+            while sources[row] != start:
+                vectors[row] = vectors[sources[row]]
+                moved[row] = True
+                row = sources[row]
+            vectors[row] = first
+            moved[row] = True
+
+
+def where(vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The array that holds the vectors at these positions, and its rows that they are."""
+    if isinstance(vectors, SelectedRows):
+        return where(vectors.vectors, vectors.rows[positions])
+    return np.asarray(vectors), positions
+
+
+def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
+    """Finite floats (N, D) from an array or a torch tensor; integers become float32. Raises SubmissionError
+    otherwise."""
+    if hasattr(vectors, "detach"):
+        tensor: Any = vectors.detach().cpu()
+        vectors = tensor.float().numpy() if str(tensor.dtype) == "torch.bfloat16" else tensor.numpy()
+    array = np.asarray(vectors)
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
+        raise SubmissionError(
+            f"the {what} cannot be ranked",
+            expected="numbers of shape (items, dimensions)",
+            found=f"{array.dtype} of shape {array.shape}",
+        )
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        array = array.astype(np.float32 if array.dtype.kind != "f" else np.float64)
+    bad = np.concatenate([start + rows for start, rows in _not_finite(array)] or [np.zeros(0, int)])
+    if len(bad):
+        raise SubmissionError(
+            f"{len(bad)} of the {what} hold NaN or Inf",
+            expected="finite numbers",
+            found=f"rows {examples(bad)}",
+            fix="look at the model's output there: overflow under float16 is the usual cause",
+        )
+    return array
+
+
+def _not_finite(array: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    for start in range(0, len(array), ROWS_AT_ONCE):
+        bad = np.flatnonzero(~np.isfinite(array[start : start + ROWS_AT_ONCE]).all(axis=1))
+        if len(bad):
+            yield start, bad
+
+
+TILE = 512  # rows read and scaled at once: they stay in the second cache
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`vectors` (N, D), each row times its `scale` (N,), and `last` (N,) as one more dimension, if given."""
+
+    vectors: NDArray[np.floating]
+    scale: NDArray[np.floating] | None = None
+    last: NDArray[np.floating] | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def width(self) -> int:
+        return int(self.vectors.shape[1]) + (self.last is not None)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """float32, or float64 where the vectors are (the audit mode passes them so)."""
+        return float_type(self.vectors)
+
+    def read(self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """The rows at these positions (n,), in `out` (n, width) if given."""
+        out = np.empty((len(positions), self.width), self.dtype) if out is None else out
+        dimensions = self.vectors.shape[1]
+        if self.last is not None:
+            out[:, dimensions] = self.last[positions]
+        source, rows = where(self.vectors, positions)
+        if pays(len(self) * self.width) and source.dtype in {out.dtype, np.dtype(np.float16)}:
+            scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
+            if source.dtype == np.float16:
+                read_halves(source.view(np.uint16), rows, scale, out)
+            else:
+                read_rows(source, rows, scale, out)
+            return out
+        for start in range(0, len(positions), TILE):
+            at, tile = positions[start : start + TILE], out[start : start + TILE]
+            tile[:, :dimensions] = self.vectors[at]
+            if self.scale is not None:
+                tile[:, :dimensions] *= self.scale[at, None]
+        return out
+
+    def same_as(self, other: Rows) -> bool:
+        """Whether the other rows are these."""
+        return self.vectors is other.vectors and self.scale is other.scale and self.last is other.last
+
+    def settled(self, order: NDArray[np.int64]) -> Rows:
+        """The same rows, scaled and moved into this order where they lie, if they may be: a run of them is then no copy."""
+        vectors = self.vectors
+        if not (
+            isinstance(vectors, SelectedRows) and vectors.movable and self.last is None and vectors.dtype == self.dtype
+        ):
+            return self
+        moved = vectors.move(order)
+        for start in range(0, len(order) if self.scale is not None else 0, TILE):
+            at = slice(start, start + TILE)
+            moved[at] *= self.scale[order[at], None]
+        return Rows(vectors)
+
+    def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
+        """The rows at these positions where they lie, if they lie there one after another."""
+        source, rows = where(self.vectors, positions)
+        plain = self.scale is None and self.last is None and source.dtype == self.dtype
+        if not plain or not len(rows) or (np.diff(rows) != 1).any():
+            return None
+        return source[rows[0] : rows[0] + len(rows)]
+
+
+@compiled
+def read_rows(
+    vectors: NDArray[np.floating], rows: NDArray[np.int64], scale: NDArray[np.floating], out: NDArray[np.floating]
+) -> None:
+    """Write the rows (n,) of `vectors`, each times its scale (n,), to the first dimensions of `out`."""
+    for n in range(len(rows)):
+        # taken out of the loop, which then becomes vector instructions
+        row, own, to = vectors[rows[n]], scale[n], out[n]
+        for dimension in range(len(row)):
+            to[dimension] = row[dimension] * own
+
+
+@compiled
+def read_halves(
+    halves: NDArray[np.uint16], rows: NDArray[np.int64], scale: NDArray[np.float32], out: NDArray[np.float32]
+) -> None:
+    """What `read_rows` does, from the bits of finite float16 numbers, exactly; numpy converts them one by one.
+
+    With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal h = m·2^−24, whose
+    bits then read (1 + m·2^−10)·2^−15.
+    """
+    bits = np.empty(halves.shape[1], np.uint32)
+    floats = bits.view(np.float32)
+    smallest, implied, two = np.float32(2.0**-14), np.float32(2.0**-15), np.float32(2)
+    for n in range(len(rows)):
+        half = halves[rows[n]]
+        for dimension in range(len(half)):
+            bits[dimension] = (np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)) + np.uint32(112 << 23)
+        own, negated = scale[n], -scale[n]
+        for dimension in range(len(half)):
+            size = floats[dimension]
+            size = size if size >= smallest else (size - implied) * two
+            out[n, dimension] = size * (negated if half[dimension] & np.uint16(0x8000) else own)
+
+
+Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]
+similarities: Registry[Similarity] = Registry("similarity")
+
+
+@similarities.register("dot")
+def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
+    """s = q·g."""
+    return Rows(queries), Rows(gallery)
+
+
+@similarities.register("cosine")
+def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
+    """s = q·g / |g|, which ranks as the cosine does: |q| is the same for the whole gallery of a query.
+
+    A gallery whose norms are all equal is left as it is, since dividing would only round. Queries that are the gallery
+    are divided by their norms, too: then s(i, j) = s(j, i).
+    """
+    norms = np.sqrt(squared_norms(gallery))
+    if norms.min(initial=np.inf) == norms.max(initial=0):
+        return dot(queries, gallery)
+    rows = Rows(gallery, scale=(1 / norms).astype(float_type(gallery)))
+    return rows if queries is gallery else Rows(queries), rows
+
+
+@similarities.register("l2")
+def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
+    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more dimension."""
+    halves = squared_norms(gallery) / 2
+    ones = np.ones(len(queries), float_type(queries))
+    return Rows(queries, last=ones), Rows(gallery, last=-halves.astype(float_type(gallery)))
+
+
+def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
+    """|v|² of every row in float64, read block by block."""
+    result, rows = np.empty(len(vectors)), Rows(vectors)
+    for start in range(0, len(vectors), TILE):
+        block = rows.read(np.arange(start, min(start + TILE, len(vectors)))).astype(np.float64)
+        result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
+    return result
+
+
+def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
+    """The type in which these vectors are multiplied."""
+    return np.dtype(np.float64 if vectors.dtype == np.float64 else np.float32)

@@ -1,0 +1,110 @@
+"""Scoring arrays: vectors and labels in memory become a report, in a notebook or inside somebody's training loop.
+
+>>> report = score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]], metrics=["H-AP", "R@1"])
+>>> report.scores["H-AP"], report.document.scores["H-AP"].queries
+(1.0, 2)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.core.errors import SubmissionError, examples
+from hbench.engine.conditions import conditions
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.measure import measure
+from hbench.engine.ranker import Side
+from hbench.engine.similarity import as_vectors
+from hbench.evaluation.jobs import Retrieval, job_of
+from hbench.evaluation.reports.report import Report
+from hbench.evaluation.summary import Subject, report_of
+from hbench.tree import LabelTree, as_labels
+
+Vectors = NDArray[np.floating]
+
+
+def score(
+    vectors: ArrayLike,
+    labels: ArrayLike,
+    *,
+    gallery: ArrayLike | None = None,
+    gallery_labels: ArrayLike | None = None,
+    level_names: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    protocol: str = "paper",
+    ties: str = "pessimistic",
+    similarity: str = "cosine",
+    threads: int | None = None,
+    memory: int | None = None,
+) -> Report:
+    """Score vectors (N, D) with labels (N, L), coarse to fine, against themselves (a query is not in its own list) or a
+    gallery.
+
+    Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
+    default. `memory` bounds what is held beyond the vectors, in bytes. Raises SubmissionError for vectors that cannot
+    be ranked, TreeError for labels that are no tree, UnknownName for names.
+    """
+    if (gallery is None) != (gallery_labels is None):
+        raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")
+    ranked = None if gallery is None or gallery_labels is None else (gallery, gallery_labels)
+    test, tree = _retrieval_of_arrays(
+        vectors, labels, ranked, level_names=level_names, needs_direction=similarity == "cosine"
+    )
+    chosen = conditions(
+        tree.levels,
+        metrics=metrics,
+        relevance=relevance,
+        alpha=alpha,
+        similarity=similarity,
+        ties=ties,
+        protocol=protocol,
+    )
+    digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
+    measurement = measure(job_of(test, chosen, memory=memory), execute=partial(on_threads, threads=threads))
+    return report_of({"test": measurement}, {"test": test.ids}, Subject("arrays", "1", digest), chosen)
+
+
+def _retrieval_of_arrays(
+    vectors: ArrayLike,
+    labels: ArrayLike,
+    gallery: tuple[ArrayLike, ArrayLike] | None,
+    *,
+    level_names: Sequence[str] | None,
+    needs_direction: bool,
+) -> tuple[Retrieval, LabelTree]:
+    sides = [_side(vectors, labels, "vectors", needs_direction)]
+    if gallery is not None:
+        sides.append(_side(*gallery, "gallery vectors", needs_direction))
+        dimensions = [rows.shape[1] for rows, _ in sides]
+        if len(set(dimensions)) > 1:
+            raise SubmissionError(
+                "queries and gallery differ in dimension", expected=f"{dimensions[0]}", found=f"{dimensions[1]}"
+            )
+    tree, renumbered = LabelTree.from_labels(np.concatenate([paths for _, paths in sides]), levels=level_names)
+    asked = len(sides[0][1])
+    queries, ranked = Side(sides[0][0], renumbered[:asked]), Side(sides[-1][0], renumbered[asked:])
+    ids = np.array([str(position) for position in range(asked)], dtype=object)
+    return Retrieval(queries, None if gallery is None else ranked, None, ids), tree
+
+
+def _side(vectors: ArrayLike, labels: ArrayLike, what: str, needs_direction: bool) -> tuple[Vectors, NDArray[np.int64]]:
+    rows, paths = as_vectors(vectors, what), as_labels(labels)
+    if len(rows) != len(paths):
+        raise SubmissionError(
+            f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(paths)}"
+        )
+    zero = np.flatnonzero(~rows.any(axis=1)) if needs_direction else rows[:0, 0]
+    if len(zero):
+        raise SubmissionError(
+            f"{len(zero)} of the {what} are zero and have no cosine",
+            found=f"rows {examples(zero)}",
+            fix='use similarity="dot" or "l2", or look at the model',
+        )
+    return rows, paths

@@ -1,0 +1,260 @@
+"""Embeddings: one vector per id, as a file holds them; read, checked and joined to a dataset's items by id.
+
+The order of the rows never matters, the vectors are never copied whole, and a memory-mapped file stays mapped.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = Path(folder) / "emb.npz"
+...     write(path, ["b", "a"], np.eye(2, dtype=np.float16))
+...     found = read(path)
+...     align(found, ["a", "b"]).tolist()
+[1, 0]
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.tables import numbers, text_array
+from hbench.evaluation.embeddings.files import WRITERS, Stored, open_stored
+from hbench.evaluation.embeddings.id_files import Ids, as_ids
+from hbench.evaluation.embeddings.numpy_files import blocks
+from hbench.evaluation.embeddings.problems import SubmissionProblem, found, likely_cause, refuse
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped and then read-only.
+
+    `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the file's; for several
+    files that of their `sha256sum` lines in order of name. `movable`: nobody looks at them after their evaluation, which
+    may put an array in memory into the order it ranks in and scale it there.
+    """
+
+    ids: Ids
+    vectors: NDArray[Any]
+    sha256: str
+    source: str
+    dtype: str
+    movable: bool = False
+
+    @property
+    def dim(self) -> int:
+        return int(self.vectors.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read(path: Path, *, ids: Path | None = None) -> Embeddings:
+    """The embeddings in a file or folder, with `ids` from a file of their own where the format has no place for them.
+
+    Raises SubmissionError for a missing, damaged, pickled, empty or misshapen file, UsageError for an unknown suffix.
+    """
+    stored = open_stored(Path(path), ids)
+    shape = stored.vectors.shape
+    if len(shape) != 2 or 0 in shape:
+        raise SubmissionError(
+            f"{path} holds no {'vectors' if 0 in shape else 'table of vectors'}",
+            expected="shape (items, dimension)",
+            found=f"shape {shape}",
+        )
+    if len(stored.ids) != len(stored.vectors):
+        raise SubmissionError(
+            f"{path} has another number of ids than of vectors",
+            expected=f"{len(stored.vectors):,} ids, one per vector",
+            found=f"{len(stored.ids):,}",
+        )
+    vectors = _floats(stored, str(path))
+    return Embeddings(stored.ids, vectors, digest(stored.files), _named(Path(path), stored.files), stored.dtype)
+
+
+def read_for_worker(path: Path, ids: Path | None) -> Embeddings:
+    """`read`, as the workers of a cluster call it."""
+    return read(path, ids=ids)
+
+
+def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
+    """Embeddings that reach a worker in pieces, without a file of their own."""
+    return Embeddings(ids, vectors, "", "pieces", str(vectors.dtype))
+
+
+def write(path: Path, ids: Sequence[str], vectors: NDArray[Any], *, metadata: Mapping[str, str] | None = None) -> None:
+    """Write float vectors (N, D) and their ids as .parquet, .npz or .npy (+ .ids.json), whole or not at all.
+
+    `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench.".
+    """
+    if path.suffix not in WRITERS:
+        raise UsageError(
+            f"{path}: no such format to write", expected=", ".join(WRITERS), found=path.suffix or "no suffix"
+        )
+    names = as_ids(ids, "the list given")
+    if vectors.ndim != 2 or len(names) != len(vectors) or vectors.dtype.kind != "f":
+        raise UsageError(
+            "these are no embeddings", expected="one vector of floats per id",
+            found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
+        )  # fmt: skip
+    WRITERS[path.suffix](path, names, vectors, {f"hbench.{key}": value for key, value in (metadata or {}).items()})
+
+
+def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:
+    """The row of every item, int64 (n,): `vectors[rows]` are theirs. Raises SubmissionError if one is missing."""
+    rows = pc.index_in(_texts(items), value_set=_texts(embeddings.ids))
+    if rows.null_count:
+        refuse(embeddings.source, problems_of_ids(embeddings.ids, wanted=items))
+    return numbers(rows, np.dtype(np.int32)).astype(np.int64)
+
+
+def problems(
+    embeddings: Embeddings, *, wanted: Sequence[str] | Ids, known: Collection[str] = (), cosine: bool
+) -> list[SubmissionProblem]:
+    """Every problem at once: ids against the `wanted` items, then the numbers, block by block.
+
+    Ids outside `wanted` are a fault unless they are `known` (items of the dataset's other splits); a zero vector has no
+    direction and is a fault only under `cosine`.
+    """
+    return [
+        *problems_of_ids(embeddings.ids, wanted=wanted, known=known),
+        *_problems_of_numbers(embeddings, cosine=cosine),
+    ]
+
+
+def check(embeddings: Embeddings, *, wanted: Sequence[str] | Ids, known: Collection[str] = (), cosine: bool) -> None:
+    """Raise one SubmissionError that lists all fatal `problems`."""
+    refuse(embeddings.source, problems(embeddings, wanted=wanted, known=known, cosine=cosine))
+
+
+def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionProblem]:
+    """What keeps two files from being compared: another dimension, or another vector for an id that both have."""
+    if query.dim != gallery.dim:
+        text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
+        return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
+    rows = pc.index_in(_texts(query.ids), value_set=_texts(gallery.ids))
+    own = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
+    other = rows.drop_null().to_numpy()
+    differs = np.zeros(len(own), dtype=bool)
+    for block in blocks(len(own), query.dim):
+        differs[block] = (query.vectors[own[block]] != gallery.vectors[other[block]]).any(axis=1)
+    return found(
+        "ids with another vector as query than in the gallery", query.ids[own[differs]], int(differs.sum()),
+        "embed each image once, or give one file for both",
+    )  # fmt: skip
+
+
+def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[str] = ()) -> list[SubmissionProblem]:
+    """Duplicate, missing and unknown ids; those that are merely `known` are a remark."""
+    texts, needed = _texts(ids), _texts(wanted)
+    counts = pc.value_counts(texts)
+    several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
+    duplicate = counts.field("values").take(pa.array(several)) if len(several) else counts.field("values")[:0]
+    missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
+    foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
+    elsewhere = pc.is_in(foreign, value_set=_texts(known))
+    other, unknown = foreign.filter(elsewhere), foreign.filter(pc.invert(elsewhere))
+    cause = likely_cause(missing.to_pylist(), unknown.to_pylist()) if len(missing) else None
+    return [
+        *found("missing ids", _strings(missing), len(missing), cause or "embed these items as well"),
+        *found(
+            "unknown ids",
+            _strings(unknown),
+            len(unknown),
+            None if cause else "remove these rows, or choose their dataset",
+        ),
+        *found("duplicate ids", _strings(duplicate), len(duplicate), "keep one row per id"),
+        *found("ids of the dataset's other splits", _strings(other), len(other), "they are left out", fatal=False),
+    ]
+
+
+def _problems_of_numbers(embeddings: Embeddings, *, cosine: bool) -> list[SubmissionProblem]:
+    """Rows whose float32 length is 0 or not finite are looked at one by one; all others are sound."""
+    rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
+    for block in blocks(len(embeddings), embeddings.dim):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            part = embeddings.vectors[block].astype(np.float32, copy=False)
+            squares = np.vecdot(part, part)
+        suspects = block.start + np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0)))
+        for row in suspects.tolist():
+            rows[_fault(np.asarray(embeddings.vectors[row]))].append(row)
+    told = [
+        problem for kind, fix in FAULTS for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
+    ]
+    if np.dtype(embeddings.dtype if embeddings.dtype != "bfloat16" else "f4").kind in "iub":
+        told += found(f"{embeddings.dtype} vectors", (), len(embeddings), "they are scored as floats", fatal=False)
+    return told
+
+
+def _fault(vector: NDArray[Any]) -> str:
+    if np.isnan(vector).any():
+        return "vectors with NaN"
+    if np.isinf(vector).any():
+        return "vectors with Inf"
+    return "vectors whose length leaves float32" if vector.any() else "zero vectors"
+
+
+FAULTS = (
+    ("vectors with NaN", "look for half-precision overflow or a division by zero in the model"),
+    ("vectors with Inf", "look for half-precision overflow in the model"),
+    ("zero vectors", "they have no direction under cosine similarity: embed these images again"),
+    ("vectors whose length leaves float32", "scale them"),
+)
+
+
+def digest(files: Sequence[Path]) -> str:
+    """sha256 of a file; of several, that of the lines `sha256sum` prints for them in order of name."""
+    sums = []
+    for path in sorted(files, key=lambda file: file.name):
+        with path.open("rb") as file:
+            sums.append((hashlib.file_digest(file, "sha256").hexdigest(), path.name))
+    if len(sums) == 1:
+        return sums[0][0]
+    return hashlib.sha256("".join(f"{own}  {name}\n" for own, name in sums).encode()).hexdigest()
+
+
+def _named(path: Path, files: Sequence[Path]) -> str:
+    """How a report names the files: a folder may have a thousand."""
+    if path.is_dir():
+        return f"{path.resolve().name} ({len(files):,} file{'s' * (len(files) != 1)})"
+    return ", ".join(file.name for file in files)
+
+
+def _floats(stored: Stored, source: str) -> NDArray[Any]:
+    """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as float64, blockwise."""
+    vectors = stored.vectors
+    if stored.dtype == "bfloat16":
+        return _widened(vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4"))
+    if vectors.dtype.kind == "f" and vectors.dtype.itemsize <= 8:
+        native = vectors.dtype.newbyteorder("=")
+        return vectors if vectors.dtype == native else _widened(vectors, native, lambda part: part)
+    if vectors.dtype.kind in "iub":
+        small = vectors.dtype.itemsize <= 2
+        return _widened(vectors, np.dtype(np.float32 if small else np.float64), lambda part: part)
+    raise SubmissionError(
+        f"the vectors in {source} are {vectors.dtype}", expected="float16, bfloat16, float32 or float64"
+    )
+
+
+def _widened(
+    vectors: NDArray[Any], dtype: np.dtype[Any], values: Callable[[NDArray[Any]], NDArray[Any]]
+) -> NDArray[Any]:
+    result = np.empty(vectors.shape, dtype)
+    for block in blocks(*vectors.shape):
+        result[block] = values(vectors[block])
+    return result
+
+
+def _texts(ids: Collection[str] | Ids) -> pa.Array:
+    return text_array(ids)
+
+
+def _strings(texts: pa.Array) -> list[str]:
+    return [str(text) for text in texts.slice(0, 5).to_pylist()]

@@ -1,0 +1,189 @@
+"""Embeddings in Arrow's formats: parquet files, IPC (feather) files and streams, and folders of either.
+
+A row is an `id` (string or integer) and an `embedding` (a list of numbers, best of fixed size); others do not count.
+Ids are read in one pass and vectors in another, batch by batch, so that only one array of them is ever held; the single
+uncompressed batch of an IPC file is not copied at all: its vectors stay in the mapped file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError
+from hbench.core.files import replacing
+from hbench.core.tables import numbers
+from hbench.evaluation.embeddings.id_files import ID_NAMES, Ids, from_texts
+from hbench.evaluation.embeddings.numpy_files import blocks
+
+VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
+BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
+
+Batches = Callable[[Path, str], Iterator[pa.Array]]
+
+
+def read_parquet(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
+    """Ids (N,), vectors (N, D) and the files read: a parquet file, or every *.parquet of a folder in order of name."""
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    return *_read(files, pq.read_schema, _parquet_column), files
+
+
+def read_ipc(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
+    """The same from an IPC file or stream, or from a folder that Hugging Face's `save_to_disk` wrote."""
+    files = _saved_files(path) if path.is_dir() else [path]
+    return *_read(files, _ipc_schema, _ipc_column), files
+
+
+def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
+    """The one of `names` that is a known name for `what`; raises SubmissionError when there is none or a choice."""
+    there = [name for name in names if name in known]
+    if len(there) != 1:
+        raise SubmissionError(
+            f"{source} has {'several' if there else 'no'} {what}",
+            expected=f"exactly one named {' or '.join(known[:2])}",
+            found=", ".join(there or names) or "nothing",
+        )
+    return there[0]
+
+
+def _read(
+    files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], column_of: Batches
+) -> tuple[Ids, NDArray[Any]]:
+    ids: list[Ids] = []
+    columns = []
+    for file in files:
+        names = schema_of(file).names
+        id_name = only(names, ID_NAMES, "id column", file)
+        columns.append(only(names, VECTOR_NAMES, "column of vectors", file))
+        ids += [_ids(column, file) for column in column_of(file, id_name)]
+    found = np.concatenate([np.zeros(0, dtype=object), *ids])
+    parts = (
+        (file, _vectors(column, file))
+        for file, name in zip(files, columns, strict=True)
+        for column in column_of(file, name)
+        if len(column)
+    )
+    return found, _stacked(parts, len(found))
+
+
+def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
+    """The parts (n, D) as one array (total, D); a single one is returned as it is, in the file's memory map."""
+    _, first = next(parts, (None, np.zeros((0, 0), np.float32)))
+    if len(first) == total:
+        return first
+    vectors = np.empty((total, first.shape[1]), first.dtype)
+    vectors[: len(first)] = first
+    row = len(first)
+    for file, part in parts:
+        if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
+            raise SubmissionError(
+                f"the vectors in {file} are of another dimension or type",
+                expected=f"{first.dtype} of dimension {first.shape[1]} as in row 0",
+                found=f"{part.dtype} of dimension {part.shape[1]} at row {row:,}",
+            )
+        vectors[row : row + len(part)] = part
+        row += len(part)
+    return vectors
+
+
+def _ids(column: pa.Array, source: Path) -> Ids:
+    if column.null_count:
+        raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
+    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        raise SubmissionError(f"the ids in {source} are {column.type}", expected="strings or integers")
+    return from_texts(column.cast(pa.string()), source.name)
+
+
+def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
+    """One batch of lists as an array (n, D), without a copy."""
+    kind = column.type
+    if not hasattr(kind, "value_type") or not (
+        pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)
+    ):
+        raise SubmissionError(
+            f"the vectors in {source} are {kind}", expected="lists of numbers, best fixed_size_list<float>[D]"
+        )
+    if column.null_count:
+        raise SubmissionError(f"{source} has {column.null_count:,} rows without a vector")
+    width = len(column[0])
+    if not pa.types.is_fixed_size_list(kind):
+        other = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+        if (other != width).any():
+            raise SubmissionError(
+                f"the vectors in {source} differ in dimension",
+                expected=f"{width} as in the first of them",
+                found=f"{other[other != width][0]}",
+            )
+    values = column.flatten()
+    if values.null_count:
+        raise SubmissionError(f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers")
+    return numbers(values, np.dtype(values.type.to_pandas_dtype())).reshape(len(column), width)
+
+
+def _parquet_column(path: Path, name: str) -> Iterator[pa.Array]:
+    with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=[name], use_threads=False):
+            yield batch.column(0)
+
+
+def _ipc_schema(path: Path) -> pa.Schema:
+    with closing(pa.memory_map(str(path))) as source:
+        return _opened(source, pa.ipc.IpcReadOptions()).schema
+
+
+def _ipc_column(path: Path, name: str) -> Iterator[pa.Array]:
+    field = _ipc_schema(path).get_field_index(name)
+    # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in the map.
+    chosen = [] if pa.types.is_nested(_ipc_schema(path).field(field).type) else [field]
+    reader = _opened(pa.memory_map(str(path)), pa.ipc.IpcReadOptions(included_fields=chosen))
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from (reader.get_batch(number).column(name) for number in range(reader.num_record_batches))
+    else:
+        yield from (batch.column(name) for batch in reader)
+
+
+def _opened(source: pa.MemoryMappedFile, options: pa.ipc.IpcReadOptions) -> Any:
+    """A reader of an IPC file, which begins with its magic bytes, or else of a stream."""
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    return pa.ipc.open_file(source, options=options) if is_file else pa.ipc.open_stream(source, options=options)
+
+
+def _saved_files(folder: Path) -> list[Path]:
+    """The data files of a saved Hugging Face dataset: the ones its state names, not the caches beside them."""
+    state = folder / "state.json"
+    if not state.is_file():
+        return sorted(folder.glob("*.arrow"))
+    described = json.loads(state.read_text(encoding="utf-8"))
+    if described.get("_indices_files"):
+        raise SubmissionError(
+            f"{folder} selects rows by an index",
+            expected="the rows themselves",
+            fix="dataset.flatten_indices().save_to_disk(…)",
+        )
+    return [folder / Path(entry["filename"]).name for entry in described["_data_files"]]
+
+
+def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+    dim = vectors.shape[1]
+    kind = pa.list_(pa.from_numpy_dtype(vectors.dtype), dim)
+    schema = pa.schema({"id": pa.string(), "embedding": kind}, metadata={"hbench.dim": str(dim), **metadata})
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema, compression="none", use_dictionary=False, write_statistics=["id"]
+        ) as writer,
+    ):
+        for block in blocks(len(ids), dim):
+            values = pa.array(np.ascontiguousarray(vectors[block]).reshape(-1))
+            columns = [pa.array(ids[block], pa.string()), pa.FixedSizeListArray.from_arrays(values, type=kind)]
+            writer.write_table(pa.table(columns, schema=schema))

@@ -1,0 +1,163 @@
+"""Ids: one string per vector, in file order; beside vectors that carry none they lie in a small file of their own.
+
+`emb.npy` is joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of .txt (one id per line) also .csv
+(a column id, or a single column without header), .json (a list), .npy (strings) and .parquet (a column id).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.evaluation.embeddings.numpy_files import mapped_npy
+from hbench.evaluation.embeddings.problems import shorten
+
+Ids = NDArray[np.object_]
+ID_NAMES = ("id", "ids", "item", "items", "image_id")
+
+
+def read(path: Path) -> Ids:
+    """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else SubmissionError."""
+    if path.suffix.lower() not in READERS:
+        raise UsageError(
+            f"{path} is no file of ids", expected=f"one of {', '.join(READERS)}", found=path.suffix or "no suffix"
+        )
+    if not path.is_file():
+        raise SubmissionError(f"{path} does not exist", expected="a file with one id per vector")
+    try:
+        return READERS[path.suffix.lower()](path)
+    except UnicodeDecodeError as error:
+        raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
+    except (pa.ArrowInvalid, OSError, EOFError, csv.Error, ValueError) as error:
+        raise SubmissionError(f"{path} cannot be read as ids", found=str(error).splitlines()[0]) from None
+
+
+def beside(path: Path) -> Path | None:
+    """The sidecar of a vectors file, looked for under the three usual names; None when there is none.
+
+    Raises UsageError when several exist, since nothing says which one is meant.
+    """
+    for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids"):
+        there = [path.with_name(stem + suffix) for suffix in READERS if path.with_name(stem + suffix).is_file()]
+        there = [candidate for candidate in there if candidate != path]
+        if len(there) > 1:
+            names = ", ".join(candidate.name for candidate in there)
+            raise UsageError(f"several files of ids lie beside {path}", found=names, fix="choose one with --ids FILE")
+        if there:
+            return there[0]
+    return None
+
+
+def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
+    """Strings or integers as an object array of str (N,); raises SubmissionError for anything else, or broken text."""
+    array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
+    if array.ndim != 1:
+        raise SubmissionError(
+            f"the ids in {source} are no list", expected="one id per vector", found=f"shape {array.shape}"
+        )
+    if not len(array):
+        return np.zeros(0, dtype=object)  # an empty array has any type
+    if array.dtype.kind not in NAMES:
+        raise SubmissionError(f"the ids in {source} are {array.dtype}", expected="strings or integers")
+    try:
+        return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
+    except UnicodeEncodeError as error:
+        raise SubmissionError(f"an id in {source} is no valid Unicode", found=ascii(shorten(error.object))) from None
+
+
+def from_texts(texts: pa.Array, source: str) -> Ids:
+    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some formats cut off."""
+    zeroed = texts.filter(pc.match_substring(texts, "\0"))
+    if len(zeroed):
+        found = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
+        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=found)
+    return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
+
+
+def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
+    return array.astype(str).astype(object)
+
+
+def _decoded(array: NDArray[Any], source: str) -> list[str]:
+    return [name.decode("utf-8") for name in array.tolist()]
+
+
+def _listed(array: NDArray[Any], source: str) -> list[str]:
+    foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
+    if foreign:
+        raise SubmissionError(
+            f"{len(foreign):,} ids in {source} are neither strings nor integers", found=examples(map(repr, foreign))
+        )
+    return [str(name) for name in array]
+
+
+NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
+    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _listed,
+}  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8-sig")
+
+
+def _lines(path: Path) -> Ids:
+    lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
+    return as_ids(lines[:-1] if lines[-1] == "" else lines, path.name)
+
+
+def _csv(path: Path) -> Ids:
+    rows = [row for row in csv.reader(io.StringIO(_text(path), newline=""), strict=True) if row]
+    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
+    named = [position for position, cell in enumerate(header) if cell in ID_NAMES]
+    if len(named) == 1:
+        rows = rows[1:]
+    elif len(header) > 1:
+        raise SubmissionError(f"{path} has no single column of ids", expected="a column id", found=", ".join(rows[0]))
+    column = named[0] if named else 0
+    short = [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
+    if short:
+        raise SubmissionError(
+            f"{path} has {len(short):,} rows of another length",
+            expected=f"{len(header)} columns",
+            found=f"rows {examples(short)}",
+        )
+    return as_ids([row[column] for row in rows], path.name)
+
+
+def _json(path: Path) -> Ids:
+    values = json.loads(_text(path))
+    if not isinstance(values, list):
+        raise SubmissionError(
+            f"{path} is no list of ids", expected="a JSON list of strings", found=type(values).__name__
+        )
+    return as_ids(values, path.name)
+
+
+def _npy(path: Path) -> Ids:
+    return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
+
+
+def _parquet(path: Path) -> Ids:
+    table = pq.read_table(path)
+    named = [name for name in table.column_names if name in ID_NAMES]
+    if len(named) != 1:
+        raise SubmissionError(
+            f"{path} has no single column of ids", expected="a column id", found=", ".join(table.column_names)
+        )
+    return as_ids(table[named[0]].cast(pa.string()).to_numpy(), path.name)
+
+
+READERS: dict[str, Callable[[Path], Ids]] = {
+    ".txt": _lines, ".csv": _csv, ".json": _json, ".npy": _npy, ".parquet": _parquet,
+}  # fmt: skip

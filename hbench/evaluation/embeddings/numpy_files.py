@@ -1,0 +1,85 @@
+"""NumPy's own files: one array (.npy) and the zip archive of several (.npz), mapped where they lie uncompressed."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.files import replacing, write_text
+from hbench.evaluation.embeddings.conversions import pickled
+
+BLOCK_BYTES = 16 << 20
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
+    """One array of an .npz: mapped where it is stored, read (and its checksum compared) where it is compressed."""
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type == zipfile.ZIP_STORED:
+        with path.open("rb") as file:
+            file.seek(info.header_offset + 26)
+            name_length, extra_length = struct.unpack("<HH", file.read(4))
+        return mapped_npy(path, info.header_offset + 30 + name_length + extra_length, info.file_size)
+    with archive.open(info) as stream:
+        _header(stream, path, info.file_size)
+    with archive.open(info) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
+    """The array of a .npy that begins `offset` bytes into a file and takes `size`, mapped read-only."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        shape, fortran, dtype = _header(file, path, size)
+        return mapped(path, dtype, shape, offset=file.tell(), order="F" if fortran else "C")
+
+
+def _header(file: IO[bytes], path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and type of an array in `size` bytes; raises for pickled objects and missing bytes."""
+    start = file.tell()
+    version = np.lib.format.read_magic(file)
+    if version not in HEADERS:
+        raise ValueError(f"NumPy file version {version}, which plain arrays do not need")
+    shape, fortran, dtype = HEADERS[version](file)
+    if dtype.hasobject:
+        raise pickled(path)
+    needed = math.prod(shape) * dtype.itemsize
+    if size - (file.tell() - start) < needed:
+        raise ValueError(
+            f"{size - (file.tell() - start):,} bytes of numbers, but shape {shape} of {dtype} needs {needed:,}"
+        )
+    return shape, fortran, dtype
+
+
+def mapped(
+    path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, offset: int, order: Literal["C", "F"] = "C"
+) -> NDArray[Any]:
+    """An array in a file, mapped read-only; an empty one cannot be mapped and is made."""
+    if math.prod(shape) == 0:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, mode="r", offset=offset, shape=shape, order=order)
+
+
+def blocks(count: int, dim: int) -> Iterator[slice]:
+    """Slices that cover `count` rows, each at most 16 MiB of float32."""
+    step = max(1, BLOCK_BYTES // (4 * max(1, dim)))
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, ids=ids.astype(str), vectors=vectors)
+
+
+def write_npy(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
+    write_text(path.with_name(f"{path.stem}.ids.json"), json.dumps(ids.tolist(), ensure_ascii=False))
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, vectors)

@@ -1,0 +1,238 @@
+"""A leaderboard is one dataset's rows, each a method's scores with where they come from: a paper's table or a run.
+
+Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's one protocol.
+Published rows are shipped, one TOML file per dataset; own rows go to the user's file of that name, read with them.
+
+>>> board = read("sop")
+>>> first = rank(board, "H-AP")[0]
+>>> first.place, str(first.score), first.rows[0].method
+(1, '59.4', 'HAPPIER')
+>>> place(board, "H-AP", 0.585).place
+2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hbench.core import schema
+from hbench.core.errors import ConfigError, HBenchError, UnknownName
+from hbench.core.paths import data_home
+from hbench.core.schema import STRICT
+from hbench.evaluation.leaderboard.row import Row
+from hbench.metrics.names import MetricName
+
+FOLDER = "leaderboards"
+
+
+class Citation(BaseModel):
+    """A source in full; `later`: beyond the four papers, transcribed from public pages, not checked in their texts."""
+
+    model_config = STRICT
+    text: str
+    later: bool = False
+
+
+class Leaderboard(BaseModel):
+    """The rows of `dataset` at `version`, all scored under `protocol`; `metric` is the one they are ranked by at first.
+
+    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset, whichever it is.
+    `levels`: the level names, coarse to fine, that metrics may name. `averaged`: the tests a score is the mean of,
+    where there are several. `foreign_metrics`: those of published tables that hbench does not compute, and what they
+    are.
+    """
+
+    model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
+    dataset: str
+    version: str
+    protocol: Literal["paper", "official"]
+    levels: tuple[str, ...] = ()
+    averaged: tuple[str, ...] = ()
+    metric: str
+    notes: str = ""
+    foreign_metrics: dict[str, str] = {}
+    citations: dict[str, Citation] = {}
+    rows: tuple[Row, ...] = Field((), alias="row")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Leaderboard:
+        problems = list(_problems(self))
+        if problems:
+            raise ValueError("; ".join(problems[: schema.SHOWN_PROBLEMS]))
+        return self
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric that some row has, the leaderboard's own first, then by the number of rows that have it."""
+        counts: dict[str, int] = {}
+        for key in (key for row in self.rows for key in row.scores):
+            counts[key] = counts.get(key, 0) + 1
+        return tuple(sorted(counts, key=lambda key: (key != self.metric, -counts[key])))
+
+    def key(self, metric: str) -> str:
+        """The spelling under which rows keep a metric (AP of the finest level is AP); raises UnknownName."""
+        return metric if metric in self.foreign_metrics else str(MetricName.parse(metric).at(self.levels))
+
+
+class Standing(NamedTuple):
+    """A place of the ranking, 1 … or None for no comparable score, and the rows that print this result of a method."""
+
+    place: int | None
+    score: Decimal | None
+    rows: tuple[Row, ...]
+
+
+class BoardPlace(NamedTuple):
+    """Where a score would stand among `of` ranked results: its place (ties share one) and its neighbours."""
+
+    place: int
+    of: int
+    better: Standing | None
+    worse: Standing | None
+
+
+def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
+    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without one come last.
+
+    A score that its row calls not comparable counts as none. Rows that print the same result of the same method,
+    backbone and dimension are one standing. Raises UnknownName for the metric.
+    """
+    key = board.key(metric)
+    ranked: dict[Decimal, list[list[Row]]] = {}
+    unranked = []
+    for row in board.rows if rows is None else rows:
+        if key in row.scores and key not in row.unranked:
+            results = ranked.setdefault(row.scores[key], [])
+            same = next((result for result in results if _reprints(row, result)), None)
+            results.append([row]) if same is None else same.append(row)
+        else:
+            unranked.append(Standing(None, row.scores.get(key), (row,)))
+    standings: list[Standing] = []
+    for score in sorted(ranked, reverse=True):
+        shared = len(standings) + 1
+        standings += [Standing(shared, score, tuple(result)) for result in ranked[score]]
+    return standings + unranked
+
+
+def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
+    """Where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
+
+    It is compared to each row at the precision that the row prints.
+
+    Raises UnknownName for the metric.
+    """
+    percent = Decimal(100 * score)
+    ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
+    better = [
+        standing
+        for standing in ranked
+        if standing.score is not None and standing.score > percent.quantize(standing.score)
+    ]
+    worse = [
+        standing
+        for standing in ranked
+        if standing.score is not None and standing.score < percent.quantize(standing.score)
+    ]
+    return BoardPlace(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
+
+
+def names() -> list[str]:
+    """The datasets that have a leaderboard here: shipped ones and the user's."""
+    folders = [*_base_folders(), user_folder()]
+    return sorted({path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.toml")})
+
+
+def user_folder() -> Path:
+    """Where own rows go, unless ./leaderboards has a file for the dataset."""
+    return data_home() / FOLDER
+
+
+def files(name: str) -> list[Path]:
+    """The files a leaderboard is read from: published rows and, where there is one, the user's file; a path is itself.
+
+    Raises UnknownName when there is none.
+    """
+    if name.endswith(".toml") or "/" in name:
+        return [Path(name)]
+    base = [path for folder in _base_folders() if (path := folder / f"{name}.toml").is_file()][:1]
+    own = [path for path in [user_folder() / f"{name}.toml"] if path.is_file()]
+    if not base and not own:
+        raise UnknownName("leaderboard", name, names())
+    return base + own
+
+
+def read(name: str) -> Leaderboard:
+    """The leaderboard of a dataset, published and own rows together, or of the one file that a path names.
+
+    Raises UnknownName, and ConfigError naming file, row and key for what breaks the schema.
+    """
+    boards = [(path, read_file(path)) for path in files(name)]
+    (base, board), *others = boards
+    for path, own in others:
+        if (own.dataset, own.version, own.protocol) != (board.dataset, board.version, board.protocol):
+            raise ConfigError(
+                f"{path} cannot be read together with {base}",
+                expected=f"{board.dataset}@{board.version}, protocol {board.protocol}",
+                found=f"{own.dataset}@{own.version}, protocol {own.protocol}",
+                fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and add them again",
+            )
+        merged = dict(board) | {"citations": board.citations | own.citations, "rows": board.rows + own.rows}
+        board = schema.build(Leaderboard, merged, source=f"{base} with {path}")
+    return board
+
+
+def read_file(path: Path) -> Leaderboard:
+    """The leaderboard of one file; raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read", expected="a leaderboard, in TOML", found=str(error)) from None
+    return schema.parse(Leaderboard, text, source=str(path))
+
+
+def _base_folders() -> list[Path]:
+    package = Path(__file__).parents[2]
+    return [Path(FOLDER), package / FOLDER, package.parent / FOLDER]
+
+
+def _reprints(row: Row, result: list[Row]) -> bool:
+    first = result[0]
+    same_method = (row.method, row.backbone, row.dim) == (first.method, first.backbone, first.dim)
+    agree = all(
+        row.scores[key] == other.scores[key] for other in result for key in row.scores.keys() & other.scores.keys()
+    )
+    return same_method and agree and row.run is None and first.run is None
+
+
+def _problems(board: Leaderboard) -> Iterator[str]:
+    yield from _spelling(board, board.metric, "metric")
+    for number, row in enumerate(board.rows, start=1):
+        where = f"row {number} ({row.method!r})"
+        for key in (*row.scores, *row.unranked):
+            yield from _spelling(board, key, where)
+        for key in row.unranked.keys() - row.scores.keys():
+            yield f"{where}: unranked {key!r} has no score"
+        if row.paper and row.paper.citation not in board.citations:
+            yield f"{where}: citation {row.paper.citation!r} is not in [citations]"
+    numbered = sorted(enumerate(board.rows, start=1), key=lambda pair: repr(pair[1].identity))
+    for _, group in groupby(numbered, key=lambda pair: pair[1].identity):
+        same = list(group)
+        if len(same) > 1:
+            yield f"rows {' and '.join(str(number) for number, _ in same)} ({same[0][1].method!r}) are duplicates"
+
+
+def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:
+    try:
+        key = board.key(metric)
+    except HBenchError as error:
+        yield f"{where}: {error.problem}" + f", {error.fix}" * bool(error.fix)
+    else:
+        if key != metric:
+            yield f"{where}: metric {metric!r} is to be written {key!r}"

@@ -1,0 +1,150 @@
+"""A leaderboard as a table for people (terminal, Markdown, LaTeX) and as records for machines (CSV, JSON).
+
+>>> from decimal import Decimal
+>>> from hbench.evaluation.leaderboard.row import Paper
+>>> row = Row(method="a|b", scores={"R@1": Decimal("81.0")}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
+>>> print(markdown(table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], citations={}), title="sop@1"))
+**sop@1**
+<BLANKLINE>
+| place | method | R@1 | source |
+| ---: | --- | ---: | --- |
+| 1 | a\\|b | 81.0 | Me Tab. 1 |
+<BLANKLINE>
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from hbench.evaluation.leaderboard import Citation, Leaderboard, Standing
+from hbench.evaluation.leaderboard.row import Paper, Row, RunProvenance, Setup
+
+LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
+NONE = "–"
+MARKED = re.compile(r"([\\|*_<`])")
+
+
+class BoardTable(NamedTuple):
+    """`cells`: a line per standing, as texts. `notes`: "[n] …" for the marks behind methods, then full sources."""
+
+    header: tuple[str, ...]
+    cells: list[tuple[str, ...]]
+    notes: list[str]
+
+
+def table(standings: Iterable[Standing], metrics: Sequence[str], citations: Mapping[str, Citation]) -> BoardTable:
+    """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without empty columns."""
+    header = ("place", "method", "year", "backbone", "dim", *metrics, "source")
+    marks: dict[str, int] = {}
+    sources: dict[str, None] = {}
+    lines = []
+    for standing in standings:
+        first, scores = standing.rows[0], merged(standing.rows)
+        numbers = [marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)]
+        method = " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))])
+        values = [standing.place, method, first.year, first.backbone, first.dim, *map(scores.get, metrics)]
+        texts = [NONE if value is None else str(value) for value in values]
+        lines.append((*texts, ", ".join(dict.fromkeys(map(short_source, standing.rows)))))
+        sources |= dict.fromkeys(row.paper.citation for row in standing.rows if row.paper)
+    used = [i for i, name in enumerate(header) if name in ("place", *metrics) or any(line[i] != NONE for line in lines)]
+    return BoardTable(
+        tuple(header[i] for i in used),
+        [tuple(line[i] for i in used) for line in lines],
+        [f"[{number}] {text}" for text, number in marks.items()]
+        + [full_source(key, citations[key]) for key in sorted(sources) if key in citations],
+    )
+
+
+def remarks(row: Row) -> list[str]:
+    """What a reader of a row's scores should know: its doubts, and which scores are not comparable, and why."""
+    doubt = [row.paper.doubt] if row.paper and row.paper.doubt else []
+    unranked = [f"{metric} is not ranked: {reason}" for metric, reason in row.unranked.items()]
+    return [f"{short_source(row)}: {text}" for text in (*doubt, *unranked)]
+
+
+def merged(rows: Sequence[Row]) -> dict[str, Any]:
+    """The scores of rows that agree where they share a metric."""
+    return {metric: score for row in rows for metric, score in row.scores.items()}
+
+
+def short_source(row: Row) -> str:
+    """The first word of the citation and the table; the year has its own column."""
+    return f"{row.paper.citation.partition(',')[0]} {row.paper.table}" if row.paper else row.source
+
+
+def full_source(key: str, citation: Citation) -> str:
+    """What a short source stands for."""
+    later = " (later work, transcribed, not checked)" if citation.later else ""
+    return f"{key.partition(',')[0]}: {citation.text}{later}"
+
+
+def title(board: Leaderboard) -> str:
+    """The dataset, that scores are percent, of which tests and under which protocol."""
+    tests = f", mean over {', '.join(board.averaged)}" if board.averaged else ""
+    return f"{board.dataset}@{board.version}: percent{tests}, {board.protocol} protocol"
+
+
+def markdown(content: BoardTable, *, title: str) -> str:
+    """A pipe table, its notes below."""
+    aligned = ["---" if name in LEFT else "---:" for name in content.header]
+    cells = [map(_unmarked, line) for line in content.cells]
+    pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
+    notes = [f"- {_unmarked(note)}" for note in content.notes]
+    return "\n".join([f"**{title}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
+
+
+def _unmarked(text: str) -> str:
+    return MARKED.sub(r"\\\1", text)
+
+
+def latex(content: BoardTable, *, title: str) -> str:
+    """A booktabs table with its notes below it, every text escaped."""
+    import pandas as pd
+
+    def tabular(frame: pd.DataFrame, columns: str) -> str:
+        style = frame.style.hide(axis="index").format(escape="latex").format_index(axis=1, escape="latex")
+        return style.to_latex(hrules=True, column_format=columns).replace("→", r"$\rightarrow$")
+
+    aligned = "".join("l" if name in LEFT else "r" for name in content.header)
+    body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned)
+    notes = tabular(pd.DataFrame({"Notes": content.notes}), r"p{\linewidth}") if content.notes else ""
+    return f"% {title}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
+
+
+def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
+    """What describes the leaderboard, and one record per row: its place and all that is known; scores are percent."""
+    about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
+    rows = []
+    for place, row in _rows(standings):
+        known = row.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        scores = {metric: float(score) for metric, score in row.scores.items()}
+        rows.append({"place": place} | known | {"scores": scores})
+    return {**about, "unit": "percent", "rows": rows}
+
+
+def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
+    """One line per row: what it is, a column per metric, then setup and provenance; empty where a row has none."""
+    inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim", *board.metrics, "unranked"]
+        + [f"{name}.{field}" for name, model in inner.items() for field in model.model_fields]
+    )
+    for place, row in _rows(standings):
+        unranked = "; ".join(f"{metric}: {reason}" for metric, reason in row.unranked.items())
+        about = [board.dataset, board.version, board.protocol, place, row.method, row.year, row.backbone, row.dim]
+        tables = [(getattr(row, name), model) for name, model in inner.items()]
+        details = [getattr(values, field, None) for values, model in tables for field in model.model_fields]
+        writer.writerow([*about, *map(row.scores.get, board.metrics), unranked, *details])
+    return text.getvalue()
+
+
+def _rows(standings: Iterable[Standing]) -> Iterator[tuple[int | None, Row]]:
+    return ((standing.place, row) for standing in standings for row in standing.rows)

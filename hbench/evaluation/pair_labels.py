@@ -1,0 +1,110 @@
+"""Listed positives: a benchmark that says pair by pair which gallery items are positives, and which are left out, of
+each query.
+
+The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.pair_labels`).
+
+>>> import pyarrow as pa
+>>> table = pa.table({"query": ["q", "q"], "item": ["b", "c"], "level": [1, -1]})
+>>> lists = judged(table, ["q"], ["a", "b", "c"])
+>>> sequence_of(np.array([0.9, 0.5, 0.7]), lists[0], np.arange(2, dtype=np.uint8))  # c is left out
+LevelSequence(ranks=array([2]), levels=array([1], dtype=uint8), counts=array([1, 1]), tied=False)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.datasets.manifest import Manifest
+from hbench.engine.ranker import Ranker
+from hbench.evaluation.embeddings.id_files import Ids
+from hbench.evaluation.rankings.files import Ranking
+from hbench.metrics.level_sequence import LevelSequence, level_sequence
+
+
+class Judged(NamedTuple):
+    """One query's list: rows of the gallery and their levels, -1 for what is left out; two (n,)."""
+
+    rows: NDArray[np.int64]
+    levels: NDArray[np.int8]
+
+
+def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]) -> list[Judged]:
+    """The list of every query, in the order of `asked`; pairs of other queries or items are passed over."""
+    queries, rows = _rows(table["query"], asked), _rows(table["item"], gallery)
+    levels = table["level"].to_numpy().astype(np.int8)
+    known = np.flatnonzero((queries >= 0) & (rows >= 0))
+    order = known[np.argsort(queries[known], kind="stable")]
+    bounds = np.searchsorted(queries[order], np.arange(len(asked) + 1))
+    return [Judged(rows[order[start:end]], levels[order[start:end]]) for start, end in itertools.pairwise(bounds)]
+
+
+def sequence_of(scores: NDArray[np.floating], own: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
+    """The level sequence of one query from its scores of the whole gallery (G,), which are changed."""
+    levels = np.zeros(len(scores), np.uint8)
+    positive, out = own.levels > 0, own.rows[own.levels < 0]
+    levels[own.rows[positive]] = own.levels[positive]
+    scores[out] = -np.inf
+    return level_sequence(scores, levels, _counts(own, len(scores), len(tie_key)), tie_key)
+
+
+def sequences_of_ranker(ranker: Ranker, lists: Sequence[Judged]) -> list[LevelSequence]:
+    """The level sequences of all queries of a ranker, in input order."""
+    found: list[LevelSequence | None] = [None] * len(lists)
+    for block in range(ranker.blocks):
+        scores = ranker.scores.whole(block)
+        scores[:, ranker.copies] = scores[:, ranker.originals]
+        for canonical, query in zip(scores, ranker.rows(block).tolist(), strict=True):
+            own = np.empty_like(canonical)
+            own[ranker.columns] = canonical
+            found[query] = sequence_of(own, lists[query], ranker.tie_key)
+    return [sequence for sequence in found if sequence is not None]
+
+
+def sequences_of_ranking(
+    ranking: Ranking, manifest: Manifest, lists: Sequence[Judged], tie_key: NDArray[np.uint8]
+) -> list[LevelSequence]:
+    """The level sequences of a submitted ranking, one per query of the manifest; a query without a list has no ranks.
+
+    A repeat, or an item outside the gallery, holds its rank and counts for nothing.
+    """
+    gallery = manifest.items[manifest.gallery]
+    rows = _rows(ranking.names, gallery)[ranking.items]
+    place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
+    sequences = []
+    for query, own in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
+        start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
+        levels = _levels_of_rows(rows[start:end], own, len(gallery))
+        scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
+        kept = levels >= 0
+        counts = _counts(own, len(gallery), len(tie_key))
+        sequences.append(level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key))
+    return sequences
+
+
+def _levels_of_rows(rows: NDArray[np.int64], own: Judged, size: int) -> NDArray[np.int8]:
+    """The level of each listed row; 0 for what is not listed, not in the gallery (-1), or there a second time."""
+    of_item = np.zeros(size + 1, np.int8)  # the last is for -1
+    of_item[own.rows] = own.levels
+    again = np.ones(len(rows), bool)
+    again[np.unique(rows, return_index=True)[1]] = False
+    levels = of_item[rows]
+    return np.where(again & (levels > 0), np.int8(0), levels)
+
+
+def _counts(own: Judged, size: int, depth: int) -> NDArray[np.int64]:
+    """How many gallery items a query has at each level, what is left out not counted; `depth` is L + 1."""
+    counts = np.bincount(own.levels[own.levels > 0].astype(np.int64), minlength=depth)
+    counts[0] = size - int((own.levels < 0).sum()) - int(counts[1:].sum())
+    return counts
+
+
+def _rows(names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
+    column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
+    return np.asarray(pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64)

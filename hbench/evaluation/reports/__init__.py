@@ -1,0 +1,1 @@
+"""Reports: scores with their intervals and conditions, as files, tables and comparisons."""

@@ -1,0 +1,125 @@
+"""A report as a table: one line per metric, percent, with its interval and the number of queries behind it.
+
+>>> percent(0.53124)
+'53.12'
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hbench.core.errors import SubmissionError
+from hbench.evaluation.leaderboard import Leaderboard, place
+from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
+from hbench.evaluation.leaderboard.runs import rankable_scores
+from hbench.evaluation.reports.report import Document, Score
+from hbench.metrics.names import MetricName
+
+NONE = "–"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A fraction in percent, as published tables print it; an en dash for none."""
+    return NONE if value is None else f"{100 * value:.{digits}f}"
+
+
+def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
+    """metric, score, 95 % interval, the official value where one differs, queries; a line per metric (all by
+    default)."""
+    listed = {name: document.scores[name] for name in names or document.scores}
+    official = {name: score for name, score in document.official.items() if name in listed}
+    differs = {name for name, score in official.items() if percent(score.value, 9) != percent(listed[name].value, 9)}
+    cells = []
+    for name, score in listed.items():
+        line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
+        if differs:
+            line.insert(3, percent(official[name].value) if name in differs else "same")
+        cells.append(tuple(line))
+    header = ["metric", f"{document.protocol} protocol", "95 % interval", *["official"] * bool(differs), "queries"]
+    return BoardTable(tuple(header), cells, list(document.warnings))
+
+
+def tables(document: Document) -> list[BoardTable]:
+    """The report for a person: the metrics of the whole tree, then those that every level has, a column per level, then
+    the values on each test where there are several.
+
+    Levels run fine to coarse; a cell is the score ± half its 95 % interval.
+    """
+    levels = list(reversed(document.levels))
+    rows: dict[str, dict[str, Score]] = {}
+    for name, score in document.scores.items():
+        parsed = MetricName.parse(name)
+        if "level" in parsed.definition.takes:
+            rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
+    spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
+    cells = [(name, *(with_margin(scores[level]) for level in levels)) for name, scores in spread.items()]
+    covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
+    others = [name for name in document.scores if name not in covered]
+    by_level = BoardTable(("metric", *levels), cells, [])
+    found = [table(document, others) if others else None, by_level, by_test(document)]
+    return [each for each in found if each and each.cells]
+
+
+def by_test(document: Document) -> BoardTable:
+    """A line per metric, a column per test; no lines where there is one test."""
+    columns = document.by_test.values()
+    cells = [(name, *(percent(scores[name]) for scores in columns)) for name in document.scores] if columns else []
+    return BoardTable(("metric", *document.by_test), cells, [])
+
+
+def with_margin(score: Score) -> str:
+    if score.low is None or score.high is None:
+        return NONE
+    return f"{percent(score.value)} ±{percent((score.high - score.low) / 2)}"
+
+
+def interval(score: Score) -> str:
+    return NONE if score.low is None else f"{percent(score.low)} … {percent(score.high)}"
+
+
+def as_csv(document: Document) -> str:
+    """metric, value, low, high, official, queries, skipped; fractions in full precision."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["metric", "value", "low", "high", "official", "queries", "skipped"])
+    for name, score in document.scores.items():
+        official = document.official[name].value if name in document.official else None
+        writer.writerow([name, score.value, score.low, score.high, official, score.queries, score.skipped])
+    return text.getvalue()
+
+
+def title(document: Document) -> str:
+    """Method, dataset and signature in one line."""
+    subject = document.method or (document.embedding.file if document.embedding else "arrays")
+    return f"{subject} on {document.dataset}"
+
+
+FORMATS: dict[str, Callable[[Document], str]] = {
+    "json": lambda document: document.model_dump_json(indent=1) + "\n",
+    "csv": as_csv,
+    "markdown": lambda document: markdown(table(document), title=f"{title(document)}, percent: {document.signature}"),
+    "latex": lambda document: latex(table(document), title=f"{title(document)}, percent: {document.signature}"),
+}
+
+
+def placing(document: Document, board: Leaderboard) -> str | None:
+    """The report's place by the leaderboard's own metric, under its protocol, or why it has none; None without that
+    score."""
+    if board.metric not in document.scores:
+        return None
+    try:
+        score = rankable_scores(board, document)[board.metric]
+    except SubmissionError as refusal:
+        return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
+    if score.value is None:
+        return None
+    found = place(board, board.metric, score.value)
+    above = f", below {found.better.rows[0].method} ({found.better.score})" if found.better else ""
+    below = f", above {found.worse.rows[0].method} ({found.worse.score})" if found.worse else ""
+    return (
+        f"{board.metric} {percent(score.value)} ({board.protocol} protocol) would be place {found.place} "
+        f"of {found.of + 1} on the {board.dataset} leaderboard{above}{below}"
+    )

@@ -1,0 +1,171 @@
+"""A report: the scores of one embedding or ranking file on one dataset, with the conditions they cannot be quoted
+without.
+
+`Document` is what is written as JSON; `Report` adds the values of every query, which `--by-query` writes beside it as
+parquet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from hbench.core.errors import SubmissionError, UnknownName
+from hbench.core.files import replacing, write_text
+from hbench.core.schema import Strict
+from hbench.metrics.names import MetricName
+
+SCHEMA = 1
+
+
+class Score(Strict):
+    """A metric's mean over the queries it is defined for, as a fraction; None when it is defined for none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    queries: int
+    skipped: int
+
+
+class SubmittedFile(Strict):
+    """The file that was scored."""
+
+    file: str
+    sha256: str
+    items: int
+    dim: int | None = None
+    dtype: str | None = None
+
+
+class Document(Strict):
+    """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
+
+    `by_test`: where a score is the mean over several tests, its value on each.
+    """
+
+    schema_version: int = SCHEMA
+    hbench_version: str
+    dataset: str
+    dataset_version: str
+    dataset_digest: str
+    tests: tuple[str, ...]
+    levels: tuple[str, ...]
+    protocol: str
+    signature: str
+    method: str | None = None
+    embedding: SubmittedFile | None = None
+    scores: dict[str, Score]
+    official: dict[str, Score] = Field(default_factory=dict)
+    by_test: dict[str, dict[str, float | None]] = Field(default_factory=dict)
+    mistakes: dict[str, dict[str, int]] = Field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    date: str
+
+
+class MetricValues(Mapping[str, float | NDArray[np.float64]]):
+    """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest level>`)."""
+
+    def __init__(self, values: Mapping[str, object], levels: Sequence[str]) -> None:
+        self._values, self._levels = dict(values), tuple(levels)
+
+    def __getitem__(self, name: str) -> object:  # type: ignore[override]
+        key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
+        if key not in self._values:
+            raise UnknownName("metric of this report", name, self._values)
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of
+    `queries`."""
+
+    document: Document
+    values: Mapping[str, NDArray[np.float64]]
+    queries: NDArray[np.object_]
+    query_tests: NDArray[np.object_]
+
+    @property
+    def scores(self) -> MetricValues:
+        """The mean of every metric, as a fraction; NaN when no query defines it."""
+        means = {name: np.nan if s.value is None else s.value for name, s in self.document.scores.items()}
+        return MetricValues(means, self.document.levels)
+
+    @property
+    def per_query(self) -> MetricValues:
+        """The values of every metric, float64 (Q,), in input order."""
+        return MetricValues(self.values, self.document.levels)
+
+    @property
+    def signature(self) -> str:
+        return self.document.signature
+
+    def write(self, path: Path) -> None:
+        """Write the document as JSON, whole or not at all."""
+        write_text(path, self.document.model_dump_json(indent=1) + "\n")
+
+    def write_by_query(self, path: Path) -> None:
+        """Write the per-query values as parquet: `query`, `test`, one float64 column per metric; the signature in the
+        metadata."""
+        columns: dict[str, object] = {
+            "query": pa.array(self.queries, pa.string()),
+            "test": pa.array(self.query_tests, pa.string()),
+        }
+        table = pa.table(columns | {name: pa.array(values) for name, values in self.values.items()})
+        with replacing(path) as temporary:
+            pq.write_table(
+                table.replace_schema_metadata({"hbench.signature": self.signature}), temporary, compression="zstd"
+            )
+
+
+def read(path: Path) -> Document:
+    """The document in a JSON file; SubmissionError when it is none."""
+    try:
+        return Document.model_validate(json.loads(Path(path).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise SubmissionError(f"{path} does not exist", fix="hbench evaluate … --json writes one") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise SubmissionError(
+            f"{path} is no report", expected="the JSON of hbench evaluate --out", found=f"{where}: {first['msg']}"
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None
+
+
+def read_by_query(path: Path, document: Document) -> pa.Table:
+    """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SubmissionError(
+            f"{path} cannot be read",
+            expected="per-query values in parquet",
+            found=str(error).splitlines()[0],
+            fix="hbench evaluate … --by-query FILE.parquet writes them",
+        ) from None
+    signature = (table.schema.metadata or {}).get(b"hbench.signature", b"none").decode()
+    if not {"query", "test"} <= set(table.column_names) or signature != document.signature:
+        raise SubmissionError(
+            f"{path} does not hold this report's per-query values",
+            expected=f"columns query and test, signature {document.signature}",
+            found=f"columns {', '.join(table.column_names[:5])} …, signature {signature}",
+        )
+    return table

@@ -1,0 +1,171 @@
+"""A submission is a file of embeddings or rankings; with a dataset it becomes a report.
+
+>>> feasible(["R@10", "R@1000", "AP"], 100, asked=False)
+(['mAP@100', 'NDCG@100', 'R@10'], ['a ranking of depth 100 cannot give R@1000, AP'])
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hbench.core.errors import SubmissionError
+from hbench.datasets import Dataset, load
+from hbench.engine.conditions import conditions
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute
+from hbench.evaluation import embeddings as embedding_files
+from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.embeddings.problems import SubmissionProblem, refuse
+from hbench.evaluation.jobs import Examined, Submission
+from hbench.evaluation.measurement import OnTest, report_on
+from hbench.evaluation.rankings import files as run_files
+from hbench.evaluation.rankings import level_sequences as run_levels
+from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.reports.report import Report, SubmittedFile
+from hbench.evaluation.summary import Subject
+from hbench.metrics.names import MetricName, default_metrics
+
+
+def evaluate(
+    submission: str | Path | Submission,
+    dataset: str | Path | Dataset,
+    *,
+    metrics: Sequence[str] | None = None,
+    protocol: str = "paper",
+    also_official: bool = False,
+    ties: str = "pessimistic",
+    similarity: str | None = None,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    method: str | None = None,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> Report:
+    """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
+
+    `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
+    beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
+    at once, UnknownName for names, before any work starts.
+    """
+    if isinstance(submission, str | Path):
+        submission = read(Path(submission), movable=True)
+    examined = examine(
+        submission, dataset, metrics=metrics, protocol=protocol, also_official=also_official, ties=ties,
+        similarity=similarity, relevance=relevance, alpha=alpha, method=method,
+    )  # fmt: skip
+    return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+
+
+def examine(
+    submission: str | Path | Submission,
+    dataset: str | Path | Dataset,
+    *,
+    metrics: Sequence[str] | None = None,
+    protocol: str = "paper",
+    also_official: bool = False,
+    ties: str = "pessimistic",
+    similarity: str | None = None,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    method: str | None = None,
+) -> Examined:
+    """Read and check everything; raises as `evaluate` does."""
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    given = read(Path(submission)) if isinstance(submission, str | Path) else submission
+    names = metrics or list(dict.fromkeys([*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]))
+    warnings: list[str] = []
+    if isinstance(given, Ranking) and not all(run_levels.is_full(given, test) for test in data.tests.values()):
+        names, warnings = feasible(names, given.depth, asked=metrics is not None)
+    chosen = conditions(
+        data.levels,
+        metrics=names,
+        relevance=relevance,
+        alpha=alpha,
+        similarity=similarity or data.protocol.similarity,
+        ties=ties,
+        protocol=protocol_name(protocol, data),
+    )
+    problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
+    refuse(source_of(given).file, problems)
+    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given))
+    also = protocol_name("official", data) if also_official else None
+    return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
+
+
+def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Embeddings | Ranking:
+    """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read to be evaluated once."""
+    if run_files.kind_of(path) == "ranking":
+        return run_files.read(path)
+    return replace(embedding_files.read(path, ids=ids), movable=movable)
+
+
+def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+    """Everything that is wrong with a submission for a dataset, in one pass; remarks have `fatal` False."""
+    tests = dataset.tests.values()
+    known = {item for manifest in dataset.manifests.values() for item in manifest.items}
+    if isinstance(given, Ranking):
+        return [problem for manifest in tests for problem in run_levels.problems(given, manifest, known=known)]
+    queries, gallery = given if isinstance(given, tuple) else (given, given)
+    asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
+    ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
+    if queries is gallery:
+        wanted = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
+        return embedding_files.problems(queries, wanted=wanted, known=known, cosine=cosine)
+    own = [
+        replace(problem, kind=f"{problem.kind} in {part.source}")
+        for part, wanted in ((queries, asked), (gallery, ranked))
+        for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
+    ]
+    return [*own, *embedding_files.problems_between(queries, gallery)]
+
+
+def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str], list[str]]:
+    """The metrics that a ranking of this depth can give, and a remark on the others; asked-for ones are refused by
+    name."""
+    parsed = [MetricName.parse(name) for name in names]
+    given = [name for name in parsed if not name.needs_full_ranking and (name.cut or 0) <= depth]
+    left_out = ", ".join(str(name) for name in parsed if name not in given)
+    if not left_out:
+        return [str(name) for name in given], []
+    if asked or not given:
+        raise SubmissionError(
+            f"a ranking of depth {depth} cannot give {left_out}",
+            expected=f"metrics cut at k ≤ {depth}, as R@k, mAP@k, NDCG@k, P@k",
+            fix="submit embeddings, or longer lists",
+        )
+    best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
+    return [str(name) for name in dict.fromkeys([*best, *given])], [
+        f"a ranking of depth {depth} cannot give {left_out}"
+    ]
+
+
+def protocol_name(name: str, dataset: Dataset) -> str:
+    """`official` in the variant that the dataset's released evaluator is."""
+    return dataset.protocol.official if name == "official" else name
+
+
+def digest_of(dataset: Dataset) -> str:
+    """sha256 over the digests of the test manifests."""
+    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(dataset.tests.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def source_of(given: Submission) -> SubmittedFile:
+    """The file or files of a submission, for the report's head."""
+    if isinstance(given, Ranking):
+        return SubmittedFile(file=given.source, sha256=given.sha256, items=len(given))
+    parts = given if isinstance(given, tuple) else (given,)
+    joined = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
+    return SubmittedFile(
+        file=" + ".join(part.source for part in parts),
+        sha256=parts[0].sha256 if len(parts) == 1 else joined,
+        items=sum(map(len, parts)),
+        dim=parts[0].dim,
+        dtype=parts[0].dtype,
+    )

@@ -1,0 +1,91 @@
+"""A black-box rank is the exact rank in the forward pass and, backward, the slope of its interpolation with strength λ.
+
+    forward   rk(y)_i = 1 + #{j : y_j > y_i}, equal scores in column order        ([R] Eq. 2)
+    backward  dL/dy  = −(rk(y) − rk(y + λ dL/drk)) / λ                            ([R] Algorithm 1)
+
+>>> import torch
+>>> y = torch.tensor([0.3, 0.9, 0.5], requires_grad=True)
+>>> rank = blackbox_rank(y, lam=1.0)
+>>> rank.tolist()
+[3.0, 1.0, 2.0]
+>>> (rank[0] * 0.4).backward()  # perturbed scores .7, .9, .5: item 0 would rise by one rank, item 2 fall
+>>> y.grad.tolist()
+[-1.0, 0.0, 1.0]
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hbench.core.errors import ConfigError
+from hbench.losses.cpu import blackbox
+
+
+class ChosenRanks(NamedTuple):
+    """Of the chosen items of every row, best first: rank (P,), differentiable; place among the chosen (P,); how many (Q,)."""
+
+    rank: Tensor
+    within: Tensor
+    number: Tensor
+
+
+def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
+    """rk(y) along the last dimension: float (…, n), differentiable.
+
+    Ranks are whole numbers in the scores' dtype, in float64 where n exceeds its whole numbers. Raises ConfigError unless λ > 0.
+    """
+    result: Tensor = _BlackboxRank.apply(_exact_counting(scores), _checked(lam))
+    return result
+
+
+def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> ChosenRanks:
+    """The black-box ranks of the items chosen bool (Q, n) of scores (Q, n), among all; the same gradient as blackbox_rank's.
+
+    A loss needs the ranks of its positives only, so on a CPU only these are sorted.
+    """
+    scores = _exact_counting(scores)
+    if blackbox.usable(scores):
+        rank, number = blackbox.ChosenRank.apply(scores, _checked(lam), chosen)
+    else:
+        rank, number = blackbox_rank(scores, lam)[chosen], chosen.sum(-1)
+        row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
+        rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
+    first = (number.cumsum(0) - number).repeat_interleave(number)
+    return ChosenRanks(rank, torch.arange(1, len(rank) + 1, device=rank.device) - first, number)
+
+
+def descending_ranks(scores: Tensor) -> Tensor:
+    """1-based ranks along the last dimension, equal scores in column order: int64 (…, n)."""
+    order = scores.argsort(dim=-1, descending=True, stable=True)
+    place = torch.arange(1, scores.shape[-1] + 1, device=scores.device).expand_as(order)
+    return torch.empty_like(order).scatter(-1, order, place)
+
+
+class _BlackboxRank(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, lam: float) -> Tensor:
+        rank = descending_ranks(scores)
+        ctx.save_for_backward(scores, rank)
+        ctx.lam = lam
+        return rank.to(scores)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        scores, rank = ctx.saved_tensors
+        perturbed = descending_ranks(scores + ctx.lam * upstream[0])
+        return (perturbed - rank).to(scores) / ctx.lam, None
+
+
+def _checked(lam: float) -> float:
+    if not lam > 0:
+        raise ConfigError(
+            "the interpolation of a black-box rank needs a strength", expected="lam > 0", found=f"{lam:g}"
+        )
+    return lam
+
+
+def _exact_counting(scores: Tensor) -> Tensor:
+    return scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores

@@ -1,0 +1,168 @@
+"""A proxy is a learned vector that stands for one class; proxy losses compare embeddings with proxies instead of with each other.
+
+Labels are class numbers 0 … C−1 in the finest column; references are accepted and ignored, since proxies take their place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hbench.core.errors import ConfigError
+from hbench.losses.blocks import full_precision
+
+CSL_MARGINS = {1: (0.25,), 2: (0.45, 0.25), 3: (0.45, 0.35, 0.25), 7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15)}
+
+Logits = Callable[[Tensor, Tensor, Tensor], Tensor]  # embeddings (B, D), proxies (C, D), classes (B,) -> (B, C)
+
+
+class ProxySoftmax(nn.Module):
+    """Mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation of the proxies at the start."""
+
+    def __init__(self, classes: int, dim: int, logits: Logits, *, spread: float) -> None:
+        super().__init__()
+        require_positive(classes=classes, dim=dim)
+        self.weight = nn.Parameter(torch.randn(classes, dim) * spread)
+        self.logits = logits
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        embeddings, proxies = full_precision(embeddings, self.weight)
+        if len(labels) == 0:
+            return embeddings.sum() * 0
+        require_classes(labels[:, -1], len(proxies))
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return functional.cross_entropy(self.logits(embeddings, proxies, labels[:, -1]), labels[:, -1])
+
+
+def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
+    """−log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, embeddings taken as they are ([E] Eq. 6; NSM, Zhai & Wu 2019); σ = .05."""
+    require_positive(temperature=temperature, dim=dim)
+
+    def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
+        return embeddings @ functional.normalize(proxies).T / temperature
+
+    return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
+
+
+def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
+    """−log softmax_y(−‖s x̂ − s p̂‖²), both normalised inside (ProxyNCA++, Teh et al. 2020); s = 3."""
+    require_positive(scale=scale)
+
+    def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
+        return 2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
+
+    return ProxySoftmax(classes, dim, logits, spread=1 / 8)
+
+
+def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) -> nn.Module:
+    """−log softmax_y(s cos(θ_y + m), s cos θ_z), both normalised inside, m in radians (Deng et al. 2019).
+
+    Where θ_y + m passes π, cos θ_y − m sin m continues it downwards.
+    """
+    require_positive(scale=scale, dim=dim)
+
+    def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
+        cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
+        own = cosine.gather(1, target[:, None])
+        sine = (1 - own**2).clamp(min=torch.finfo(own.dtype).eps).sqrt()  # the slope of √ is infinite at 0
+        turned = torch.where(
+            own > math.cos(math.pi - margin),
+            own * math.cos(margin) - sine * math.sin(margin),
+            own - margin * math.sin(margin),
+        )
+        return scale * cosine.scatter(1, target[:, None], turned)
+
+    return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
+
+
+class CompositeSoftTriplet(nn.Module):
+    """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l), embeddings as they are.
+
+    The group of class y at level l is all classes that share its first l labels (Sun et al., Dynamic Metric Learning).
+    `paths` int (C, L) are the labels of every class, coarse to fine; `margins` m_1 … m_L, coarse to fine, grow with the
+    distance: the coarse margin is the largest.
+    """
+
+    def __init__(
+        self, paths: Sequence[Sequence[int]], dim: int, margins: Sequence[float] | None = None, scale: float = 32.0
+    ) -> None:
+        super().__init__()
+        require_positive(dim=dim, classes=len(paths), scale=scale)
+        table = torch.as_tensor(paths, dtype=torch.int64)
+        self.register_buffer("groups", _groups(table), persistent=False)
+        self.margins, self.scale = csl_margins(margins, table.shape[1]), scale
+        self.weight = nn.Parameter(torch.randn(len(table), dim) / math.sqrt(dim))
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        embeddings, proxies = full_precision(embeddings, self.weight)
+        if len(labels) == 0:
+            return embeddings.sum() * 0
+        require_classes(labels[:, -1], len(proxies))
+        with torch.autocast(embeddings.device.type, enabled=False):
+            logits = self.scale * (embeddings @ functional.normalize(proxies).T)
+            assert isinstance(self.groups, Tensor)
+            terms = [
+                self._level(logits, groups[labels[:, -1], None] == groups, labels[:, -1], margin)
+                for groups, margin in zip(self.groups, self.margins, strict=True)
+            ]
+        return torch.stack(terms).sum()
+
+    def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
+        # A finite floor: where a group holds every class, the sum is empty and its gradient must be 0, not 0/0.
+        outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)
+        return functional.softplus(outside - logits.gather(1, target[:, None])[:, 0] + self.scale * margin).mean()
+
+
+def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
+    """m_1 … m_L, coarse to fine; the papers' for depths 1, 2, 3 and 7, when not given."""
+    if margins is None and depth not in CSL_MARGINS:
+        raise ConfigError(
+            f"csl has no default margins for {depth} levels",
+            expected=f"margins: {depth} numbers, coarse to fine",
+            fix="set margins",
+        )
+    chosen = CSL_MARGINS[depth] if margins is None else tuple(margins)
+    if len(chosen) != depth:
+        raise ConfigError("csl needs one margin per level", expected=f"{depth} margins", found=f"{len(chosen)}")
+    return chosen
+
+
+def _groups(paths: Tensor) -> Tensor:
+    """int64 (L, C): at each level, a number for every distinct beginning of a path."""
+    return torch.stack([paths[:, : level + 1].unique(dim=0, return_inverse=True)[1] for level in range(paths.shape[1])])
+
+
+def require_positive(**values: float) -> None:
+    """Refuse a setting that is not above 0."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ConfigError(f"{name} is not positive", expected=f"{name} > 0", found=f"{value:g}")
+
+
+def require_classes(labels: Tensor, classes: int) -> None:
+    """Refuse labels that are no class numbers 0 … C−1."""
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise ConfigError(
+            "a label has no proxy",
+            expected=f"labels 0 … {classes - 1}",
+            found=f"labels {int(labels.min())} … {int(labels.max())}",
+            fix="number the training classes from 0, and give the loss as many classes",
+        )

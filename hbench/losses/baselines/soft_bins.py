@@ -1,0 +1,87 @@
+"""A soft bin is one of M evenly spaced similarity values; every score is shared between its two neighbours, and AP is taken
+over the bins (Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hbench.core.errors import ConfigError
+from hbench.losses.blocks import full_precision, resolve_references, sum_over_blocks
+
+
+class SoftBinAP(nn.Module):
+    """Mean over queries of 1 − Σ_m Prec(m) ΔRec(m), bins m from the highest similarity down, fine labels, cosines given.
+
+    h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ, with scores outside [lower, upper] in the first or last bin;
+    Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m / |P|; M = 20 on [−1, 1].
+    """
+
+    def __init__(
+        self,
+        bins: int = 20,
+        lower: float = -1.0,
+        upper: float = 1.0,
+        *,
+        normalise: bool = False,
+        released: bool = False,
+    ) -> None:
+        super().__init__()
+        if bins < 2 or not lower < upper:
+            raise ConfigError(
+                "these are no bins",
+                expected="bins ≥ 2, lower < upper",
+                found=f"bins {bins}, lower {lower:g}, upper {upper:g}",
+            )
+        self.bins, self.lower, self.upper = bins, lower, upper
+        self.normalise, self.released = normalise, released
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
+        column = torch.arange(len(refs.labels), device=labels.device)
+        defined = 0
+
+        def missing(scores: Tensor, block: slice) -> Tensor:
+            nonlocal defined
+            present = (column != refs.self_index[block, None]) | self.released
+            positive = present & (labels[block, -1, None] == refs.labels[None, :, -1])
+            counted = positive.any(1)
+            defined += int(counted.sum())
+            return ((1 - self._ap(scores, present, positive)) * counted).sum()
+
+        vectors = full_precision(embeddings, refs.embeddings)
+        total = sum_over_blocks(missing, *(map(functional.normalize, vectors) if self.normalise else vectors))
+        return total / max(1, defined)
+
+    def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
+        items, hits = [], []
+        for share in self._shares(scores):
+            items.append((share * present).sum(1))
+            hits.append((share * positive).sum(1))
+        every, found = torch.stack(items, dim=1), torch.stack(hits, dim=1)
+        precision = found.cumsum(1) / (every.cumsum(1) + torch.finfo(every.dtype).tiny)
+        return (precision * found).sum(1) / found.sum(1).clamp(min=torch.finfo(every.dtype).tiny)
+
+    def _shares(self, scores: Tensor) -> Iterator[Tensor]:
+        # The two flanks of each triangle as separate lines, so that a score of exactly 1 gets the released code's subgradient.
+        slope = (self.bins - 1) / (self.upper - self.lower)
+        one = torch.ones_like(scores)
+        for bin_ in range(self.bins):
+            falling = one if bin_ == 0 else -slope * scores + (slope * self.lower + self.bins - bin_)
+            rising = one if bin_ == self.bins - 1 else slope * scores + (2 - self.bins + bin_ - slope * self.lower)
+            yield torch.minimum(falling, rising).clamp(min=0)
+
+
+def fast_ap(bins: int = 10) -> nn.Module:
+    """SoftBinAP over bins + 1 values of the normalised embeddings' squared distance 2 − 2s in [0, 4] (Cakir et al. 2019)."""
+    return SoftBinAP(bins + 1, normalise=True)

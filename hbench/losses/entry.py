@@ -1,0 +1,82 @@
+"""An entry is a loss that has a name: how to build it from parameters, its formula, its paper, and its parameters' defaults."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from hbench.core.errors import ConfigError, closest
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """build(parameters) -> nn.Module; `parameters` maps every name to its default, REQUIRED where there is none."""
+
+    build: Callable[[Mapping[str, Any]], nn.Module]
+    formula: str
+    paper: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, name: str, given: Mapping[str, Any]) -> nn.Module:
+        """The loss with its defaults replaced by `given`; raises ConfigError for parameters it does not have or cannot use."""
+        for parameter, value in given.items():
+            if parameter not in self.parameters:
+                raise _unknown(name, parameter, self.parameters)
+            _check_kind(name, parameter, value, self.parameters[parameter])
+        missing = [p for p, default in self.parameters.items() if default is REQUIRED and p not in given]
+        if missing:
+            raise ConfigError(
+                f"loss {name!r} needs {' and '.join(missing)}", expected=_listing(self.parameters), fix="set them"
+            )
+        return self.build({**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **given})
+
+
+def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> LossEntry:
+    """The entry of a function or class whose keyword arguments are the parameters."""
+    return LossEntry(lambda given: function(**given), formula, paper, parameters_of(function))
+
+
+def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments of all the functions together, with their defaults."""
+    found: dict[str, Any] = {}
+    for function in functions:
+        for name, parameter in inspect.signature(function).parameters.items():
+            found[name] = parameter.default
+    return found
+
+
+def chosen(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the parameters that the function takes."""
+    return {name: given[name] for name in inspect.signature(function).parameters if name in given}
+
+
+def _unknown(name: str, parameter: str, known: Mapping[str, Any]) -> ConfigError:
+    close = closest(parameter, known)
+    return ConfigError(
+        f"loss {name!r} has no parameter {parameter!r}",
+        expected=_listing(known) if known else "no parameters",
+        fix=f"did you mean {' or '.join(map(repr, close))}?" if close else None,
+    )
+
+
+def _listing(known: Mapping[str, Any]) -> str:
+    return "one of " + ", ".join(
+        name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items()
+    )
+
+
+def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
+    if isinstance(default, bool):
+        fits, kind = isinstance(value, bool), "true or false"
+    elif isinstance(default, int | float):
+        fits, kind = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+    else:
+        return
+    if not fits:
+        raise ConfigError(f"{parameter} of loss {name!r} is not {kind}", expected=kind, found=repr(value))

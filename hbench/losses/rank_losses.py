@@ -1,0 +1,273 @@
+"""A rank loss is 1 − score(ranks), averaged over the queries that have positives; the table RANK_LOSSES is all of them.
+
+    loss = score × step for less relevant items × step for the others × relevance        ([T] §III, [E] §3.2)
+
+A query is never an item of its own list (`released=True` keeps it there, as the papers' code does).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from hbench.core.errors import ConfigError
+from hbench.losses import rank_scores, rank_sums
+from hbench.losses.blocks import resolve_references, sum_over_blocks
+from hbench.losses.cpu import rank_sums as compiled_sums
+from hbench.losses.entry import LossEntry, chosen, parameters_of
+from hbench.losses.rank_scores import RankEstimates, Score, per_relevance
+from hbench.losses.rank_sums import (
+    Lists,
+    Path,
+    RankBlock,
+    RankSteps,
+    RelevanceSplit,
+    find_positives,
+    relevance_table,
+    shared_levels,
+    split_by_level,
+    split_by_relevance,
+)
+from hbench.losses.steps import LowerBound, Sigmoid, Step, SupRank
+from hbench.losses.wrappers import SiMix, mix_positives
+from hbench.metrics.relevance import Relevance, exponential, relevances
+
+Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # scores, levels, depth -> the same with columns added
+
+
+class RankLoss(nn.Module):
+    """Mean over queries of 1 − score; queries without positives are left out, and a batch of such is 0 with gradient 0.
+
+    forward: embeddings (B, D), taken as they are (normalise them first), labels int64 (B, L) coarse to fine, and optionally
+    references (N, D) and their labels, of which `self_index` int64 (B,) is the query itself, −1 where it is not among them.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        steps: RankSteps,
+        relevance: Relevance,
+        *,
+        split: Callable[[Tensor], RelevanceSplit] = split_by_relevance,
+        own_level: Callable[[int], int] = lambda depth: depth + 1,
+        extra: Extra | None = None,
+    ) -> None:
+        super().__init__()
+        self.score, self.steps, self.relevance = score, steps, relevance
+        self.split, self.own_level, self.extra = split, own_level, extra
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
+        defined = 0
+
+        def missing(scores: Tensor, block: slice) -> Tensor:
+            nonlocal defined
+            values, counted = self.per_query(scores, labels[block], refs.labels, refs.self_index[block])
+            defined += int(counted.sum())
+            return ((1 - values) * counted).sum()
+
+        total = sum_over_blocks(missing, embeddings, refs.embeddings)
+        return total / max(1, defined)
+
+    def per_query(
+        self, scores: Tensor, labels: Tensor, ref_labels: Tensor, self_index: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N)."""
+        depth = labels.shape[1]
+        levels = path_of(scores).shared_levels(labels, ref_labels)
+        query = (self_index >= 0).nonzero().squeeze(1)
+        levels[query, self_index[query]] = self.own_level(depth)
+        return self.per_list(scores, levels, depth)
+
+    def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+        """per_query, from the level (Q, N) of every item, L+1 for those outside the list."""
+        if self.extra is not None:
+            scores, levels = self.extra(scores, levels, depth)
+        path = path_of(scores)
+        lists = path.make_lists(scores, levels, depth)
+        table = relevance_table(lists.counts, self.relevance)
+        return self._scored(path, lists, table), (lists.counts * table).sum(1) > 0
+
+    def _scored(self, path: Path, lists: Lists, table: Tensor) -> Tensor:
+        split, less = self.split(table), self.steps.less
+        only_less = less is not None and self.steps == RankSteps(less, None, None, None)
+        if path.ratios and self.score is rank_scores.h_ap and only_less and isinstance(less, Sigmoid | SupRank):
+            return per_relevance(path.ratios(lists, table, split, less), lists, table)
+        positives = path.find_positives(lists, table)
+        ranking = RankBlock(lists, positives, split, path)
+        h_rank = rank_sums.h_ranks(ranking, self.steps) if self.score is rank_scores.h_ap else None
+        return self.score(RankEstimates(lists, positives, rank_sums.ranks(ranking, self.steps), h_rank))
+
+
+def path_of(scores: Tensor) -> Path:
+    """The CPU kernel for float32 scores on a CPU, the general path for everything else."""
+    if compiled_sums.usable(scores):
+        return Path(
+            compiled_sums.shared_levels,
+            compiled_sums.make_lists,
+            compiled_sums.find_positives,
+            compiled_sums.exact_sums,
+            compiled_sums.step_sums,
+            compiled_sums.ratios,
+        )
+    return Path(shared_levels, rank_sums.make_lists, find_positives, rank_sums.exact_sums, rank_sums.step_sums)
+
+
+class RankRow(NamedTuple):
+    """Factories of the three parts, whose arguments are the loss's parameters, and the loss's formula and paper."""
+
+    score: Callable[..., Score]
+    steps: Callable[..., RankSteps]
+    relevance: Callable[..., Relevance]
+    formula: str
+    paper: str
+    module: Callable[..., nn.Module]
+
+
+def smooth(tau: float = 0.01) -> RankSteps:
+    """ς everywhere."""
+    sigmoid = Sigmoid(tau)
+    return RankSteps(sigmoid, sigmoid, sigmoid, sigmoid)
+
+
+def suprank(
+    tau: float = 0.01, rho: float = 100.0, delta: float = 0.05, offset: float | None = None, start: float = 0.5
+) -> RankSteps:
+    """S for less relevant items, exact for the others and in H-rank."""
+    return RankSteps(SupRank(tau, rho, delta, offset, start), None, None, None)
+
+
+def suprank_with_h_rank(
+    tau: float = 0.01,
+    rho: float = 100.0,
+    delta: float = 0.05,
+    offset: float | None = None,
+    start: float = 0.5,
+    *,
+    h_rank: str = "exact",
+    beta: float = 25.0,
+    gamma: float = 0.5,
+    leak: float = 10.0,
+) -> RankSteps:
+    """suprank, with H-rank exact or, for more relevant items, the piece-wise linear lower bound (h_rank="linear")."""
+    above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
+    if h_rank not in above:
+        raise ConfigError(f"there is no H-rank step {h_rank!r}", expected=" or ".join(above), found=h_rank)
+    return suprank(tau, rho, delta, offset, start)._replace(above=above[h_rank])
+
+
+def exact() -> RankSteps:
+    """The exact step everywhere: the metric itself, without a gradient."""
+    return RankSteps(None, None, None, None)
+
+
+def fine_label() -> Relevance:
+    """1 for the fine level, 0 for the others."""
+
+    def relevance(counts: Tensor) -> Tensor:
+        return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
+
+    return relevance
+
+
+def graded(
+    relevance: str | Relevance = "alpha", alpha: float = 1.0, weights: Sequence[float] | None = None
+) -> Relevance:
+    """A registered relevance by name, with α or with weights per level, coarse to fine, where it takes them; or a function."""
+    if callable(relevance):
+        return relevance
+    factory = relevances[relevance]
+    offered = {"exponent": alpha, "weights": weights, "values": weights}
+    return factory(
+        **{name: offered[name] for name in inspect.signature(factory).parameters if offered.get(name) is not None}
+    )
+
+
+def h_ap() -> Score:
+    """H-AP, or AP where the relevance is the fine label."""
+    return rank_scores.h_ap
+
+
+def ndcg() -> Score:
+    """NDCG."""
+    return rank_scores.ndcg()
+
+
+def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
+    """Recall at every k of `at`, averaged, with a sigmoid of that temperature for its outer step."""
+    return rank_scores.recall(at, temperature, clip=False)
+
+
+def clipped_recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
+    """recall with each sum of positives clipped at k."""
+    return rank_scores.recall(at, temperature, clip=True)
+
+
+def rank_loss(
+    score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, mix_scores: bool = False
+) -> nn.Module:
+    """released: the query is a fine positive of its own list, and levels, not relevances, say what is less relevant."""
+    return RankLoss(
+        score,
+        steps,
+        relevance,
+        split=split_by_level if released else split_by_relevance,
+        own_level=(lambda depth: depth) if released else (lambda depth: depth + 1),
+        extra=mix_positives() if mix_scores else None,
+    )
+
+
+def recall_at_k(
+    score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, simix: bool = False
+) -> nn.Module:
+    """released: the query stays in its own list, as an item that is no positive."""
+    loss = RankLoss(score, steps, relevance, own_level=(lambda depth: 0) if released else (lambda depth: depth + 1))
+    return SiMix(loss) if simix else loss
+
+
+AP, H_AP = "1/|Ω⁺| Σ_Ω⁺ rank⁺(k)/rank(k)", "Σ_Ω⁺ H-rank(k)/rank(k) / Σ_Ω⁺ rel(k)"
+NDCG, RECALL = "Σ (2^l(k) − 1)/log2(1 + rank(k)) / ideal", "mean_K Σ_Ω⁺ σ((K − rank(k))/temperature)/min(K, |Ω⁺|)"
+SMOOTH, SUP = "step σ(t/τ)", "step S(t) for less relevant items"
+T, E, N = "Rank losses (TPAMI 2024)", "HAPPIER (ECCV 2022)", "ROADMAP (NeurIPS 2021)"
+
+RANK_LOSSES: dict[str, RankRow] = {
+    "smooth_ap": RankRow(h_ap, smooth, fine_label, f"1 − {AP}, {SMOOTH}", "Brown et al., ECCV 2020", rank_loss),
+    "sup_ap": RankRow(h_ap, suprank, fine_label, f"1 − {AP}, {SUP}", f"{N} Eq. 5", rank_loss),
+    "smooth_hap": RankRow(h_ap, smooth, graded, f"1 − {H_AP}, {SMOOTH}", f"{T} Tab. II", rank_loss),
+    "sup_hap": RankRow(h_ap, suprank_with_h_rank, graded, f"1 − {H_AP}, {SUP}", f"{E} §3.2", rank_loss),
+    "smooth_ndcg": RankRow(ndcg, smooth, exponential, f"1 − {NDCG}, {SMOOTH}", f"{T} §V-B", rank_loss),
+    "sup_ndcg": RankRow(ndcg, suprank, exponential, f"1 − {NDCG}, {SUP}", f"{T} Eq. 24", rank_loss),
+    "smooth_recall": RankRow(recall, smooth, fine_label, f"1 − {RECALL}, {SMOOTH}", f"{T} Eq. 16", rank_loss),
+    "sup_recall": RankRow(recall, suprank, fine_label, f"1 − {RECALL}, {SUP}", f"{T} Eq. 17", rank_loss),
+    "recall_at_k": RankRow(
+        clipped_recall,
+        smooth,
+        fine_label,
+        f"1 − {RECALL}, sums clipped at K, {SMOOTH}",
+        "Patel et al., CVPR 2022",
+        recall_at_k,
+    ),
+}
+
+
+def rank_entry(row: RankRow) -> LossEntry:
+    """The entry of a row: its parameters are those of its parts and of its module."""
+    parts = (row.score, row.steps, row.relevance)
+    options = dict(list(parameters_of(row.module).items())[len(parts) :])
+    parameters = parameters_of(*parts) | options
+
+    def build(given: Mapping[str, Any]) -> nn.Module:
+        score, steps, relevance = (part(**chosen(part, given)) for part in parts)
+        return row.module(score, steps, relevance, **{name: given[name] for name in options})
+
+    return LossEntry(build, row.formula, row.paper, parameters)

@@ -1,0 +1,82 @@
+"""A score turns the ranks of a query's positives into its metric: H-AP (and AP), NDCG, recall at k; each is 1 at its best.
+
+A score is a function `(Ranked, k …) -> (Q,)`; it sums over positives, so a query without positives scores 0 and is left out by
+its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hbench.losses.rank_sums import Lists, Positives, sum_by_query
+
+
+class RankEstimates(NamedTuple):
+    """Lists, their positives, and rank and H-rank float (P,) of each; H-rank is None for scores that do not use it."""
+
+    lists: Lists
+    positives: Positives
+    rank: Tensor
+    h_rank: Tensor | None
+
+
+Score = Callable[[RankEstimates], Tensor]
+
+
+def h_ap(ranked: RankEstimates) -> Tensor:
+    """H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) ([E] Eq. 3); with a relevance of 0 and 1 it is AP ([E] Eq. 1)."""
+    assert ranked.h_rank is not None
+    gathered = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
+    return per_relevance(gathered, ranked.lists, ranked.positives.table)
+
+
+def per_relevance(sums: Tensor, lists: Lists, table: Tensor) -> Tensor:
+    """Each list's sum over its Σ_k rel(k), 0 where nothing is relevant: (Q,)."""
+    total = (lists.counts * table).sum(1)
+    return sums / torch.where(total > 0, total, 1)
+
+
+def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
+    """Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,)."""
+    place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
+    discount = torch.cat([table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)])
+    gains, best_first = table.sort(dim=1, descending=True)
+    until = lists.counts.gather(1, best_first).cumsum(1).long()
+    reached = discount[until]
+    return (gains * (reached - torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1))).sum(1)
+
+
+def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
+    """NDCG = Σ_k rel(k)/log2(1 + rank(k)) over its value for the list in order of relevance ([T] Eq. 23), which is `ideal`."""
+
+    def score(ranked: RankEstimates) -> Tensor:
+        gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
+        best = ideal(ranked.lists, ranked.positives.table)
+        return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
+
+    return score
+
+
+def recall(at: Sequence[int], temperature: float | None, clip: bool) -> Score:
+    """Mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) ([T] Eq. 15–17).
+
+    Without a temperature the outer step is exact: 1 where rank(p) ≤ k. `clip` stops each sum at k (Patel et al.).
+    """
+
+    def outer(slack: Tensor) -> Tensor:
+        return (slack >= 0).to(slack) if temperature is None else torch.sigmoid(slack / temperature)
+
+    def score(ranked: RankEstimates) -> Tensor:
+        number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
+        total = torch.zeros_like(number)
+        for k in at:
+            found = outer(k - ranked.rank)
+            reached = sum_by_query(found, ranked.positives, ranked.lists)
+            total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
+        return total / len(at)
+
+    return score

@@ -1,0 +1,320 @@
+"""Ranks of the positives of a block of lists, with the exact step or a surrogate in each of their parts.
+
+    rank(k)   = 1      + Σ_{j less relevant} step_less(s_j − s_k)             + Σ_{other j} step_others(s_j − s_k)
+    H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
+
+([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k), so tables with the same step are
+added, and each step needs one such sum: exact_sums and step_sums. Those of this module serve every device and dtype, in tiles
+of pairs, forward and again backward, so that memory is a tile, never pairs × items; kernel.py has the same for float32 on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hbench.losses.steps import Sigmoid, Step, SupRank
+from hbench.metrics.relevance import Relevance
+
+
+class Lists(NamedTuple):
+    """scores float (Q, N); levels int (Q, N) in 0 … L+1, where L+1 is outside; counts float (Q, L+1); order: the path's own."""
+
+    scores: Tensor
+    levels: Tensor
+    counts: Tensor
+    order: Any
+
+
+class Positives(NamedTuple):
+    """The items of positive relevance, query by query: query, item, level int64 (P,); relevance float (P,).
+
+    `table` float (Q, L+1) is the relevance of every level of every list, 0 for the distractors.
+    """
+
+    query: Tensor
+    item: Tensor
+    level: Tensor
+    relevance: Tensor
+    table: Tensor
+
+
+def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
+    """The number of leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share: int64 (Q, N)."""
+    level = torch.zeros(labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device)
+    shared = torch.ones_like(level, dtype=torch.bool)
+    for column in range(labels.shape[1]):
+        shared = shared & (labels[:, column, None] == ref_labels[None, :, column])
+        level += shared
+    return level.long()
+
+
+def level_counts(levels: Tensor, depth: int) -> Tensor:
+    """How many items of every list (Q, N) have level 0 … L: int64 (Q, L+1)."""
+    row = torch.arange(len(levels), device=levels.device)[:, None] * (depth + 2)
+    counts = torch.bincount((levels + row).flatten(), minlength=len(levels) * (depth + 2))
+    return counts.view(-1, depth + 2)[:, :-1]
+
+
+def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
+    """The relevance of every level of every list, a function of its level counts, 0 for the distractors: float (Q, L+1)."""
+    table: Tensor = relevance(counts).to(counts)
+    return torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
+
+
+def find_positives(lists: Lists, table: Tensor) -> Positives:
+    """The items whose relevance is positive."""
+    is_positive = torch.cat([table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1)
+    query, item = is_positive.gather(1, lists.levels).nonzero(as_tuple=True)
+    level = lists.levels[query, item]
+    return Positives(query, item, level, table[query, level], table)
+
+
+def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
+    """Σ over each query's positives of values (P,): (Q,), summed in item order, so that it is the same on every run."""
+    spread = values.new_zeros(lists.scores.shape).index_put((positives.query, positives.item), values)
+    return spread.sum(1)
+
+
+class RelevanceSplit(NamedTuple):
+    """Which items are less and which more relevant than k: bool (Q, L+1, L+1), [query, level of k, level of j]."""
+
+    less: Tensor
+    above: Tensor
+
+
+def split_by_relevance(table: Tensor) -> RelevanceSplit:
+    """Items compared by relevance, as [E] Eq. 5 has it; the same as by level wherever relevance rises with the level."""
+    of_k, of_j = table[:, :, None], table[:, None, :]
+    return RelevanceSplit(of_j < of_k, of_j > of_k)
+
+
+def split_by_level(table: Tensor) -> RelevanceSplit:
+    """Items compared by level, as the released code does even where relevances are inverted."""
+    level = torch.arange(table.shape[1], device=table.device)
+    shape = (table.shape[0], -1, -1)
+    return RelevanceSplit(
+        (level[None, :] < level[:, None]).expand(shape), (level[None, :] > level[:, None]).expand(shape)
+    )
+
+
+CPU_TILE = 1 << 19  # pairs (k, j) at a time: a few float32 temporaries stay in a core's caches
+GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB a temporary
+
+
+class RankSteps(NamedTuple):
+    """The steps of rank (less relevant items, others) and of H-rank (more relevant items, others); None is exact."""
+
+    less: Step | None
+    others: Step | None
+    above: Step | None
+    within: Step | None
+
+
+class Order(NamedTuple):
+    """Columns of every list int64 (Q, N): by level, and by rank (score down, level up, column up: pessimistic at ties)."""
+
+    by_level: Tensor
+    by_rank: Tensor
+
+
+class Path(NamedTuple):
+    """The heavy parts for one kind of scores: lists in an order of its own, their positives, and sums over both, each (P,).
+
+    `ratios`, where there is one, gives Σ_k H-rank(k)/rank(k) of every list at once: see kernel.ratios.
+    """
+
+    shared_levels: Callable[[Tensor, Tensor], Tensor]
+    make_lists: Callable[[Tensor, Tensor, int], Lists]
+    find_positives: Callable[[Lists, Tensor], Positives]
+    exact_sums: Callable[[Lists, Positives, Tensor], Tensor]
+    step_sums: Callable[[Lists, Positives, Tensor, Step], Tensor]
+    ratios: Callable[[Lists, Tensor, RelevanceSplit, Sigmoid | SupRank], Tensor] | None = None
+
+
+class RankBlock(NamedTuple):
+    """A block of lists, their positives, which items are less and more relevant, and the path of the heavy parts."""
+
+    lists: Lists
+    positives: Positives
+    split: RelevanceSplit
+    path: Path
+
+
+def ranks(ranking: RankBlock, steps: RankSteps) -> Tensor:
+    """rank(k) of every positive: float (P,), differentiable in the scores."""
+    less = ranking.split.less.to(ranking.positives.table)
+    one = torch.ones_like(ranking.positives.relevance)
+    return _sum_terms(one, ranking, [(steps.less, less), (steps.others, 1 - less)])
+
+
+def h_ranks(ranking: RankBlock, steps: RankSteps) -> Tensor:
+    """H-rank(k) of every positive: float (P,), differentiable in the scores."""
+    shared = shared_relevance(ranking.positives.table)
+    above = shared * ranking.split.above
+    return _sum_terms(ranking.positives.relevance, ranking, [(steps.above, above), (steps.within, shared - above)])
+
+
+def shared_relevance(table: Tensor) -> Tensor:
+    """min(rel(k), rel(j)) by level of k and of j: (Q, L+1, L+1)."""
+    return torch.minimum(table[:, :, None], table[:, None, :])
+
+
+def _sum_terms(start: Tensor, ranking: RankBlock, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
+    lists, positives, _, path = ranking
+    by_step: dict[Step | None, Tensor] = {}
+    for step, table in terms:
+        by_step[step] = by_step[step] + table if step in by_step else table
+    for step, table in by_step.items():
+        outside = with_outside(table)
+        if step is None:
+            start = start + path.exact_sums(lists, positives, outside)
+        else:
+            start = start + path.step_sums(lists, positives, outside, step)
+    return start
+
+
+def with_outside(table: Tensor) -> Tensor:
+    """The table with a column for the items outside the list, which count 0: (Q, L+1, L+2)."""
+    return torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
+
+
+def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
+    """Lists sorted by level and by rank."""
+    return Lists(scores, levels, level_counts(levels, depth).to(scores), sort(scores, levels, depth))
+
+
+def sort(scores: Tensor, levels: Tensor, depth: int) -> Order:
+    """The columns by level, counted into place, and by rank, sorted from there."""
+    place, before = torch.zeros_like(levels), torch.zeros_like(levels[:, :1])
+    for level in range(depth + 2):
+        at_level = levels == level
+        place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
+        before = before + at_level.sum(1, keepdim=True)
+    column = torch.arange(place.shape[1], device=place.device).expand_as(place)
+    by_level = torch.empty_like(place).scatter(1, place, column)
+    by_score = scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
+    return Order(by_level, by_level.gather(1, by_score))
+
+
+def exact_sums(lists: Lists, positives: Positives, table: Tensor) -> Tensor:
+    """Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), without a gradient.
+
+    `table` (Q, L+1, L+2), 0 for items outside.
+    """
+    by_rank = lists.order.by_rank
+    column = torch.arange(by_rank.shape[1], device=table.device).expand_as(by_rank)
+    place = torch.empty_like(column).scatter(1, by_rank, column)[positives.query, positives.item]
+    sorted_levels = lists.levels.gather(1, by_rank)
+    result = torch.zeros_like(positives.relevance)
+    for level in range(1, table.shape[1]):
+        chosen = (positives.level == level).nonzero().squeeze(1)
+        if len(chosen):
+            query = positives.query[chosen]
+            so_far = table[:, level].gather(1, sorted_levels).cumsum(1, dtype=torch.float64)
+            own = table[query, level, level]
+            result = result.index_put((chosen,), so_far[query, place[chosen]].to(own) - own)
+    return result
+
+
+def step_sums(lists: Lists, positives: Positives, table: Tensor, step: Step) -> Tensor:
+    """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k: float (P,).
+
+    `table` (Q, L+1, L+2), 0 for items outside. Differentiable in lists.scores, with the step's own slope.
+    """
+    result: Tensor = _StepSums.apply(lists.scores, _Pairs(lists.levels, lists.order.by_level, positives, table, step))
+    return result
+
+
+class _Pairs(NamedTuple):
+    """Levels and columns by level (Q, N), the positives, the table (Q, L+1, L+2), the step."""
+
+    levels: Tensor
+    by_level: Tensor
+    positives: Positives
+    table: Tensor
+    step: Step
+
+
+class _StepSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
+        ctx.save_for_backward(scores)
+        ctx.pairs, positives = pairs, pairs.positives
+        sums = scores.new_zeros(len(positives.query) + 1)  # the last place takes what padding asks for
+        for tile in _tiles(scores, pairs):
+            value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])
+            sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
+        own = pairs.table[positives.query, positives.level, positives.level]
+        return sums[:-1] - own * pairs.step.value(scores.new_zeros(1))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (scores,) = ctx.saved_tensors
+        upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
+        result = torch.zeros_like(scores)
+        for tile in _tiles(scores, ctx.pairs):
+            slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
+            wanted = upstream[tile.place]
+            to_items = torch.einsum("qkj,qk->qj", slope, wanted) * tile.weight
+            to_own = torch.einsum("qkj,qj->qk", slope, tile.weight) * -wanted
+            rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(1, tile.column, to_items)
+            result[tile.query] += rows.scatter_add(1, tile.item, to_own)
+        return result, None
+
+
+class Tile(NamedTuple):
+    """Some queries, their positives of one level, padded to equal number, and the items that can count for these.
+
+    query (q,); item, place among the positives, own score (q, k); column, score, weight of the items (q, n).
+    """
+
+    query: Tensor
+    item: Tensor
+    place: Tensor
+    own: Tensor
+    column: Tensor
+    scores: Tensor
+    weight: Tensor
+
+
+def _tiles(scores: Tensor, pairs: _Pairs) -> Iterator[Tile]:
+    """Tiles that together hold every pair of non-zero weight; items by level, so that the less relevant ones come first."""
+    levels, by_level, positives, table, _ = pairs
+    sorted_levels, sorted_scores = levels.gather(1, by_level), scores.gather(1, by_level)
+    most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
+    for level in range(1, table.shape[1]):
+        places = (positives.level == level).nonzero().squeeze(1)
+        weight = table[:, level].gather(1, sorted_levels)
+        used = (weight != 0).any(dim=0).nonzero()
+        if len(used) == 0:
+            continue
+        reach = int(used[-1]) + 1
+        for query, place in _padded(positives.query, places, len(scores), max(1, most // reach)):
+            item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
+            own = scores[query].gather(1, item)
+            items = by_level[query, :reach], sorted_scores[query, :reach], weight[query, :reach]
+            yield Tile(query, item, place, own, *items)
+
+
+def _padded(query_of: Tensor, places: Tensor, queries: int, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Queries (q,) with their places (q, k), q·k ≤ most unless q = k = 1; place P, after the last one, where they have fewer.
+
+    Queries with equally many positives go together, so that little is padding.
+    """
+    number = torch.bincount(query_of[places], minlength=queries)
+    first = number.cumsum(0) - number
+    larger = number.argsort(descending=True, stable=True)
+    padded, sizes = torch.cat([places, places.new_tensor([len(query_of)])]), number[larger].tolist()
+    start = 0
+    while start < queries and sizes[start]:
+        end = start + max(1, most // sizes[start])
+        query = larger[start:end]
+        query = query[number[query] > 0]
+        for begin in range(0, sizes[start], most):
+            k = torch.arange(begin, min(begin + most, sizes[start]), device=places.device)
+            yield query, padded[torch.where(k < number[query, None], first[query, None] + k, len(places))]
+        start = end

@@ -1,0 +1,167 @@
+"""A cross-batch memory is a queue of the embeddings of past batches, which a loss ranks besides the batch (Wang et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hbench.core.errors import ConfigError
+from hbench.losses.blocks import full_precision
+
+
+class CrossBatchMemory(nn.Module):
+    """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m), once `warm_up` batches have passed; before, loss(batch).
+
+    The memory holds the last `size` embeddings without gradient, the batch itself among them; a query is told which of
+    them it is, so that it never ranks itself. A full queue drops its oldest entries. `loss` must take references.
+    """
+
+    embeddings: Tensor
+    labels: Tensor
+    stored: Tensor
+    batches: Tensor
+
+    def __init__(
+        self, loss: nn.Module, size: int, *, warm_up: int = 0, batch_weight: float = 1.0, memory_weight: float = 1.0
+    ) -> None:
+        super().__init__()
+        if size < 1 or warm_up < 0 or min(batch_weight, memory_weight) < 0 or batch_weight + memory_weight == 0:
+            raise ConfigError(
+                "the memory's settings do not fit",
+                expected="size ≥ 1, warm_up ≥ 0, weights ≥ 0 and not both 0",
+                found=f"size {size}, warm_up {warm_up}, weights {batch_weight:g} and {memory_weight:g}",
+            )
+        self.loss, self.size, self.warm_up = loss, size, warm_up
+        self.batch_weight, self.memory_weight = batch_weight, memory_weight
+        self.register_buffer("embeddings", torch.empty(0, 0))
+        self.register_buffer("labels", torch.empty(0, 0, dtype=torch.int64))
+        self.register_buffer("stored", torch.zeros((), dtype=torch.int64))  # embeddings seen so far
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        place = self._enqueue(embeddings.detach(), labels)
+        within: Tensor = self.loss(embeddings, labels)
+        if int(self.batches) <= self.warm_up:
+            return within
+        held = min(int(self.stored), self.size)
+        across: Tensor = self.loss(embeddings, labels, self.embeddings[:held], self.labels[:held], place)
+        return (self.batch_weight * within + self.memory_weight * across) / (self.batch_weight + self.memory_weight)
+
+    def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Store the batch over the oldest entries, and say where: int64 (B,), −1 for what did not fit."""
+        if self.embeddings.shape[0] == 0:
+            self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
+            self.labels = labels.new_zeros(self.size, labels.shape[1])
+        kept = min(len(labels), self.size)
+        place = (int(self.stored) + torch.arange(kept, device=labels.device)) % self.size
+        self.embeddings[place], self.labels[place] = embeddings[-kept:].to(self.embeddings), labels[-kept:]
+        self.stored += kept
+        self.batches += 1
+        return torch.cat([place.new_full((len(labels) - kept,), -1), place])
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        # The queue takes its width from the first batch, so a fresh module takes over the stored shapes.
+        for name in ("embeddings", "labels"):
+            if prefix + name in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[prefix + name], device=getattr(self, name).device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class PerLevel(nn.Module):
+    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss sees the first l columns, of which the last is its finest.
+
+    One loss alone, which then has no proxies of its own, serves every level of any tree.
+    """
+
+    def __init__(self, losses: nn.Module | Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.every = losses if isinstance(losses, nn.Module) else None
+        self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        losses = list(self.losses) if self.every is None else [self.every] * labels.shape[1]
+        if labels.shape[1] != len(losses):
+            raise ConfigError(
+                "the levels of the labels and of the loss differ",
+                expected=f"labels of {len(losses)} levels",
+                found=f"{labels.shape[1]} levels",
+            )
+        terms = [
+            loss(
+                embeddings,
+                labels[:, :level],
+                ref_embeddings,
+                None if ref_labels is None else ref_labels[:, :level],
+                self_index,
+            )
+            for level, loss in enumerate(losses, start=1)
+        ]
+        return torch.stack(terms).sum()
+
+
+def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
+    """The sum over levels of a loss, or of one loss for every level, coarse to fine."""
+    return PerLevel(losses)
+
+
+Draw = Callable[[int], Tensor]  # how many -> α of every pair, in the order of (first, second)
+
+
+def uniform(number: int) -> Tensor:
+    """α ~ U[0, 1] from torch's generator."""
+    return torch.rand(number)
+
+
+class SiMix(nn.Module):
+    """A loss on the batch and its virtual embeddings, not renormalised, as queries and as items (Patel et al. 2022, §3.3)."""
+
+    def __init__(self, loss: nn.Module, draw: Draw = uniform) -> None:
+        super().__init__()
+        self.loss, self.draw = loss, draw
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        ref_embeddings: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+        self_index: Tensor | None = None,
+    ) -> Tensor:
+        (embeddings,) = full_precision(embeddings)
+        first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
+        share = self.draw(len(first)).to(embeddings)[:, None]
+        virtual = share * embeddings[first] + (1 - share) * embeddings[second]
+        if self_index is not None:
+            self_index = torch.cat([self_index, self_index.new_full((len(first),), -1)])
+        result: Tensor = self.loss(
+            torch.cat([embeddings, virtual]), torch.cat([labels, labels[first]]), ref_embeddings, ref_labels, self_index
+        )
+        return result
+
+
+def mix_positives(draw: Draw = uniform) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """Columns of mixed scores of every pair of a query's fine positives, themselves fine positives ([T]'s released code)."""
+
+    def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+        fine = levels == depth
+        query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)
+        share = draw(len(query)).to(scores)
+        mixed = share * scores[query, first] + (1 - share) * scores[query, second]
+        number = torch.bincount(query, minlength=len(scores))
+        column = torch.arange(len(query), device=query.device) - (number.cumsum(0) - number)[query]
+        width = int(number.max()) if len(query) else 0
+        extra = scores.new_zeros(len(scores), width).index_put((query, column), mixed)
+        outside = levels.new_full((len(scores), width), depth + 1).index_put((query, column), levels.new_tensor(depth))
+        return torch.cat([scores, extra], dim=1), torch.cat([levels, outside], dim=1)
+
+    return add

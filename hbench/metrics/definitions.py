@@ -1,0 +1,219 @@
+"""A metric is a pure function of one query's level sequence.
+
+Symbols: Ω the query's gallery, Ω^(l) its items at level l, P_l = ∪_{q≥l} Ω^(q) the positives at level l, r_m the rank
+of the m-th positive. A metric that is not defined for a query (no positive) is NaN, and that query is left out of the
+mean.
+
+Ranked are a fine item, a distractor, a coarse item, a distractor:
+
+>>> sequence = LevelSequence(np.array([1, 3]), np.array([2, 1], np.uint8), np.array([2, 1, 1]))
+>>> ap(sequence, level=1) == (1 / 1 + 2 / 3) / 2
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.registry import Registry
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.relevance import Relevance, level_weights
+
+NAN = float("nan")
+
+
+class Definition(NamedTuple):
+    """A metric's function and the keyword arguments it takes: some of level, cut, relevance, weights, norm.
+
+    `full`: it needs the whole ranking, whatever its cut.
+    """
+
+    function: Callable[..., float]
+    takes: tuple[str, ...]
+    full: bool
+
+
+metrics: Registry[Definition] = Registry("metric", group="hbench.metrics")
+
+
+def metric(name: str, *takes: str, full: bool = False) -> Callable[[Callable[..., float]], Callable[..., float]]:
+    """Register a function of a level sequence under its name in the field."""
+
+    def add(function: Callable[..., float]) -> Callable[..., float]:
+        metrics.register(name)(Definition(function, takes, full))
+        return function
+
+    return add
+
+
+@metric("AP", "level", full=True)
+def ap(sequence: LevelSequence, *, level: int) -> float:
+    """AP^(l) = 1/|P_l| Σ_m m / r_m: full list, no interpolation (HAPPIER, Eq. 1)."""
+    ranks = positives(sequence, level)
+    return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
+
+
+@metric("AP#", "level", full=True)
+def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
+    """AP of Ω^(l) alone, the items of higher level removed from the list (HAPPIER's evaluator)."""
+    higher = sequence.levels > level
+    ranks = (sequence.ranks - np.cumsum(higher))[sequence.levels == level]
+    return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
+
+
+@metric("H-AP", "relevance", full=True)
+def h_ap(sequence: LevelSequence, *, relevance: Relevance) -> float:
+    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j))
+    (HAPPIER, Eq. 2–3)."""
+    return graded_ap(sequence, relevance(sequence.counts))
+
+
+@metric("H-AP@R", "relevance", full=True)
+def h_ap_at_r(sequence: LevelSequence, *, relevance: Relevance) -> float:
+    """H-AP with the first sum over the positives among the first R = |Ω+| items only, as mAP@R is to AP."""
+    within = sequence.ranks <= len(sequence.ranks)
+    return graded_ap(sequence, relevance(sequence.counts), first=int(within.sum()))
+
+
+def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> float:
+    """H-AP for the relevances `rel` (L+1,) of the levels, summed over the first `first` positives (all by default)."""
+    if not len(sequence.ranks):
+        return NAN
+    by_level = np.arange(len(rel)) == sequence.levels[:first, None]
+    h_rank = (np.cumsum(by_level, axis=0) * np.minimum(rel[sequence.levels[:first], None], rel)).sum(axis=1)
+    return float((h_rank / sequence.ranks[:first]).sum() / rel[sequence.levels].sum())
+
+
+@metric("H-P", "relevance", "cut")
+def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
+    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of positives, at a
+    distractor (rank losses, Eq. 31)."""
+    if not sequence.counts[1:].any():
+        return NAN
+    first = sequence.ranks <= cut
+    rel = relevance(sequence.counts)[sequence.levels[first]]
+    if len(rel) and sequence.ranks[first][-1] == cut:
+        return float(np.minimum(rel, rel[-1]).sum() / (cut * rel[-1]))
+    return len(rel) / cut
+
+
+@metric("H-R", "relevance", "cut")
+def h_r_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
+    """H-R@k = Σ_{j≤k} rel(j) / Σ_{j∈Ω+} rel(j) (rank losses, Eq. 30)."""
+    rel = relevance(sequence.counts)
+    total = (rel * sequence.counts)[1:].sum()
+    return float(rel[sequence.levels[sequence.ranks <= cut]].sum() / total) if total else NAN
+
+
+@metric("wAP", "weights", full=True)
+def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
+    """ΣwAP = Σ_l w_l·AP^(l), the weights renormalised over the levels that have positives (rank losses, Property 1)."""
+    return weighted([ap(sequence, level=level) for level in range(1, len(sequence.counts))], weights)
+
+
+def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
+    """Σ_l w_l·v_l of a value per level, coarse to fine, the weights renormalised over the values that are defined."""
+    of_level = level_weights(weights, len(values))
+    terms = [(w, value) for w, value in zip(of_level, values, strict=True) if not np.isnan(value)]
+    total = sum(w for w, _ in terms)
+    return sum(w * value for w, value in terms) / total if total else NAN
+
+
+@metric("ASI", full=True)
+def asi(sequence: LevelSequence) -> float:
+    """ASI = 1/R Σ_{n≤R} 1/n Σ_{l≥1} min(#level l in the first n, #level l in the first n of the ideal order), R = |Ω+|
+    (rank losses, C-A1)."""
+    return _set_intersection(sequence.ranks, sequence.levels, sequence.counts)
+
+
+@metric("ASI/", "level", full=True)
+def asi_binary(sequence: LevelSequence, *, level: int) -> float:
+    """ASI of the binary labels at level l: positives P_l, everything else a distractor."""
+    ranks = positives(sequence, level)
+    total = positive_count(sequence, level)
+    return _set_intersection(ranks, np.ones(len(ranks), np.uint8), np.array([sequence.counts.sum() - total, total]))
+
+
+def _set_intersection(ranks: NDArray[np.int64], levels: NDArray[np.uint8], counts: NDArray[np.int64]) -> float:
+    total = int(counts[1:].sum())
+    if total == 0:
+        return NAN
+    depth = len(counts) - 1
+    n = np.arange(1, total + 1)
+    found = np.zeros((total, depth))
+    within = ranks <= total
+    found[ranks[within] - 1, levels[within] - 1] = 1
+    higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
+    ideal = np.clip(n[:, None] - higher, 0, counts[1:])
+    return float((np.minimum(found.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
+
+
+@metric("NDCG", full=True)
+def ndcg(sequence: LevelSequence) -> float:
+    """NDCG = DCG / ideal DCG, DCG = Σ_{k∈Ω} (2^l − 1)/log2(1 + rank(k)), over the whole gallery."""
+    return ndcg_at_k(sequence, cut=int(sequence.counts.sum()))
+
+
+@metric("NDCG@", "cut")
+def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
+    """NDCG@k: both sums over the first k items; the ideal order is that of the whole gallery."""
+    gains = 2.0 ** np.arange(len(sequence.counts)) - 1
+    ideal = np.repeat(gains[:0:-1], sequence.counts[:0:-1])[:cut]
+    if not len(ideal):
+        return NAN
+    first = sequence.ranks <= cut
+    dcg = (gains[sequence.levels[first]] / np.log2(1 + sequence.ranks[first])).sum()
+    return float(dcg / (ideal / np.log2(np.arange(2, len(ideal) + 2))).sum())
+
+
+@metric("R", "cut", "level")
+def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
+    """R@k = 1 if a positive is among the first k, else 0; a query without positives counts as 0 (RaMBO, Eq. 7–8)."""
+    return float((positives(sequence, level) <= cut).any())
+
+
+@metric("TR", "cut", "level", "norm")
+def tr_at_k(sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]) -> float:
+    """TR@k = #positives among the first k / |P_l| (rank losses, Eq. 14); `norm=min` divides by min(k, |P_l|) (Patel et
+    al.)."""
+    total = positive_count(sequence, level)
+    return float((positives(sequence, level) <= cut).sum() / norm(cut, total)) if total else NAN
+
+
+@metric("P", "cut", "level")
+def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
+    """P@k = #positives among the first k / k."""
+    return float((positives(sequence, level) <= cut).sum() / cut) if positive_count(sequence, level) else NAN
+
+
+@metric("mAP@R", "level", full=True)
+def map_at_r(sequence: LevelSequence, *, level: int) -> float:
+    """mAP@R = 1/R Σ_{i≤R} Prec(i)·1[i-th is positive], R = |P_l| (Musgrave et al. 2020)."""
+    total = positive_count(sequence, level)
+    return _precision_sum(positives(sequence, level), total) / total if total else NAN
+
+
+@metric("mAP", "cut", "level")
+def map_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
+    """mAP@k = 1/min(|P_l|, k) Σ_{i≤k} Prec(i)·1[i-th is positive] (Google Landmarks v2 with k = 100)."""
+    total = positive_count(sequence, level)
+    return _precision_sum(positives(sequence, level), cut) / min(total, cut) if total else NAN
+
+
+def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
+    first = ranks[ranks <= cut]
+    return float((np.arange(1, len(first) + 1) / first).sum())
+
+
+def positives(sequence: LevelSequence, level: int) -> NDArray[np.int64]:
+    """The ranks of P_l that the sequence holds."""
+    return sequence.ranks[sequence.levels >= level]
+
+
+def positive_count(sequence: LevelSequence, level: int) -> int:
+    """|P_l| in the whole gallery, also of a ranking that is cut."""
+    return int(sequence.counts[level:].sum())

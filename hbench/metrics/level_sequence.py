@@ -1,0 +1,92 @@
+"""The level sequence of one query: the ranks and levels of its positives, all that any metric needs to know.
+
+Equal scores are ordered by a ties policy, so that a metric never depends on the order of the items.
+
+>>> scores, levels = np.array([0.9, 0.5, 0.5, 0.1], np.float32), np.array([2, 0, 1, 0], np.uint8)
+>>> sequence = level_sequence(scores, levels, np.array([2, 1, 1]), pessimistic(2))
+>>> sequence.ranks.tolist(), sequence.levels.tolist(), sequence.tied
+([1, 3], [2, 1], True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.registry import Registry
+
+
+class LevelSequence(NamedTuple):
+    """What one query's ranking says about its positives: all that any metric needs.
+
+    `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,), the items per level
+    in the query's whole gallery, the query itself excluded. `tied`: whether another order of equal scores would give
+    other levels.
+    """
+
+    ranks: NDArray[np.int64]
+    levels: NDArray[np.uint8]
+    counts: NDArray[np.int64]
+    tied: bool = False
+
+
+Ties = Callable[[int], NDArray[np.uint8]]
+ties: Registry[Ties] = Registry("ties policy")
+
+
+@ties.register("pessimistic")
+def pessimistic(depth: int) -> NDArray[np.uint8]:
+    """Among equal scores the item of lower level comes first: a constant embedding gets the worst score its ties
+    allow."""
+    return np.arange(depth + 1, dtype=np.uint8)
+
+
+@ties.register("optimistic")
+def optimistic(depth: int) -> NDArray[np.uint8]:
+    """Among equal scores the item of higher level comes first."""
+    return np.arange(depth, -1, -1, dtype=np.uint8)
+
+
+def level_sequence(
+    scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
+) -> LevelSequence:
+    """The level sequence of one row of scores (G,) with the items' levels (G,).
+
+    Every item becomes one integer, score first and tie key last, so that one sort of integers gives ranks and levels.
+    """
+    if scores.dtype == np.float64:
+        return _level_sequence_float64(scores, levels, counts, tie_key)
+    keys = np.sort(descending(scores) << np.uint64(8) | tie_key[levels])
+    of_key = np.argsort(tie_key).astype(np.uint8)
+    sorted_levels = of_key[(keys & np.uint64(0xFF)).astype(np.intp)]
+    at = np.flatnonzero(sorted_levels)
+    return LevelSequence(at + 1, sorted_levels[at], counts, _tied(keys >> np.uint64(8), sorted_levels, at))
+
+
+def _level_sequence_float64(
+    scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
+) -> LevelSequence:
+    """The audit mode: a float64 score leaves no room for the level in its key."""
+    order = np.lexsort((tie_key[levels], -scores))
+    at = np.flatnonzero(levels[order])
+    return LevelSequence(at + 1, levels[order][at], counts, _tied(scores[order], levels[order], at))
+
+
+def descending(scores: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Integers whose ascending order is the descending order of float32 scores; equal scores, also ±0, give equal
+    integers."""
+    bits = (scores + np.float32(0)).view(np.int32)
+    ascending = np.where(bits < 0, ~bits, bits | np.int32(-(2**31))).view(np.uint32)
+    return (~ascending).astype(np.uint64)
+
+
+def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]) -> bool:
+    """Whether an item of another level has the same score as a positive; scores and levels in ranked order."""
+    before, after = positives[positives > 0], positives[positives < len(scores) - 1]
+    return bool(
+        ((scores[before] == scores[before - 1]) & (levels[before] != levels[before - 1])).any()
+        or ((scores[after] == scores[after + 1]) & (levels[after] != levels[after + 1])).any()
+    )

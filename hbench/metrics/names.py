@@ -1,0 +1,160 @@
+"""A metric name is a metric as one parsable spelling: base, parameters, cut, level.
+
+`H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`, `AP/genus`, `AP#genus`,
+`R@10`,
+`R@1/family`, `TR@10`, `TR(norm=min)@10`, `P@5`, `mAP@R`, `mAP@100`, `H-P@10`, `H-R@10`.
+Without a level, AP, R@k … are those of the finest level.
+
+>>> str(MetricName.parse("R@1/family"))
+'R@1/family'
+>>> MetricName.parse("AP/genius").at(["genus", "species"])
+Traceback (most recent call last):
+hbench.core.errors.UnknownName: unknown level 'genius'
+  expected: one of genus, species
+  next:     did you mean 'genus'?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.metrics.definitions import Definition, metrics
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.relevance import Relevance, alpha, relevances, sum_wap
+
+Metric = Callable[[LevelSequence], float]
+SPELLING = re.compile(
+    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>[^#/@]+))?"
+)
+NORMS: dict[str, Callable[[int, int], int]] = {"all": lambda cut, total: total, "min": min}
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """`base` names the registered function; `cut` is k of @k; `level` the name of a level, None for the finest."""
+
+    base: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    cut: int | None = None
+    level: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> MetricName:
+        """The metric a text spells; UnknownName with suggestions when it spells none, UsageError for wrong
+        parameters."""
+        match = SPELLING.fullmatch(text.strip())
+        if match is None:
+            raise _unknown(text)
+        base, cut, level = match["base"], match["cut"], match["level"]
+        if cut == "R":
+            base, cut = base + "@R", None
+        if match["mark"] == "#":
+            base += "#"
+        if base + "@" in metrics and cut:
+            base += "@"
+        if base + "/" in metrics and level:
+            base += "/"
+        if base not in metrics:
+            raise _unknown(text)
+        definition = metrics[base]
+        if ("cut" in definition.takes) != (cut is not None) or (level and "level" not in definition.takes):
+            raise _unknown(text)
+        if base in ("AP#", "ASI/") and not level:
+            raise _unknown(text)
+        return cls(base, _parameters(text, match["parameters"], definition), int(cut) if cut else None, level)
+
+    def __str__(self) -> str:
+        base, mark = self.base.rstrip("@/#"), "#" if self.base.endswith("#") else "/"
+        base, at_r = (base[: -len("@R")], "@R") if base.endswith("@R") else (base, "")
+        parameters = f"({','.join(f'{key}={value}' for key, value in self.parameters)})" if self.parameters else ""
+        cut = f"@{self.cut}" if self.cut else at_r
+        return base + parameters + cut + (f"{mark}{self.level}" if self.level else "")
+
+    @property
+    def definition(self) -> Definition:
+        return metrics[self.base]
+
+    @property
+    def needs_full_ranking(self) -> bool:
+        """Whether a ranking cut at some depth cannot give it."""
+        return self.definition.full
+
+    def at(self, levels: Sequence[str]) -> MetricName:
+        """The same metric with the level checked (UnknownName) and left out where it is the finest."""
+        if self.level is None:
+            return self
+        if self.level not in levels:
+            raise UnknownName("level", self.level, levels)
+        implied = self.level == levels[-1] and self.base not in ("AP#", "ASI/")
+        return replace(self, level=None) if implied else self
+
+    def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
+        """The metric as a function of one level sequence; `relevance` is that of H-AP when the name states none."""
+        function, taken = self.definition.function, self.arguments(levels, relevance)
+        return lambda sequence: function(sequence, **taken)
+
+    def arguments(self, levels: Sequence[str], relevance: Relevance | None = None) -> dict[str, Any]:
+        """The keywords that the metric's function takes, as the name states them."""
+        at, given = self.at(levels), dict(self.parameters)
+        weights = _numbers(str(self), given["weights"]) if "weights" in given else None
+        arguments: dict[str, Any] = {
+            "level": levels.index(at.level) + 1 if at.level else len(levels),
+            "cut": self.cut,
+            "weights": weights,
+            "norm": NORMS[given.get("norm", "all")],
+            "relevance": _relevance(str(self), given, weights) or relevance or alpha(),
+        }
+        return {key: arguments[key] for key in self.definition.takes}
+
+
+def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)) -> list[MetricName]:
+    """H-AP, wAP, ASI, NDCG, then AP, mAP@R and R@k at every level, finest first."""
+    names = [MetricName("H-AP"), MetricName("wAP"), MetricName("ASI"), MetricName("NDCG")]
+    for level in [None, *reversed(levels[:-1])]:
+        names += [MetricName("AP", level=level), MetricName("mAP@R", level=level)]
+        names += [MetricName("R", cut=cut, level=level) for cut in cuts]
+    return names
+
+
+def _parameters(text: str, given: str | None, definition: Definition) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(tuple(part.strip().partition("=")[::2]) for part in given.split(",")) if given else ()
+    allowed = {"relevance": ("alpha", "relevance", "weights"), "weights": ("weights",), "norm": ("norm",)}
+    known = [name for taken in definition.takes for name in allowed.get(taken, ())]
+    for key, value in pairs:
+        if key not in known:
+            raise UnknownName(f"parameter of {text!r}", key, known)
+        if key == "norm" and value not in NORMS:
+            raise UnknownName("norm", value, NORMS)
+        if key == "relevance" and value not in ("alpha", "sum_wap", "exponential"):
+            relevances[value]
+        if key in ("alpha", "weights"):
+            _numbers(text, value)
+    return tuple((key, value) for key, value in pairs)
+
+
+def _relevance(text: str, given: dict[str, str], weights: list[float] | None) -> Relevance | None:
+    if "alpha" in given:
+        return alpha(_numbers(text, given["alpha"])[0])
+    if weights is not None:
+        return sum_wap(weights)
+    return relevances[given["relevance"]]() if "relevance" in given else None
+
+
+def _numbers(text: str, value: str) -> list[float]:
+    try:
+        return [float(number) for number in value.split(":")]
+    except ValueError:
+        raise UsageError(
+            f"a parameter of {text!r} is no number", expected="numbers separated by ':'", found=repr(value)
+        ) from None
+
+
+def _unknown(text: str) -> UnknownName:
+    """The refusal lists the metrics in the cut that was asked for, so that the suggestion can be pasted."""
+    cut = re.search(r"@([1-9]\d*)", text)
+    shapes = {base.rstrip("/@") + f"@{cut[1] if cut else 'k'}" * ("cut" in metrics[base].takes) for base in metrics}
+    return UnknownName("metric", text, sorted(shape + "level" * shape.endswith("#") for shape in shapes))

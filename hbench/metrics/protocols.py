@@ -1,0 +1,238 @@
+"""A protocol fixes what the equations leave open; `paper` follows them, `official` reproduces the released evaluators.
+
+Published tables were made with the released evaluators, so a leaderboard of published rows is placed by `official`
+values, from the same ranking pass. The released H-AP differs in three ways (metrics differ nowhere else on an all-pairs
+set):
+
+* |Ω^(l)| is counted in the set of the queries, the query itself included (`query_set_counts`), except on landmark sets,
+  which count on the retrieved list (`list_counts`);
+* the items of a level are found by their float32 relevance, so that two levels of equal relevance are each counted in
+  both;
+* with a separate gallery the item ranked last is lost, for every metric.
+
+And where the names of the labels form no tree, it compares them column by column (`hbench.metrics.name_columns`).
+
+Undefined queries are left out of the mean under both; the released code loses their whole batch, which depends on the
+batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.registry import Registry
+from hbench.metrics.definitions import NAN, ap, positive_count, positives, weighted
+from hbench.metrics.label_order import canonical_order, level_ranges
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.name_columns import NamedSequences, equal_columns
+from hbench.metrics.names import MetricName
+from hbench.metrics.relevance import Relevance
+from hbench.tree import Labels
+
+Counts = NDArray[np.int64]
+ScoreQuery = Callable[[int, LevelSequence], float]
+ScoreNamed = Callable[[int, NamedSequences], float]
+Grade = Callable[[NDArray[np.int64], Counts], tuple[NDArray[np.float64], Counts]]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """One metric under one protocol: a function of a query and its level sequence, and the same in parts that can be
+    computed for many queries at once.
+
+    `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
+    levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first. `by_name`:
+    the value of a query that is ranked by name; None where the protocol goes by the tree.
+    """
+
+    name: MetricName
+    arguments: Mapping[str, Any]
+    function: ScoreQuery
+    grade: Grade | None = None
+    loses_last: bool = False
+    by_name: ScoreNamed | None = None
+
+    def __call__(self, query: int, sequence: LevelSequence) -> float:
+        return self.function(query, sequence)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a protocol may look at beside the level sequence.
+
+    `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`:
+    whether the queries are their own gallery. `names` (Q, L): the labels by name, where they form no tree.
+    """
+
+    levels: Sequence[str]
+    relevance: Relevance
+    exponent: float
+    labels: Labels
+    all_pairs: bool
+    names: Labels | None = None
+
+
+Protocol = Callable[[MetricName, Setting], ScoreQuery]
+protocols: Registry[Protocol] = Registry("protocol")
+
+
+@protocols.register("paper")
+def paper(name: MetricName, setting: Setting) -> Scorer:
+    """The papers' equations on the gallery without the query."""
+    function, arguments = (
+        name.bind(setting.levels, setting.relevance),
+        name.arguments(setting.levels, setting.relevance),
+    )
+    return Scorer(name, arguments, lambda query, sequence: function(sequence), _by_level(arguments))
+
+
+@protocols.register("official")
+def official(name: MetricName, setting: Setting) -> Scorer:
+    """The released evaluators of HAPPIER and the rank losses, relevances counted in the query set."""
+    return _released(name, setting, query_set_counts(setting.labels))
+
+
+@protocols.register("official-landmark")
+def official_landmark(name: MetricName, setting: Setting) -> Scorer:
+    """The released landmark evaluator: relevances counted on the retrieved list."""
+    return _released(name, setting, None)
+
+
+@protocols.register("official-revisited")
+def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
+    """The released evaluator of revisited Oxford and Paris: AP by the trapezoid rule, P@k up to the last positive."""
+    functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
+    if name.base not in functions:
+        return paper(name, setting)
+    arguments = name.arguments(setting.levels)
+    return lambda query, sequence: functions[name.base](sequence, **arguments)
+
+
+def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
+    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1 (Philbin et al. 2007;
+    Radenovic et al. 2018)."""
+    ranks, total = positives(sequence, level), positive_count(sequence, level)
+    found = np.arange(1, len(ranks) + 1)
+    before = np.where(ranks == 1, 1.0, (found - 1) / np.maximum(ranks - 1, 1))
+    return float((before + found / ranks).sum() / (2 * total)) if total else NAN
+
+
+def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
+    """P@k' with k' = min(k, r_|P|): behind the last positive nothing is held against a short list."""
+    ranks = positives(sequence, level)
+    if not len(ranks):
+        return 0.0 if positive_count(sequence, level) else NAN
+    last = min(cut, int(ranks[-1]))
+    return float((ranks <= last).sum() / last)
+
+
+def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
+    exponent = float(dict(name.parameters).get("alpha", setting.exponent))
+    by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
+    function, arguments = (
+        name.bind(setting.levels, setting.relevance),
+        name.arguments(setting.levels, setting.relevance),
+    )
+
+    def score(query: int, sequence: LevelSequence) -> float:
+        listed = sequence if setting.all_pairs else without_last(sequence)
+        if not by_value:
+            return function(listed)
+        return h_ap_by_value(listed, listed.counts if own_counts is None else own_counts[query], exponent)
+
+    def grade(queries: NDArray[np.int64], counts: Counts) -> tuple[NDArray[np.float64], Counts]:
+        rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
+        return rel.astype(np.float64), (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
+
+    return Scorer(
+        name,
+        arguments,
+        score,
+        grade if by_value else _by_level(arguments),
+        loses_last=not setting.all_pairs,
+        by_name=None
+        if setting.names is None
+        else _by_name(name, setting, setting.names, exponent if by_value else None),
+    )
+
+
+def _by_name(name: MetricName, setting: Setting, names: Labels, exponent: float | None) -> ScoreNamed:
+    """A metric of one level looks at its column, any other at the number of equal columns; `exponent`: of an H-AP by
+    value, |Ω^(l)| counted in the query set."""
+    function, arguments = name.definition.function, name.arguments(setting.levels, setting.relevance)
+
+    def of_column(query: int, named: NamedSequences) -> float:
+        return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
+
+    def of_columns(query: int, named: NamedSequences) -> float:
+        return weighted([ap(listed(column), level=1) for column in named.columns], arguments["weights"])
+
+    def of_whole(query: int, named: NamedSequences) -> float:
+        if exponent is None:
+            return function(listed(named.whole), **arguments)
+        counts = np.bincount(equal_columns(names[query], names), minlength=names.shape[1] + 1)
+        return h_ap_by_value(listed(named.whole), counts, exponent)
+
+    def listed(sequence: LevelSequence) -> LevelSequence:
+        return sequence if setting.all_pairs else without_last(sequence)
+
+    if name.base == "wAP":
+        return of_columns
+    return of_column if "level" in arguments and name.base != "AP#" else of_whole
+
+
+def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
+    """The relevance that a metric's function takes, every item counted once."""
+    if "relevance" not in arguments:
+        return None
+    return lambda queries, counts: (arguments["relevance"](counts), np.ones_like(counts))
+
+
+def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
+    """Those that go by name, by their place."""
+    return {row: each.by_name for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.by_name}
+
+
+def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
+    """(l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items; (…, L+1)."""
+    depth = counts.shape[-1] - 1
+    weights = np.array([(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32)
+    weights[0] = 0
+    rel: NDArray[np.float32] = np.where(counts > 0, weights / counts.clip(1).astype(np.float32), np.float32(0))
+    return rel
+
+
+def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
+    """H-AP as released: relevances in float32, and min(rel(k), rel(j)) summed per level found by value."""
+    rel = released_relevance(counts, exponent)
+    own = rel[sequence.levels]
+    total = own.sum(dtype=np.float64)
+    if total == 0:
+        return float("nan")
+    h_rank = np.zeros(len(own))
+    for value in rel[1:]:
+        h_rank += np.cumsum(own == value) * np.minimum(own, value)
+    return float((h_rank / sequence.ranks).sum() / total)
+
+
+def without_last(sequence: LevelSequence) -> LevelSequence:
+    """The sequence of a list whose last item was dropped."""
+    size = int(sequence.counts.sum())
+    lost = int(sequence.levels[-1]) if len(sequence.ranks) and sequence.ranks[-1] == size else 0
+    counts = sequence.counts - (np.arange(len(sequence.counts)) == lost)
+    kept = sequence.ranks < size
+    return LevelSequence(sequence.ranks[kept], sequence.levels[kept], counts, sequence.tied)
+
+
+def query_set_counts(labels: Labels) -> Counts:
+    """How many queries, itself included, each query (Q, L) sees at each level; (Q, L+1)."""
+    order = canonical_order(labels, np.zeros(len(labels), np.uint64))
+    starts, ends = level_ranges(labels, labels[order])
+    at_least = np.column_stack([np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)])
+    counts: Counts = at_least[:, :-1] - at_least[:, 1:]
+    return counts

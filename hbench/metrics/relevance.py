@@ -1,0 +1,117 @@
+"""A relevance turns the level counts of one query's retrieval set into the relevance of an item of each level.
+
+A relevance is a function `counts (…, L+1) -> (…, L+1)`; `counts[l]` is |Ω^(l)|, the number of items at level l, and
+level 0 (distractors) always has relevance 0. The functions use array operators only, so they take numpy arrays and
+torch tensors alike.
+
+>>> import numpy as np
+>>> alpha()(np.array([7, 4, 2])).tolist()  # 7 distractors, 4 coarse, 2 fine: 0, (1/2)/4, (2/2)/2
+[0.0, 0.125, 0.5]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbench.core.errors import UsageError
+from hbench.core.registry import Registry
+
+Relevance = Callable[[Any], Any]
+relevances: Registry[Callable[..., Relevance]] = Registry("relevance", group="hbench.relevances")
+
+
+@relevances.register("alpha")
+def alpha(exponent: float = 1.0) -> Relevance:
+    """rel_l = (l/L)^α / |Ω^(l)|, 0 for l = 0 (HAPPIER, Eq. 4). Raises UsageError unless α is positive and finite."""
+    if not 0 < exponent < math.inf:
+        raise UsageError("the exponent of the relevance must be positive", expected="alpha > 0", found=f"{exponent:g}")
+
+    def relevance(counts: Any) -> Any:
+        depth = counts.shape[-1] - 1
+        weights = [0.0] + [(level / depth) ** exponent for level in range(1, depth + 1)]
+        return _like(counts, weights) / counts.clip(1)
+
+    return relevance
+
+
+@relevances.register("sum_wap")
+def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
+    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|, with which H-AP = Σ_l w_l·AP^(l) / Σ w_l over the levels that have
+    positives.
+
+    `weights` are w_1 … w_L, coarse to fine, non-negative, and sum to 1; uniform 1/L by default
+    (rank losses, appendix B-B3, Property 1). Raises UsageError for weights of another number or sum.
+    """
+
+    def relevance(counts: Any) -> Any:
+        depth = counts.shape[-1] - 1
+        per_level = _like(counts, [0.0, *level_weights(weights, depth)])
+        at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts
+        return (per_level * (at_least > 0) / at_least.clip(1)).cumsum(-1)
+
+    return relevance
+
+
+@relevances.register("exponential")
+def exponential() -> Relevance:
+    """rel_l = 2^l − 1, the gain of NDCG, whatever the counts."""
+
+    def relevance(counts: Any) -> Any:
+        return _like(counts, [2.0**level - 1 for level in range(counts.shape[-1])]) + 0 * counts
+
+    return relevance
+
+
+@relevances.register("table")
+def table(values: Sequence[float]) -> Relevance:
+    """rel_l = values[l−1] for l = 1 … L, coarse to fine, whatever the counts."""
+
+    def relevance(counts: Any) -> Any:
+        if len(values) != counts.shape[-1] - 1:
+            raise UsageError(
+                "the relevance table does not fit the label tree",
+                expected=f"{counts.shape[-1] - 1} values, one per level",
+                found=f"{len(values)} values",
+            )
+        return _like(counts, [0.0, *values]) + 0 * counts
+
+    return relevance
+
+
+def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
+    """The weights w_1 … w_L of ΣwAP, checked; uniform 1/L when None."""
+    if weights is None:
+        return [1 / depth] * depth
+    if len(weights) != depth or not (min(weights) >= 0 and abs(sum(weights) - 1) <= 1e-6):
+        raise UsageError(
+            "the weights of wAP do not fit the label tree",
+            expected=f"{depth} non-negative weights, coarse to fine, that sum to 1",
+            found=":".join(f"{w:g}" for w in weights),
+        )
+    return list(weights)
+
+
+def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Which queries break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) -> bool (Q,).
+
+    Only levels that have items are compared (HAPPIER, the constraint stated before Eq. 4).
+    """
+    found = np.zeros(counts.shape[0], dtype=bool)
+    highest = np.zeros(counts.shape[0])
+    for level in range(1, counts.shape[1]):
+        present = counts[:, level] > 0
+        found |= present & (relevance[:, level] <= highest)
+        highest = np.where(present, np.maximum(highest, relevance[:, level]), highest)
+    return found
+
+
+def _like(counts: Any, values: Sequence[float]) -> Any:
+    """`values` as an array of the kind of `counts`: float64 in numpy, the default or own float type and device in
+    torch."""
+    if isinstance(counts, np.ndarray):
+        return np.asarray(values, dtype=np.float64)
+    return counts.new_tensor(values, dtype=counts.dtype if counts.dtype.is_floating_point else None)

@@ -1,0 +1,1 @@
+"""Images on their way into a network: datasets, samplers, transforms and batches."""

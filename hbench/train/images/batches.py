@@ -1,0 +1,125 @@
+"""Images for training and embedding, in batches of tensors: files decoded in worker processes, or images in memory.
+
+A batch is (images float32 (B, C, H, W), rows int64 (B,) of the manifest). What varies an image is its own seed, so that
+neither the number of workers nor a resumed epoch changes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from hbench import datasets
+from hbench.core.errors import DataError, UnknownName
+from hbench.datasets.benchmarks import glyphs
+from hbench.datasets.manifest import Manifest
+from hbench.train.images.sampler import EpochBatches
+from hbench.train.images.transforms import Prepare, augmentations, shifted
+from hbench.train.recipes.recipe import Images
+
+Batch = tuple[Tensor, Tensor]
+Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
+NONE, SHIFTED = "none", "shifted"
+
+HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {  # dataset and size: small enough for memory
+    ("glyphs", glyphs.SIDE): glyphs.images,
+}
+
+
+class Files(Dataset[Batch]):
+    """The images of a manifest as they are opened; a whole batch at a time."""
+
+    def __init__(self, manifest: Manifest, prepare: Prepare) -> None:
+        if manifest.picture is None:
+            raise DataError(
+                "the images of this dataset are not on this disk", fix="hbench download NAME, then hbench build NAME"
+            )
+        self.items, self.open, self.prepare = manifest.items, manifest.picture, prepare
+
+    def __getitems__(self, keys: Keys) -> Batch:
+        images = [self._image(row, draw) for row, draw in keys]
+        return torch.stack(images), torch.tensor([row for row, _ in keys])
+
+    def _image(self, row: int, draw: int) -> Tensor:
+        image = self.open(self.items[row])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draw)
+            return self.prepare(image)
+
+
+class Held(Dataset[Batch]):
+    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); `scale` None leaves them as they are."""
+
+    def __init__(self, pixels: NDArray[np.uint8], settings: Images, scale: tuple[float, float] | None) -> None:
+        channels_last = pixels if pixels.ndim == 4 else pixels[..., None]
+        self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)
+        self.mean = torch.tensor(settings.mean)[:, None, None]
+        self.std = torch.tensor(settings.std)[:, None, None]
+        self.scale = scale
+
+    def __getitems__(self, keys: Keys) -> Batch:
+        rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
+        images = self.pixels[torch.from_numpy(rows)].float() / 255
+        if self.scale is not None:
+            images = shifted(images, draws, self.scale)
+        return (images - self.mean) / self.std, torch.from_numpy(rows)
+
+
+def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
+    """The images of one of a dataset's manifests, varied as for training or as they are embedded."""
+    chosen = settings.augment if vary else NONE
+    held = HELD.get((name, settings.size))
+    if held is not None:
+        if chosen not in (NONE, SHIFTED):
+            raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
+        return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
+    return Files(manifest, augmentations[chosen](settings))
+
+
+def training_batches(images: Dataset[Batch], plan: EpochBatches, *, workers: int) -> Iterator[Batch]:
+    """The batches of a plan, in order."""
+    return iter(_loader(images, [list(zip(*pair, strict=True)) for pair in _pairs(plan)], workers))
+
+
+def in_order(
+    images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int
+) -> Iterable[Batch]:
+    """The images of these rows, `batch` at a time."""
+    keys = [(int(row), 0) for row in rows]
+    return _loader(images, [keys[start : start + batch] for start in range(0, len(keys), batch)], workers)
+
+
+def all_tests(dataset: datasets.Dataset) -> Manifest:
+    """The items of all tests, each once, in the order of the first test that has them."""
+    tests = list(dataset.tests.values())
+    if len(tests) == 1:
+        return tests[0]
+    items = np.concatenate([test.items for test in tests])
+    first = np.sort(np.unique(items.astype(str), return_index=True)[1])
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(test, name) for test in tests])[first] for name in ("labels", "query", "gallery")
+    }
+    return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
+
+
+def _pairs(plan: EpochBatches) -> Iterator[tuple[list[int], list[int]]]:
+    return zip(plan.rows.tolist(), plan.draws.tolist(), strict=True)
+
+
+def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader[Any]:
+    # A generator of its own: by default a loader draws from torch's, which would make a resumed run another one.
+    return DataLoader(
+        images, batch_sampler=keys, num_workers=workers, collate_fn=_as_it_is, generator=torch.Generator(),
+        pin_memory=torch.cuda.is_available(),
+    )  # fmt: skip
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

@@ -1,0 +1,145 @@
+"""A sampler composes the batches of an epoch: a pure function of labels, settings and a seeded generator.
+
+    sampler(labels (N, L), settings, rng) -> rows int64 (S, B)
+
+S depends on the labels and settings alone, so that every epoch has as many steps. `plan` is the batches of
+(seed, epoch); processes take disjoint slices of every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import ConfigError
+from hbench.core.registry import Registry
+from hbench.train.recipes.recipe import Sampler
+
+Rows = NDArray[np.int64]
+Compose = Callable[[NDArray[np.int32], Sampler, np.random.Generator], Rows]
+
+samplers: Registry[Compose] = Registry("sampler", group="hbench.samplers")
+
+
+class EpochBatches(NamedTuple):
+    """The batches of an epoch: `rows` (S, B) of the manifest, and `draws` (S, B), the seed of an image's variation."""
+
+    rows: Rows
+    draws: Rows
+
+    def share(self, rank: int, world: int) -> EpochBatches:
+        """The columns of one process: together, in order of rank, they are the batch again."""
+        size = self.rows.shape[1] // world
+        own = slice(rank * size, (rank + 1) * size)
+        return EpochBatches(self.rows[:, own], self.draws[:, own])
+
+    def after(self, step: int) -> EpochBatches:
+        """What is left of the epoch after `step` batches."""
+        return EpochBatches(self.rows[step:], self.draws[step:])
+
+
+def plan(
+    labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
+) -> EpochBatches:
+    """The batches of (seed, epoch), the same on every machine; `steps` keeps the first so many. Raises ConfigError."""
+    rng = np.random.default_rng([seed, epoch])
+    rows = samplers[settings.name](labels, settings, rng)[:steps]
+    return EpochBatches(rows, rng.integers(2**63, size=rows.shape))
+
+
+@samplers.register("m_per_class")
+def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
+    """Batches of B/m different classes with m items of each; every item is in at least one batch of the epoch.
+
+    A class's items are cut into groups of m, the last filled up with others of its items (repeated where it has fewer
+    than m); a group goes to the emptiest batch that has none of its class; free places get further groups.
+    """
+    classes, m = _members(labels[:, -1]), settings.per_class
+    width = settings.batch // m
+    _require_classes(len(classes), width, "in all")
+    groups = [ceil(len(items) / m) for items in classes]
+    batches = max(ceil(sum(groups) / width), max(groups))
+    free = np.full(batches, width)
+    held = np.zeros((batches, len(classes)), dtype=bool)
+    parts: list[list[Rows]] = [[] for _ in range(batches)]
+    for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
+        chosen = np.lexsort((rng.random(batches), -free))[: groups[label]]
+        for batch, group in zip(chosen, _groups(classes[label], m, groups[label], rng), strict=True):
+            parts[batch].append(group)
+        free[chosen] -= 1
+        held[chosen, label] = True
+    for batch in np.flatnonzero(free):
+        for label in rng.permutation(np.flatnonzero(~held[batch]))[: free[batch]]:
+            parts[batch].append(_groups(classes[label], m, 1, rng)[0])
+    rows = np.stack([np.concatenate(part) for part in parts])
+    return rows[rng.permutation(batches)]
+
+
+@samplers.register("hierarchical")
+def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
+    """Batches whose classes come, in equal parts, from a tuple of coarse classes; so many batches of every tuple.
+
+    Within a tuple's batches a class comes again only when all of its coarse class were taken (Cakir et al. 2019, the
+    sampling of [E] on SOP: pairs of the 12 kinds, 5 batches of each).
+    """
+    classes, m = _members(labels[:, -1]), settings.per_class
+    coarse = np.array([labels[items[0], 0] for items in classes])
+    width, rest = divmod(settings.batch // m, settings.groups)
+    if rest:
+        raise ConfigError(
+            "the batch cannot be shared among the coarse classes",
+            expected=f"sampler.batch a multiple of per_class × groups = {m * settings.groups}",
+            found=f"{settings.batch}",
+        )
+    of_coarse = [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
+    large = [members for members in of_coarse if len(members) >= width]
+    _require_classes(len(large), settings.groups, f"of {width} or more classes at the coarsest level")
+    rows = []
+    for chosen in combinations(large, settings.groups):
+        hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
+        for hand in zip(*hands, strict=True):
+            taken = np.concatenate(hand)
+            rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
+    return np.stack(rows)[rng.permutation(len(rows))]
+
+
+def _members(fine: NDArray[np.int32]) -> list[Rows]:
+    """The rows of every fine class."""
+    order = np.argsort(fine, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(fine[order])) + 1)
+
+
+def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:
+    """`number` groups of m items: the class in random order, again from its beginning where it ends too soon."""
+    shuffled = rng.permutation(items)
+    return list(np.resize(shuffled, (max(number, ceil(len(items) / m)), m))[:number])
+
+
+def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
+    """`number` hands of `width` different members; all members are dealt before any comes again."""
+    deck, hands = rng.permutation(members), []
+    for _ in range(number):
+        hand, deck = deck[:width], deck[width:]
+        if len(hand) < width:
+            fresh = rng.permutation(members)
+            held = np.isin(fresh, hand)
+            deck = np.concatenate([fresh[~held], fresh[held]])
+            more = width - len(hand)
+            hand, deck = np.concatenate([hand, deck[:more]]), deck[more:]
+        hands.append(hand)
+    return hands
+
+
+def _require_classes(found: int, needed: int, which: str) -> None:
+    if found < needed:
+        raise ConfigError(
+            "the training set has too few classes for a batch",
+            expected=f"{needed} {which}",
+            found=f"{found}",
+            fix="a smaller sampler.batch, a larger sampler.per_class, or fewer sampler.groups",
+        )

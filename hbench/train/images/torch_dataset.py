@@ -1,0 +1,120 @@
+"""Manifests as torch datasets: by item with all labels, or in torchvision's habit with a root and a split.
+
+>>> import hbench
+>>> images = torch_dataset(hbench.load("glyphs").train)
+>>> image, labels, index = images[0]
+>>> image.shape, labels.tolist(), index
+(torch.Size([3, 32, 32]), [4, 8, 242, 370], 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.datasets import VisionDataset
+from torchvision.transforms import v2
+
+from hbench.core.errors import DataError, UnknownName
+from hbench.datasets import build, specs
+from hbench.datasets.dataset import Dataset, read
+from hbench.datasets.download.all_files import DownloadOptions, fetch_all, summary
+from hbench.datasets.download.sources import sources_of
+from hbench.datasets.manifest import Manifest
+
+Transform = Callable[[Image.Image], Any]
+TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.ToPureTensor()])
+
+
+def torch_dataset(manifest: Manifest, transform: Transform | None = None) -> ManifestImages:
+    """The images of a manifest as a torch dataset of (image, labels (L,), index), in the manifest's order.
+
+    `transform` takes the image in RGB, decoded by Pillow as in torchvision's own datasets; without one it becomes a
+    float tensor (3, H, W) in 0 … 1. Raises DataError where the images are not on this disk.
+    """
+    return ManifestImages(manifest, transform or TO_TENSOR)
+
+
+def vision_dataset(name: str) -> Callable[..., VisionImages]:
+    """A dataset in torchvision's habit: `vision_dataset("cub200")(root, split, transform, target_transform,
+    download=False)`."""
+    return partial(VisionImages, name=specs[name].name)
+
+
+class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
+    """Items of a manifest as (image, labels int64 (L,) coarse to fine, index)."""
+
+    def __init__(self, manifest: Manifest, transform: Transform) -> None:
+        if manifest.picture is None:
+            raise DataError(
+                "the images of this dataset are not on this disk", fix="hbench download NAME, then hbench build NAME"
+            )
+        self.items, self.picture, self.transform = manifest.items, manifest.picture, transform
+        self.labels = torch.from_numpy(manifest.labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> tuple[Any, torch.Tensor, int]:
+        return self.transform(self.picture(self.items[index]).convert("RGB")), self.labels[index], index
+
+
+class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no types
+    """One split of a published dataset as (image, fine class), with what torchvision's datasets offer beside.
+
+    `split` is "train" or a test. `classes`: names of the fine classes. `targets`: their ids. `labels`: all levels,
+    coarse to fine.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        split: str = "train",
+        transform: Transform | None = None,
+        target_transform: Callable[[int], Any] | None = None,
+        download: bool = False,
+        *,
+        name: str,
+    ) -> None:
+        super().__init__(root, transform=transform, target_transform=target_transform)
+        self.manifest = _split(_dataset(name, Path(root), download=download), split)
+        if self.manifest.picture is None:
+            raise DataError(f"the images of {name} are not in {root}", fix=f"hbench download {name} --root {root}")
+        self.classes = list(self.manifest.tree.names[-1])
+        self.class_to_idx = {known: number for number, known in enumerate(self.classes)}
+        self.labels = self.manifest.labels
+        self.targets: list[int] = self.labels[:, -1].tolist()
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        assert self.manifest.picture is not None
+        image: Any = self.manifest.picture(self.manifest.items[index]).convert("RGB")
+        target: Any = self.targets[index]
+        return (
+            self.transform(image) if self.transform else image,
+            self.target_transform(target) if self.target_transform else target,
+        )
+
+
+def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
+    """The dataset built in `root`, or built now from the raw files there."""
+    if (root / "dataset.json").exists():
+        return read(root)
+    spec = specs[name]
+    if download and (problems := fetch_all(sources_of(spec.source), DownloadOptions(root))):
+        raise summary(problems)
+    return build.build(spec, root)[0]
+
+
+def _split(dataset: Dataset, split: str) -> Manifest:
+    splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})
+    if split not in splits:
+        raise UnknownName("split", split, sorted(splits))
+    return splits[split]

@@ -1,0 +1,94 @@
+"""A variation is how a training image is cut and flipped anew each time it is seen, from a seed of its own.
+
+`augmentations` names those of image files (torchvision's); images held in memory are varied by `shifted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from hbench.core.registry import Registry
+from hbench.train.recipes.recipe import Images
+
+Prepare = Callable[[Image.Image], Tensor]
+
+augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation", group="hbench.augmentations")
+
+
+@augmentations.register("resized_crop")
+def resized_crop(settings: Images) -> Prepare:
+    """Resize, cut a part of `scale` of the area to `size`, flip ([E], [T]: random resized crop and flip)."""
+    from torchvision.transforms import v2
+
+    cut = v2.RandomResizedCrop(settings.size, scale=settings.scale, ratio=(3 / 4, 4 / 3), antialias=True)
+    return _pipeline(
+        settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)]
+    )
+
+
+@augmentations.register("crop")
+def crop(settings: Images) -> Prepare:
+    """Resize, cut `size` anywhere, flip ([R] §5.1)."""
+    from torchvision.transforms import v2
+
+    cut = v2.RandomCrop(settings.size)
+    return _pipeline(
+        settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)]
+    )
+
+
+@augmentations.register("none")
+def centre_crop(settings: Images) -> Prepare:
+    """Resize and cut the middle: what is embedded."""
+    from torchvision.transforms import v2
+
+    return _pipeline(settings, [v2.Resize((settings.resize,) * 2, antialias=True), v2.CenterCrop(settings.size)])
+
+
+def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
+    from torchvision.transforms import v2
+
+    colours = "L" if len(settings.mean) == 1 else "RGB"
+    after = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(settings.mean, settings.std)]
+    pipeline = v2.Compose([*steps, *after])
+
+    def prepare(image: Image.Image) -> Tensor:
+        tensor: Tensor = pipeline(image.convert(colours))
+        return tensor.as_subclass(torch.Tensor)
+
+    return prepare
+
+
+def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
+    """`number` uniform numbers in [0, 1) of every seed, (B,) -> (B, number): SplitMix64 (Steele et al. 2014).
+
+    >>> bool((uniform(np.array([7, 8]), 2)[1:] == uniform(np.array([8]), 2)).all())
+    True
+    """
+    with np.errstate(over="ignore"):
+        steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = draws.astype(np.uint64)[:, None] + steps
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        bits = z ^ (z >> np.uint64(31))
+    shares: NDArray[np.float64] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return shares
+
+
+def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float]) -> Tensor:
+    """Each image scaled to `scale` of its size, turned by up to 6°, shifted by up to 2 of 32 pixels; (B, C, H, W)."""
+    share = torch.from_numpy(uniform(draws, 4)).to(images)
+    size = scale[0] + (scale[1] - scale[0]) * share[:, 0]
+    turn = (2 * share[:, 1] - 1) * (6 * torch.pi / 180)
+    cos, sin = torch.cos(turn) / size, torch.sin(turn) / size
+    move = (2 * share[:, 2:] - 1) / 8
+    theta = torch.stack([torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1)
+    grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, align_corners=False)

@@ -1,0 +1,1 @@
+"""Networks: backbones by name, the pooling and projection on top of them, and embedding images with them."""

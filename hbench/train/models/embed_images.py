@@ -1,0 +1,69 @@
+"""Embedding images with a model: in manifest order, shared among processes, at several scales and mirrored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+
+from hbench.train.images.batches import Batch, in_order
+from hbench.train.processes import Processes, together
+
+Vectors = NDArray[np.float32]
+
+
+def embedded(
+    model: nn.Module,
+    images: Dataset[Batch],
+    rows: Sequence[int] | NDArray[np.int64],
+    *,
+    batch: int,
+    workers: int,
+    device: torch.device,
+) -> Iterator[Vectors]:
+    """The embeddings of these rows, float32 (≤ batch, D) at a time; the model is left in the mode it was in."""
+    mode = model.training
+    model.eval()
+    try:
+        for pixels, _ in in_order(images, rows, batch=batch, workers=workers):
+            with torch.inference_mode():
+                yield model(pixels.to(device)).float().cpu().numpy()
+    finally:
+        model.train(mode)
+
+
+def embed_all(
+    model: nn.Module, images: Dataset[Batch], number: int, *, batch: int, workers: int, processes: Processes
+) -> Vectors:
+    """The embeddings of all `number` images in order, (N, D): each process embeds every W-th, and all get the whole."""
+    rows = np.arange(processes.rank, number, processes.world)
+    own = list(embedded(model, images, rows, batch=batch, workers=workers, device=processes.device))
+    parts = together(np.concatenate(own) if own else None, processes)
+    width = next(part.shape[1] for part in parts if part is not None)
+    whole = np.full((number, width), np.nan, dtype=np.float32)
+    for rank, part in enumerate(parts):
+        if part is not None:
+            whole[rank :: processes.world] = part
+    return whole
+
+
+class Views(nn.Module):
+    """The mean, of length 1, of the embeddings of an image at several scales, and of each mirrored where `flip`."""
+
+    def __init__(self, model: nn.Module, scales: Sequence[float] = (1.0,), *, flip: bool = False) -> None:
+        super().__init__()
+        self.model, self.scales, self.flip = model, tuple(scales), flip
+
+    def forward(self, images: Tensor) -> Tensor:
+        views = [images if scale == 1 else _scaled(images, scale) for scale in self.scales]
+        views += [view.flip(-1) for view in views] * self.flip
+        return functional.normalize(torch.stack([functional.normalize(self.model(view)) for view in views]).mean(0))
+
+
+def _scaled(images: Tensor, scale: float) -> Tensor:
+    return functional.interpolate(images, scale_factor=scale, mode="bilinear", antialias=True, align_corners=False)

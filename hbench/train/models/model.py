@@ -1,0 +1,127 @@
+"""The model: a backbone, pooling, a LayerNorm without weights, a projection; its embeddings have length 1.
+
+    embedding = normalise(projection(norm(pooling(backbone(images)))))        (B, colours, H, W) -> (B, dim)
+
+>>> net = build_model(Model(backbone="hbench:small", weights="random", dim=64))
+>>> net(torch.zeros(2, 1, 32, 32)).shape
+torch.Size([2, 64])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hbench.core.errors import DataError
+from hbench.core.registry import Registry
+from hbench.train.models.backbones import Backbone, build_backbone
+from hbench.train.recipes.recipe import Model
+
+poolings: Registry[Callable[[], nn.Module]] = Registry("pooling", group="hbench.poolings")
+
+
+@poolings.register("avg")
+def average_pooling() -> nn.Module:
+    """The mean over the map."""
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+@poolings.register("max")
+def max_pooling() -> nn.Module:
+    """The maximum over the map."""
+    return nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
+
+
+@poolings.register("gem")
+class GeM(nn.Module):
+    """Generalised mean (mean_x max(x, ε)^p)^(1/p) over the map, p learned from 3 (Radenović et al., TPAMI 2019)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.p = nn.Parameter(torch.tensor(3.0))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features.clamp(min=1e-6).pow(self.p).mean((-2, -1)).pow(1 / self.p)
+
+
+@poolings.register("own")
+def own_pooling() -> nn.Module:
+    """The backbone's own, such as the class token of a vision transformer."""
+    return nn.Identity()
+
+
+class EmbeddingModel(nn.Module):
+    """forward(images) -> embeddings of length 1, float32 (B, D); `describe` stops before the projection, (B, features).
+
+    `precision` is what the net computes in: float32, or bfloat16 and float16 by autocast.
+    """
+
+    def __init__(self, backbone: Backbone, settings: Model) -> None:
+        super().__init__()
+        self.backbone = backbone.net
+        self.pooling = poolings[settings.pooling]()
+        self.norm = nn.LayerNorm(backbone.features, elementwise_affine=False) if settings.layer_norm else nn.Identity()
+        self.dim = settings.dim or backbone.features
+        self.projection = nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
+        self.freeze_batch_norm = settings.freeze_batch_norm
+        self.precision = torch.float32
+
+    def forward(self, images: Tensor) -> Tensor:
+        full = self.precision == torch.float32
+        with nullcontext() if full else torch.autocast(images.device.type, self.precision):
+            projected: Tensor = self.projection(self.describe(images))
+        return functional.normalize(projected.float())
+
+    def describe(self, images: Tensor) -> Tensor:
+        features: Tensor = self.norm(self.pooling(self.backbone(images)))
+        return features
+
+    def train(self, mode: bool = True) -> EmbeddingModel:
+        super().train(mode)
+        if self.freeze_batch_norm:
+            for part in self.modules():
+                if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                    part.eval()
+        return self
+
+    def body(self) -> Iterator[nn.Parameter]:
+        """The weights that come pretrained: the backbone's."""
+        return self.backbone.parameters()
+
+    def head(self) -> Iterator[nn.Parameter]:
+        """The weights that begin untrained: pooling and projection."""
+        yield from self.pooling.parameters()
+        yield from self.projection.parameters()
+
+
+def build_model(settings: Model) -> EmbeddingModel:
+    """The model of a recipe's settings. Raises UnknownName, and DataError where weights cannot be had."""
+    backbone = build_backbone(settings.backbone, weights=settings.weights, pools=settings.pooling == "own")
+    return EmbeddingModel(backbone, settings)
+
+
+def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) -> None:
+    """Set the projection to the whitening PCA of the features of `batches` of images (Radenović et al. 2019).
+
+    W = Λ^(-1/2) Vᵀ, b = −W mean. Raises DataError for fewer images than dimensions.
+    """
+    from sklearn.decomposition import PCA
+
+    with torch.inference_mode():
+        features = np.concatenate([model.describe(images).float().cpu().numpy() for images in batches])
+    if min(features.shape) < model.dim:
+        raise DataError(
+            "too few images for a projection that begins by PCA", expected=f"{model.dim} or more",
+            found=f"{len(features)} images of {features.shape[1]} features",
+        )  # fmt: skip
+    found = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
+    whitening = found.components_ / np.sqrt(found.explained_variance_)[:, None]
+    assert isinstance(model.projection, nn.Linear)
+    with torch.no_grad():
+        model.projection.weight.copy_(torch.from_numpy(whitening))
+        model.projection.bias.copy_(torch.from_numpy(-whitening @ found.mean_))

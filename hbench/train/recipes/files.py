@@ -1,0 +1,150 @@
+"""Recipes by name. A setup file says how a dataset is trained on, a method file what is minimised and on which setups.
+The recipe SETUP-METHOD is the first, changed by the second, changed by the method's own lines for that setup.
+
+>>> resolve("sop-happier").losses["sup_hap"].weight
+0.9
+>>> resolve("sop-happier", ["sampler.batch=128"]).sampler.batch
+128
+
+A file of one's own begins with `extends = "sop-happier"` (or a setup, or nothing) and says what differs.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+
+from hbench.core.errors import ConfigError, UnknownName, UsageError
+from hbench.core.schema import build
+from hbench.train.recipes.recipe import Recipe
+
+Values = dict[str, Any]
+
+
+class Shipped(NamedTuple):
+    """The files in recipes/: setups, and methods, which have a table `on` of the setups they are for."""
+
+    setups: Mapping[str, Values]
+    methods: Mapping[str, Values]
+
+
+def names() -> list[str]:
+    """Every shipped recipe's name."""
+    return sorted(f"{setup}-{method}" for method, values in shipped().methods.items() for setup in values["on"])
+
+
+def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of a name or TOML file, with `changes` such as "optimizer.lr=1e-4" made last.
+
+    Raises UnknownName for a name, ConfigError naming file and key for what breaks the schema, UsageError for a change
+    that is none.
+    """
+    values = values_of(name_or_file)
+    for change in changes:
+        values = merged(values, changed(change))
+    source = name_or_file + "".join(f" --set {change}" for change in changes)
+    return build(Recipe, values, source=source)
+
+
+def values_of(name_or_file: str) -> Values:
+    """The merged tables of a recipe, before they are checked."""
+    if name_or_file.endswith(".toml"):
+        return _extended(_read(Path(name_or_file)))
+    files = shipped()
+    if name_or_file in files.setups:
+        return _extended(dict(files.setups[name_or_file]))
+    for method, values in files.methods.items():
+        setup = name_or_file.removesuffix(f"-{method}")
+        if setup != name_or_file and setup in values["on"]:
+            own = {key: value for key, value in values.items() if key != "on"}
+            return merged(merged(values_of(setup), own), values["on"][setup])
+    raise UnknownName("recipe", name_or_file, [*names(), *files.setups])
+
+
+def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """`values` with those of `over` in their place, table by table.
+
+    >>> merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
+    {'a': {'x': 1, 'y': 3}}
+    """
+    result = dict(values)
+    for key, value in over.items():
+        both_tables = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both_tables else value
+    return result
+
+
+def changed(change: str) -> Values:
+    """The table that a change spells: KEY=VALUE with dots in the key, the value as in TOML or else a text.
+
+    >>> changed("optimizer.lr=1e-4"), changed("model.pooling=gem")
+    ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
+    """
+    key, sign, text = change.partition("=")
+    if not (key.strip() and sign):
+        raise UsageError(f"{change!r} changes nothing", expected="KEY=VALUE", fix="such as --set optimizer.lr=1e-4")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for part in reversed(key.strip().split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def as_toml(recipe: Recipe) -> str:
+    """The whole recipe, every default written out, as a file that `resolve` reads."""
+    return tomli_w.dumps(_without_none(recipe.model_dump(mode="json")))
+
+
+@cache
+def shipped() -> Shipped:
+    """The recipe files that come with hbench."""
+    folder = resources.files("hbench.train.recipes")
+    files = {
+        Path(file.name).stem: tomllib.loads(file.read_text(encoding="utf-8"))
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    }
+    methods = {name: values for name, values in files.items() if "on" in values}
+    return Shipped({name: values for name, values in files.items() if name not in methods}, methods)
+
+
+def _extended(values: Values) -> Values:
+    base = values.pop("extends", None)
+    return values if base is None else merged(values_of(base), values)
+
+
+def _read(path: Path) -> Values:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read", expected="a recipe, in TOML", found=str(error), fix="hbench recipes lists names"
+        ) from None
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def differences(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    """The keys, with dots, at which two recipes' tables differ.
+
+    >>> list(differences({"a": {"x": 1}, "b": 2}, {"a": {"x": 3}, "b": 2}))
+    ['a.x']
+    """
+    for key in sorted({*first, *second}):
+        one, two = first.get(key), second.get(key)
+        if isinstance(one, Mapping) and isinstance(two, Mapping):
+            yield from differences(one, two, f"{prefix}{key}.")
+        elif one != two:
+            yield f"{prefix}{key}"

@@ -1,0 +1,151 @@
+"""A recipe is everything that decides a training run, as data: dataset, images, net, batches, losses, optimisers.
+
+>>> recipe = build(Recipe, {"dataset": "glyphs", "epochs": 2, "losses": {"smooth_ap": {}}}, source="example")
+>>> recipe.sampler.batch, recipe.losses["smooth_ap"].weight
+(256, 1.0)
+
+Every default below is what most of the papers' experiments share ([E] HAPPIER §4.1, [T] Rank losses §VII-A).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from hbench.core.schema import STRICT, build
+
+__all__ = ["Aim", "Images", "LossSpec", "Model", "Optimizer", "Recipe", "Sampler", "Schedule", "build"]
+
+Positive = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Images(BaseModel):
+    """How images are cut: resized to `resize`, then `size`; `augment` names how the training's are varied.
+
+    `scale`: the share of the area that a resized crop keeps, or the sizes that `shifted` gives. `workers`: processes
+    that decode.
+    """
+
+    model_config = STRICT
+    size: Positive = 224
+    resize: Positive = 256
+    augment: str = "resized_crop"
+    scale: tuple[NonNegative, NonNegative] = (0.16, 1.0)
+    flip: Share = 0.5
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    workers: Natural = 0
+
+
+class Model(BaseModel):
+    """The net: `backbone` as SOURCE:NAME, its `pooling`, a LayerNorm without weights, a projection to `dim`.
+
+    `weights`: "pretrained" (the source's own), "random", or a file of weights. `dim` 0: no projection.
+    `projection`: how its weights begin, "random" or by "pca" of the training images' features.
+    """
+
+    model_config = STRICT
+    backbone: str = "torchvision:resnet50"
+    weights: str = "pretrained"
+    pooling: str = "avg"
+    layer_norm: bool = True
+    dim: Natural = 512
+    projection: Literal["random", "pca"] = "random"
+    freeze_batch_norm: bool = True
+    compile: bool = False
+    channels_last: bool = False
+
+
+class Sampler(BaseModel):
+    """How batches are composed: `batch` items, `per_class` of each fine class in it.
+
+    `hierarchical` takes its classes from `groups` coarse classes, `batches_per_group` batches of each tuple of them.
+    """
+
+    model_config = STRICT
+    name: str = "m_per_class"
+    batch: Positive = 256
+    per_class: Positive = 4
+    groups: Positive = 2
+    batches_per_group: Positive = 5
+
+
+class Optimizer(BaseModel):
+    """One optimiser and the lowest learning rate of its schedule; `head` multiplies the projection's learning rate."""
+
+    model_config = STRICT
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: NonNegative = 1e-5
+    weight_decay: NonNegative = 0.0
+    momentum: Share = 0.0
+    nesterov: bool = False
+    head: NonNegative = 1.0
+    lr_min: NonNegative = 0.0
+
+
+class Schedule(BaseModel):
+    """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn."""
+
+    model_config = STRICT
+    name: Literal["cosine", "constant", "steps"] = "cosine"
+    warm_up: Natural = 0
+    milestones: tuple[Positive, ...] = ()
+    gamma: Share = 0.1
+
+
+class LossSpec(BaseModel):
+    """A named loss's weight in the sum, and its parameters; classes, dim and paths come from dataset and net."""
+
+    model_config = STRICT
+    weight: NonNegative = 1.0
+    params: dict[str, Any] = {}
+
+
+class Aim(BaseModel):
+    """The published row a recipe is to reach: its method in the dataset's leaderboard, and its table there."""
+
+    model_config = STRICT
+    method: str
+    table: str | None = None
+
+
+class Recipe(BaseModel):
+    """A training run. `steps_per_epoch`: an epoch's end before every batch is used. `two_pass`: images that are held
+    with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own weights, the net's
+    when left out. `*_every`: in epochs (evaluate) or steps; 0: only at the end.
+    """
+
+    model_config = STRICT
+    dataset: str
+    epochs: Positive = 100
+    steps_per_epoch: Positive | None = None
+    seed: Natural = 0
+    images: Images = Images()
+    model: Model = Model()
+    sampler: Sampler = Sampler()
+    losses: dict[str, LossSpec] = Field(min_length=1)
+    optimizer: Optimizer = Optimizer()
+    proxies: Optimizer | None = None
+    schedule: Schedule = Schedule()
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    two_pass: Natural = 0
+    evaluate_every: Natural = 0
+    log_every: Positive = 10
+    checkpoint_every: Natural = 200
+    aim: Aim | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recipe:
+        if self.sampler.batch % self.sampler.per_class:
+            raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
+        if len(self.images.mean) != len(self.images.std):
+            raise ValueError("expected images.mean and images.std of one length, that of the colours")
+        if self.model.projection == "pca" and not self.model.dim:
+            raise ValueError("expected model.dim > 0 for a projection that begins by PCA")
+        return self

@@ -1,0 +1,1 @@
+"""Studies: families of training runs, compared claim by claim."""

@@ -1,0 +1,140 @@
+"""Running a study: every arm and seed is a process of its own that resumes where it was; then its tables and rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import numpy as np
+
+from hbench.core.errors import HBenchError
+from hbench.core.files import write_text
+from hbench.evaluation.leaderboard import Leaderboard
+from hbench.evaluation.leaderboard.row import Row
+from hbench.evaluation.leaderboard.runs import row_of
+from hbench.evaluation.reports.report import Document
+from hbench.train.loop import RECIPE, REPORT
+from hbench.train.progress import FILE as LOG
+from hbench.train.recipes.files import as_toml, resolve
+from hbench.train.study.study import Interval, Reports, Study, Verdict, contrast, folder_of, values_of
+
+RECIPE_FILE = "arm.toml"
+RowOf = tuple[str, int]  # an arm and a seed
+
+
+def run_all(
+    study: Study,
+    out: Path,
+    runs: Sequence[RowOf],
+    *,
+    changes: Sequence[str],
+    workers: int,
+    watch: Callable[[str], None],
+) -> None:
+    """Train what is not trained yet, `workers` processes of one thread at a time; `watch` is told of each that is done.
+
+    Raises HBenchError for a run that fails; what others saved stays, and the same call goes on with it.
+    """
+    todo = [(arm, seed) for arm, seed in runs if not (folder_of(out, arm, seed) / REPORT).exists()]
+    with ThreadPoolExecutor(workers) as pool:
+        futures = {pool.submit(_run, study, out, arm, seed, changes): f"{arm}, seed {seed}" for arm, seed in todo}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                watch(futures[future])
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def markdown(study: Study, found: Reports, verdicts: Sequence[Verdict], seeds: int) -> str:
+    """The study's tables and claims, with what they rest on."""
+    lines = [
+        f"# Study of {study.dataset}",
+        "",
+        f"{seeds} seeds; percent, mean ± half of the 95 % interval over seeds.",
+        "",
+    ]
+    for table in (table for table in study.tables if any(arm in found for arm in table.arms)):
+        lines += [
+            f"## {table.title}",
+            "",
+            "| | " + " | ".join(study.metrics) + " |",
+            "|---|" + "---|" * len(study.metrics),
+        ]
+        for arm in table.arms:
+            if arm in found:
+                cells = [shown(contrast(values_of(found[arm], metric))) for metric in study.metrics]
+                lines.append(f"| {arm} | " + " | ".join(cells) + " |")
+        lines.append("")
+    lines += ["## Claims", "", "| claim | of | difference, points | 95 % interval | |", "|---|---|---|---|---|"]
+    for claim, difference, word in verdicts:
+        mean, low, high = (f"{100 * value:+.2f}" for value in difference)
+        lines.append(f"| {claim.says} ({claim.metric}) | {claim.source} | {mean} | {low} … {high} | {word} |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(interval: Interval) -> str:
+    """Percent: mean ± half width; the mean alone from one seed.
+
+    >>> shown(Interval(0.5, 0.49, 0.51))
+    '50.0 ± 1.0'
+    """
+    half = 100 * (interval.high - interval.low) / 2
+    return f"{100 * interval.mean:.1f}" + (f" ± {half:.1f}" if np.isfinite(half) else "")
+
+
+def rows(board: Leaderboard, found: Reports, out: Path) -> list[Row]:
+    """One row per arm: its seed in the middle by the leaderboard's metric, and what all its seeds gave."""
+    return [_row(board, out, arm, documents) for arm, documents in found.items()]
+
+
+def _row(board: Leaderboard, out: Path, arm: str, documents: Sequence[Document]) -> Row:
+    values = values_of(documents, board.metric)
+    seed = int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
+    recipe = resolve(str(folder_of(out, arm, seed) / RECIPE))
+    steps = _steps(folder_of(out, arm, seed))
+    over_seeds = "; ".join(
+        f"{metric} {shown(contrast(values_of(documents, metric)))}" for metric in ("H-AP", "AP", "R@1")
+    )
+    note = f"seed {seed} of {len(documents)}, {steps} steps of {recipe.sampler.batch}; mean over seeds: {over_seeds}"
+    row = row_of(
+        documents[seed], board, method=arm, backbone=recipe.model.backbone, setup={"batch_size": recipe.sampler.batch}
+    )
+    assert row.run is not None
+    return row.model_copy(update={"run": row.run.model_copy(update={"note": note})})
+
+
+def _steps(folder: Path) -> int:
+    import json
+
+    last = (folder / LOG).read_text(encoding="utf-8").splitlines()[-1]
+    return int(json.loads(last)["step"])
+
+
+def _run(study: Study, out: Path, arm: str, seed: int, changes: Sequence[str]) -> None:
+    folder = folder_of(out, arm, seed)
+    recipe_file = folder.parent / f"seed-{seed}.{RECIPE_FILE}"
+    write_text(recipe_file, as_toml(study.recipe(arm, seed, changes)))
+    command = [
+        sys.executable,
+        "-m",
+        "hbench.train",
+        str(recipe_file),
+        "--out",
+        str(folder),
+        "--resume",
+        "--threads",
+        "1",
+    ]
+    alone = {key: value for key, value in os.environ.items() if key not in {"RANK", "WORLD_SIZE"}}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
+    if done.returncode:
+        raise HBenchError(
+            f"{arm}, seed {seed}, did not end well (exit code {done.returncode})", found=done.stderr.strip()[-2000:],
+            fix="the same command goes on where it stopped",
+        )  # fmt: skip

@@ -1,0 +1,222 @@
+"""An artefact: the file a step writes, and beside it `<file>.json`, the record of what made it.
+
+The record holds the file's sha256, those of its inputs, the settings and the counts per reason. It names no time and no
+folder, so that the same inputs and settings give the same bytes, and a step whose record still holds need not run
+again.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from hbench.core.errors import DataError, IntegrityError, examples
+from hbench.core.files import replacing, write_text
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+MADE_BY = {
+    "links.csv": "scrape",
+    "classes.csv": "scrape",
+    "selection.csv": "clean",
+    "labels.csv": "clean",
+    "embeddings.npz": "encode",
+    "clusters.csv": "cluster",
+    "mapping.csv": "replay",
+}
+SEPARATOR = "|"  # no Commons title and no QID holds one
+
+
+@dataclass(frozen=True)
+class ArtefactRecord:
+    """What made an artefact: the step, the settings, and inputs by file name -> sha256; `counts` per reason."""
+
+    step: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    sha256: str = ""
+
+
+def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> ArtefactRecord:
+    """The record of a step about to run on `inputs`; raises DataError when one does not exist."""
+    return ArtefactRecord(step, {path.name: sha256(path) for path in inputs}, dict(settings))
+
+
+def is_current(path: Path, record: ArtefactRecord) -> bool:
+    """Whether `path` is whole and was made by the same step from the same inputs with the same settings."""
+    known = record_of(path)
+    return known is not None and is_made_from(path) and _cause(known) == _cause(record)
+
+
+def is_made_from(path: Path, *inputs: Path) -> bool:
+    """Whether `path` is whole and was made, with whatever settings, from these files as they are now."""
+    known = record_of(path)
+    if known is None or not path.exists() or known.sha256 != sha256(path):
+        return False
+    return all(known.inputs.get(file.name) == sha256(file) for file in inputs)
+
+
+def record_of(path: Path) -> ArtefactRecord | None:
+    """The record beside `path`; None where there is none, as beside files made by hand."""
+    try:
+        return ArtefactRecord(**json.loads(_record_path(path).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (json.JSONDecodeError, TypeError) as error:
+        raise IntegrityError(
+            f"{_record_path(path)} is no record of a step", found=str(error), fix="run the step again"
+        ) from None
+
+
+def write(path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], None]) -> None:
+    """Let `fill` write the artefact, whole or not at all, then its record."""
+    with replacing(path) as temporary:
+        fill(temporary)
+    finished = {
+        "step": record.step,
+        "inputs": dict(sorted(record.inputs.items())),
+        "settings": dict(record.settings),
+        "counts": dict(sorted(counts.items())),
+        "sha256": sha256(path),
+    }
+    write_text(_record_path(path), json.dumps(finished, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_rows(
+    path: Path, rows: Sequence[Row], row_type: type[Row], *, record: ArtefactRecord, counts: Mapping[str, int]
+) -> None:
+    """Write rows as UTF-8 CSV with a header; a tuple of strings is joined by "|"."""
+    text = rows_text(rows, row_type)
+    write(path, record, counts, lambda temporary: _write_bytes(temporary, text.encode()))
+
+
+def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
+    """Rows as CSV text, one line each, with a header."""
+    return csv_text([_columns(row_type), *([_cell(value) for value in row] for row in rows)])
+
+
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Cells as CSV, lines ended by a newline; a cell with a lone carriage return is quoted too, so that it is read
+    back.
+
+    >>> csv_text([["a", "b,c"], ["\\r", ""]])
+    'a,"b,c"\\n"\\r",\\n'
+    """
+    lines = []
+    for row in rows:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\r\n").writerow(row)
+        lines.append(line.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
+
+
+def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
+    """The rows of a CSV artefact.
+
+    Raises DataError when it is missing or has other columns, IntegrityError when it is not what its record says.
+    """
+    checked(path)
+    hints = get_type_hints(row_type)
+    parsers = [_PARSERS[hints[name]] for name in _columns(row_type)]
+    with path.open(encoding="utf-8", newline="") as lines:
+        reader = csv.reader(lines)
+        header = next(reader, [])
+        if tuple(header) != _columns(row_type):
+            raise DataError(
+                f"{path} has other columns than this step reads",
+                expected=", ".join(_columns(row_type)),
+                found=", ".join(header) or "an empty file",
+                fix="is it the file of another step?",
+            )
+        try:
+            return [row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True))) for row in reader]
+        except ValueError as error:
+            raise DataError(f"{path} cannot be read at line {reader.line_num}", found=str(error)) from None
+
+
+def checked(path: Path) -> Path:
+    """The path itself, after comparing the file with its record, where it has one."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist", fix=_how_to_make(path))
+    record = record_of(path)
+    if record is not None and record.sha256 != sha256(path):
+        raise IntegrityError(
+            f"{path} has changed since the step {record.step!r} wrote it",
+            expected=f"sha256 {record.sha256[:12]}…",
+            found=f"{sha256(path)[:12]}…",
+            fix=f"run the step again, or delete {_record_path(path).name} to vouch for it",
+        )
+    return path
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, as hex."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
+
+
+def unique(rows: Iterable[Row], key: Callable[[Row], Any], what: str) -> list[Row]:
+    """The rows, once each; raises DataError naming the keys that occur twice."""
+    seen: dict[Any, int] = {}
+    listed = list(rows)
+    for row in listed:
+        seen[key(row)] = seen.get(key(row), 0) + 1
+    twice = [value for value, count in seen.items() if count > 1]
+    if twice:
+        raise DataError(f"{len(twice)} {what} occur more than once", expected="each once", found=examples(twice))
+    return listed
+
+
+def _how_to_make(path: Path) -> str:
+    step = MADE_BY.get(path.name)
+    return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "is the path right?"
+
+
+def _cause(record: ArtefactRecord) -> str:
+    return json.dumps([record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str)
+
+
+def _record_path(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _columns(row_type: type[Row]) -> tuple[str, ...]:
+    assert issubclass(row_type, tuple)
+    fields: tuple[str, ...] = row_type._fields  # type: ignore[attr-defined]
+    return fields
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return SEPARATOR.join(value)
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _parse_bool(cell: str) -> bool:
+    return {"True": True, "False": False}[cell]
+
+
+def _parse_names(cell: str) -> tuple[str, ...]:
+    return tuple(cell.split(SEPARATOR)) if cell else ()
+
+
+_PARSERS: Mapping[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: _parse_bool,
+    tuple[str, ...]: _parse_names,
+}

@@ -1,0 +1,69 @@
+"""The steps as commands: one file per step in this folder, loaded when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+
+import click
+
+from hbench.cli import CONTEXT
+from hbench.core.errors import closest
+
+STEPS = {
+    "scrape": "landmark → Commons category → Wikidata item → classes",
+    "clean": "which landmarks keep a class, which are ambiguous or dropped, and why",
+    "encode": "a unit vector per class label",
+    "cluster": "group the labels by their vectors",
+    "sweep": "what each number of clusters would cost and give",
+    "review": "the clusters as a page and a sheet, for curators",
+    "replay": "apply the curators' decisions",
+    "explain": "why a label is where it is",
+    "diff": "what two decisions files disagree on",
+    "agreement": "two curators: share, Cohen's κ, what to talk about",
+    "assemble": "the five-column files, the label tree, the card, the dataset",
+    "taxonomy": "a tree of several levels from Wikidata's subclasses",
+    "quality": "measures against a reference, and without one",
+    "assign": "images of unlabelled landmarks to super-categories",
+}
+
+
+class StepGroup(click.Group):
+    """A group whose commands live in hbench_hgldv2.cli.<step>."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(STEPS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in STEPS:
+            close = closest(name, STEPS)
+            ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
+        command = importlib.import_module(f"hbench_hgldv2.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Steps, in order"):
+            formatter.write_dl(list(STEPS.items()))
+
+
+@click.group(cls=StepGroup, context_settings=CONTEXT)
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("hgldv2-work"),
+    show_default=True,
+    help="Folder of the steps' files.",
+)
+@click.pass_context
+def group(ctx: click.Context, work: Path) -> None:
+    """Rebuild the super-categories of H-GLDv2, from Wikimedia to a label tree.
+
+    \b
+    hbench hgldv2 --work w scrape --raw gldv2/raw --contact you@example.org
+    hbench hgldv2 --work w clean
+    """
+    from hbench_hgldv2.work_folder import Work
+
+    ctx.obj = Work(work)

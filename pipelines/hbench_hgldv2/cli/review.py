@@ -1,0 +1,79 @@
+"""`review`: review.html and review.csv; a filled sheet becomes decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hbench.cli import terminal
+from hbench.core import files
+from hbench_hgldv2.artefact import read_rows, record_of
+from hbench_hgldv2.cli.encode import kinds_in
+from hbench_hgldv2.curation import decisions_file, review, review_sheet
+from hbench_hgldv2.curation.decisions import Inputs
+from hbench_hgldv2.curation.replay import replay
+from hbench_hgldv2.grouping import taxonomy
+from hbench_hgldv2.work_folder import Work
+
+
+@click.command(short_help="the clusters as a page and a sheet, for curators")
+@click.option(
+    "--decisions",
+    type=click.Path(path_type=Path, exists=True),
+    help="Start from these; decisions.yaml in the work folder by default.",
+)
+@click.option(
+    "--names", type=click.Path(path_type=Path, exists=True), help="Wanted group names and kinds, as for encode."
+)
+@click.option(
+    "--sheet",
+    "filled",
+    type=click.Path(path_type=Path, exists=True),
+    help="Turn a filled review.csv into decisions.yaml instead.",
+)
+@click.option("--by", help="Who filled the sheet.")
+@click.pass_obj
+def command(work: Work, *, decisions: Path | None, names: Path | None, filled: Path | None, by: str | None) -> None:
+    """Write the review page and the sheet, or read a filled sheet.
+
+    \b
+    hbench hgldv2 review
+    hbench hgldv2 review --sheet review.csv --by AB
+    """
+    run(work, decisions, names) if filled is None else read_sheet(work, filled, decisions, by)
+
+
+def run(work: Work, decisions: Path | None = None, names: Path | None = None) -> None:
+    """Write review.html and review.csv."""
+    found = material(work, decisions, names)
+    curation = replay(found.labels, found.clusters, found.decisions)
+    files.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
+    files.write_text(work / "review.csv", review_sheet.text_of(review.rows(found, curation)))
+    terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work.folder}, then replay")
+
+
+def read_sheet(work: Work, filled: Path, decisions: Path | None, by: str | None) -> None:
+    """Add a filled sheet's decisions to those so far, in decisions.yaml."""
+    before = work.decisions(decisions)
+    after = review_sheet.decisions_of(review_sheet.read(filled), before, by=by)
+    files.write_text(work / "decisions.yaml", decisions_file.dumps(after))
+    terminal.say(f"{len(after.decisions) - len(before.decisions)} new decisions in {work / 'decisions.yaml'}")
+
+
+def material(work: Work, decisions: Path | None = None, names: Path | None = None) -> review.Material:
+    """What the work folder has to review."""
+    labels, clustered, decided = work.labels(), work.clustered(), work.decisions(decisions)
+    curation = replay(labels, work.clusters(), decided)
+    placed = {row.class_id: row.group for row in curation.rows if row.status == "group"}
+    tree = work / "taxonomy.csv"
+    above = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
+    return review.Material(labels, clustered, work.suggestions(labels, placed), kinds_in(names), decided, above)
+
+
+def _made_with(work: Work) -> Inputs:
+    encoding, clustering = record_of(work / "embeddings.npz"), record_of(work / "clusters.csv")
+    if encoding is None or clustering is None:
+        return Inputs()
+    settings = {**encoding.settings, **clustering.settings, "weights_sha256": encoding.settings.get("weights") or None}
+    return Inputs.model_validate({name: settings.get(name) for name in Inputs.model_fields if name in settings})

@@ -1,0 +1,142 @@
+"""`scrape`: links.csv and classes.csv, from the APIs, the query service or dumps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from filelock import FileLock, Timeout
+
+from hbench.cli import terminal
+from hbench.core.errors import ConfigError, DataError, UsageError
+from hbench_hgldv2.artefact import is_current, made_by, write_rows
+from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.wikimedia import api, dumps, query_service
+from hbench_hgldv2.wikimedia.cache import Cache
+from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, Client, Manners, Servers
+from hbench_hgldv2.work_folder import SPLITS, Work, told
+
+NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
+VIAS: Mapping[str, Callable[[Client, Servers], scrape.FactSource]] = {"api": api.source, "sparql": query_service.source}
+
+
+@click.command(short_help="landmark → Commons category → Wikidata item → classes")
+@click.option(
+    "--raw",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder with {train,index}_label_to_category.csv, in it or in metadata/.",
+)
+@click.option("--contact", help="Your mail address or URL: Wikimedia asks every client to say whom to write to.")
+@click.option("--via", metavar="api|sparql|dumps", default="api", show_default=True, help="Where the facts come from.")
+@click.option("--dumps", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of the dumps.")
+@click.option("--offline", is_flag=True, help="Answer from the cache only.")
+@click.option("--rate", default=1.0, show_default=True, help="Most requests per second.")
+@click.option(
+    "--cache", type=click.Path(path_type=Path), help="Response cache; cache.sqlite in the work folder by default."
+)
+@click.option("--limit", type=int, help="Only the first N landmarks of each split, to try it out.")
+@click.option(
+    "--server",
+    "servers",
+    type=(click.Choice(Servers._fields), str),
+    multiple=True,
+    metavar="NAME URL",
+    help="Another address of commons, wikidata or query: a mirror.",
+)
+@click.pass_obj
+def command(
+    work: Work,
+    /,
+    *,
+    raw: Path,
+    via: str,
+    folder: Path | None,
+    limit: int | None,
+    servers: Sequence[tuple[str, str]],
+    **options: Any,
+) -> None:
+    """Link every landmark to its classes. Interrupt it as you like: it goes on where it was.
+
+    \b
+    hbench hgldv2 scrape --raw gldv2/raw --contact you@example.org
+    hbench hgldv2 scrape --raw gldv2/raw --via dumps --dumps /data/dumps
+    """
+    if via == "dumps":
+        if folder is None:
+            raise UsageError("which dumps?", fix="--dumps FOLDER")
+        run(work, raw, dumps.source(folder), {"via": via}, limit=limit)
+        return
+    if via not in VIAS:
+        raise UsageError(f"unknown source {via!r}", expected="api, sparql or dumps")
+    for name, url in servers:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"--server {name} is no address", expected="http://… or https://…", found=url)
+    with client(work, **options) as asking:
+        run(work, raw, VIAS[via](asking, SERVERS._replace(**dict(servers))), {"via": via}, limit=limit)
+
+
+def run(
+    work: Work, raw: Path, source: scrape.FactSource, settings: Mapping[str, Any], *, limit: int | None = None
+) -> None:
+    """Make links.csv and classes.csv, unless they are there already."""
+    files = {split: _landmark_file(raw, split) for split in SPLITS}
+    record = made_by("scrape", files.values(), {**settings, "limit": limit})
+    links_file, classes_file = work / "links.csv", work / "classes.csv"
+    if is_current(links_file, record) and is_current(classes_file, record):
+        terminal.say(f"{links_file} is up to date")
+        return
+    landmarks = [row for split, file in files.items() for row in scrape.read_landmarks(file, split)[:limit]]
+    terminal.say(
+        f"{len(landmarks):,} landmarks; about {2.2 * len(landmarks) / BATCH:,.0f} requests if none is in the cache"
+    )
+    links, names = scrape.resolve(landmarks, source)
+    counts = scrape.counts(links)
+    write_rows(links_file, links, scrape.Link, record=record, counts=counts)
+    write_rows(classes_file, names, scrape.ClassName, record=record, counts={"classes": len(names)})
+    for title, prefix in (("landmarks", "status "), ("linked by", "via "), ("without a class", "")):
+        terminal.say(told(title, _below(counts, prefix)))
+
+
+def _below(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The counts whose name starts with a prefix, without it; with "", those that have none."""
+    if not prefix:
+        return {name: count for name, count in counts.items() if " " not in name}
+    return {name.removeprefix(prefix): count for name, count in counts.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def client(work: Work, *, contact: str | None, offline: bool, rate: float, cache: Path | None) -> Iterator[Client]:
+    """A client on the work folder's cache, the only one at a time, that shows how far it is."""
+    if contact is None and not offline:
+        raise UsageError(
+            "Wikimedia asks every client to say whom to write to", fix="--contact you@example.org, or --offline"
+        )
+    if not 0 < rate <= 10:
+        raise ConfigError(
+            "this rate is not polite", expected="above 0, at most 10 requests per second", found=f"{rate:g}"
+        )
+    path = cache or work / "cache.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{path}.lock", timeout=0), Cache(path) as answers, terminal.progress() as bar:
+            task = bar.add_task("requests", total=None)
+            asking = Client(None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print)
+            asking.watch = lambda done, total: bar.update(task, completed=done, total=total)
+            yield asking
+    except Timeout:
+        raise DataError(f"another run is using {path}", fix="wait for it, or give another --cache") from None
+
+
+def _landmark_file(raw: Path, split: str) -> Path:
+    """The file of a split's landmarks: the released hierarchy serves too, since it names the categories."""
+    for name in NAMES:
+        for path in (raw / name.format(split), raw / Path(name.format(split)).name):
+            if path.exists():
+                return path
+    raise DataError(
+        f"{raw} has no landmarks of {split}", expected=NAMES[0].format(split), fix="hbench download hgldv2 fetches it"
+    )

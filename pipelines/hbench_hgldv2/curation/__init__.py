@@ -1,0 +1,1 @@
+"""Human review: decisions, the review page, replaying decisions and explaining them."""

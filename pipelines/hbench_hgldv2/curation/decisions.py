@@ -1,0 +1,201 @@
+"""Decisions: what curators decided about classes, as a file (decisions.yaml) that anyone can replay.
+
+A decision names classes by id and groups by name, never clusters by number. `notation` reads and writes the file.
+
+>>> move = Move(id="d1", op="move", labels=("Q16970",), to="church")
+>>> Decisions(groups={"church": Group(kind="human-made")}, decisions=(move,)).decisions[0].to
+'church'
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from hbench.core.errors import UnknownName, closest, examples
+from hbench.core.schema import Strict
+
+REST = "*"
+ClassId = Annotated[str, StringConstraints(pattern=r"^(Q[1-9][0-9]*|label:.+)$")]
+GroupName = Annotated[str, StringConstraints(min_length=1)]
+ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
+Kind = Literal["human-made", "natural"]
+Day = Annotated[str, BeforeValidator(lambda day: day.isoformat() if isinstance(day, datetime.date) else day)]
+
+
+class Decision(Strict):
+    """What every decision may carry: an id of its own, who, when, why."""
+
+    id: Annotated[str, StringConstraints(min_length=1)]
+    by: str | None = None
+    at: Day | None = None
+    why: str | None = None
+
+
+class Name(Decision):
+    """The cluster that holds these classes is this group."""
+
+    op: Literal["name"]
+    members_of: ClassIds
+    to: GroupName
+
+
+class Move(Decision):
+    op: Literal["move"]
+    labels: ClassIds
+    to: GroupName
+    expect_from: GroupName | None = None
+
+
+class Split(Decision):
+    """Divide a group; "*" stands for its other classes, which stay where they are when no part takes them."""
+
+    op: Literal["split"]
+    group: GroupName
+    into: dict[GroupName, ClassIds | Literal["*"]]
+
+
+class Merge(Decision):
+    op: Literal["merge"]
+    groups: Annotated[tuple[GroupName, ...], Field(min_length=1)]
+    to: GroupName
+
+
+class Rename(Decision):
+    op: Literal["rename"]
+    group: GroupName
+    to: GroupName
+
+
+class Drop(Decision):
+    op: Literal["drop"]
+    labels: ClassIds
+
+
+class Ambiguous(Decision):
+    """Classes that fit several groups: `use` takes one of them, by the stated rule; without it they stay unassigned."""
+
+    op: Literal["ambiguous"]
+    labels: ClassIds
+    choices: Annotated[tuple[GroupName, ...], Field(min_length=2)]
+    use: GroupName | None = None
+    rule: str | None = None
+
+
+class SetKind(Decision):
+    op: Literal["set_kind"]
+    group: GroupName
+    kind: Kind
+
+
+class MustLink(Decision):
+    op: Literal["must_link"]
+    labels: Annotated[tuple[ClassId, ...], Field(min_length=2)]
+
+
+class CannotLink(Decision):
+    op: Literal["cannot_link"]
+    labels: Annotated[tuple[ClassId, ...], Field(min_length=2)]
+
+
+AnyDecision = Annotated[
+    Name | Move | Split | Merge | Rename | Drop | Ambiguous | SetKind | MustLink | CannotLink, Field(discriminator="op")
+]
+
+
+class Group(Strict):
+    """A super-category of the target taxonomy; `parent` is an optional grouping for readers."""
+
+    kind: Kind
+    parent: str | None = None
+
+
+class Approval(Strict):
+    """A reviewer's consent to a group as it was: it goes stale when the members' hash changes."""
+
+    reviewer: str
+    group: GroupName
+    sha256_of_members: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Inputs(Strict):
+    """What the curators looked at; the hashes are of the classes and of the partition, not of files."""
+
+    labels_sha256: str | None = None
+    clusters_sha256: str | None = None
+    encoder: str | None = None
+    weights_sha256: str | None = None
+    prompt: str | None = None
+    algorithm: str | None = None
+    k: int | None = None
+    seed: int | None = None
+
+
+class Decisions(Strict):
+    """A decisions file: the target groups, the decisions in order, approvals."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    inputs: Inputs = Inputs()
+    groups: dict[GroupName, Group] = Field(default_factory=dict)
+    decisions: tuple[AnyDecision, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Decisions:
+        ids = [decision.id for decision in self.decisions]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"decision ids occur twice: {examples(sorted({i for i in ids if ids.count(i) > 1}))}")
+        for decision in self.decisions:
+            for group in groups_named(decision):
+                if group not in self.groups:
+                    near = closest(group, self.groups)
+                    raise ValueError(
+                        f"{decision.id}: group {group!r} is not declared in `groups`"
+                        + (f"; did you mean {near[0]!r}?" if near else "")
+                    )
+            if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
+                raise ValueError(f"{decision.id}: {decision.use!r} is none of its choices")
+            if isinstance(decision, Split) and sum(part == REST for part in decision.into.values()) > 1:
+                raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
+        return self
+
+
+def groups_named(decision: AnyDecision) -> Iterator[str]:
+    """Every group a decision speaks of."""
+    match decision:
+        case Name(to=to) | Move(to=to):
+            yield to
+        case Split(group=group, into=into):
+            yield from (group, *into)
+        case Merge(groups=groups, to=to):
+            yield from (*groups, to)
+        case Rename(group=group, to=to):
+            yield from (group, to)
+        case Ambiguous(choices=choices):
+            yield from choices
+        case SetKind(group=group):
+            yield group
+
+
+def labels_named(decision: AnyDecision) -> tuple[str, ...]:
+    """Every class a decision speaks of by id."""
+    match decision:
+        case Name(members_of=labels):
+            return labels
+        case Split(into=into):
+            return tuple(label for part in into.values() if part != REST for label in part)
+        case Merge() | Rename() | SetKind():
+            return ()
+    return decision.labels
+
+
+def check_known(decisions: Decisions, class_ids: Iterable[str]) -> None:
+    """Raise UnknownName for the first class a decision names that is not among `class_ids`."""
+    known = set(class_ids)
+    for decision in decisions.decisions:
+        for label in labels_named(decision):
+            if label not in known:
+                raise UnknownName(f"class in decision {decision.id!r}", label, sorted(known))

@@ -1,0 +1,88 @@
+"""The notation of decisions.yaml: YAML whose entries are one JSON value a line, so that the review page writes the same
+bytes.
+
+>>> text = "groups: {church: {kind: human-made}}\\ndecisions:\\n- {id: d1, op: move, labels: [Q16970], to: church}\\n"
+>>> print(dumps(loads(text)), end="")
+schema: 1
+inputs: {}
+groups:
+  "church": {"kind": "human-made"}
+decisions:
+- {"id": "d1", "op": "move", "labels": ["Q16970"], "to": "church"}
+approvals: []
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from hbench.core.errors import ConfigError, DataError
+from hbench_hgldv2.curation.decisions import Decisions
+
+
+def load(path: Path) -> Decisions:
+    """The decisions in a file; raises DataError when it is missing, ConfigError when it breaks the schema."""
+    try:
+        return loads(path.read_text(encoding="utf-8-sig"), source=str(path))
+    except FileNotFoundError:
+        raise DataError(
+            f"{path} does not exist", fix="export it from the review page, or start with `schema: 1`"
+        ) from None
+
+
+def loads(text: str, *, source: str = "decisions") -> Decisions:
+    """The decisions in a text; raises ConfigError with every problem found."""
+    try:
+        content = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} is no YAML", found=str(error)) from None
+    try:
+        return Decisions.model_validate(content or {})
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, p['loc'])) or 'file'}: {p['msg']}" for p in error.errors()]
+        raise ConfigError(
+            f"{source} breaks the schema of decisions in {len(problems)} places",
+            found="; ".join(problems[:8]),
+            fix="the operations and their keys are in docs/hgldv2.md",
+        ) from None
+
+
+def dumps(decisions: Decisions) -> str:
+    """The text of a decisions file: the same decisions give the same bytes, here and in the review page."""
+    content = decisions.model_dump(by_alias=True, exclude_none=True, mode="json")
+    lines = ["schema: 1", f"inputs: {flow(content['inputs'])}"]
+    lines += _block("groups", (f"  {flow(name)}: {flow(group)}" for name, group in content["groups"].items()), "{}")
+    lines += _block("decisions", (f"- {flow(decision)}" for decision in content["decisions"]), "[]")
+    lines += _block("approvals", (f"- {flow(approval)}" for approval in content["approvals"]), "[]")
+    return "\n".join(lines) + "\n"
+
+
+def flow(value: Any) -> str:
+    """A value as one line that is both JSON and YAML: what YAML would take for a line break or refuse is escaped."""
+    return _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+def _block(title: str, lines: Iterable[str], empty: str) -> list[str]:
+    listed = list(lines)
+    return [f"{title}:", *listed] if listed else [f"{title}: {empty}"]
+
+
+_SPECIAL = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML's safe loader that refuses a key given twice instead of keeping the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if len(set(keys)) != len(keys):
+            twice = [key for key in keys if keys.count(key) > 1]
+            raise yaml.MarkedYAMLError(problem=f"key {twice[0]!r} is given twice", problem_mark=node.start_mark)
+        return super().construct_mapping(node, deep)  # type: ignore[no-any-return]

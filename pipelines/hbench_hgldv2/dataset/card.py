@@ -1,0 +1,131 @@
+"""A dataset card: what an assembled hierarchy holds, how unbalanced it is, and what is known to be odd about it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jinja2
+
+from hbench_hgldv2.grouping.quality import Inconsistency
+from hbench_hgldv2.labels.released import Released
+
+SMALLEST = 17  # landmarks of the smallest super-category of the release
+
+
+class Imbalance(NamedTuple):
+    """How uneven group sizes are: shares of the largest and the ten largest, largest over smallest, exp(entropy)."""
+
+    top1: float
+    top10: float
+    ratio: float
+    effective: float
+
+
+def imbalance(sizes: Sequence[int]) -> Imbalance:
+    """The imbalance of group sizes, all positive; effective = exp(−Σ p·ln p), the number of equal groups as uneven as
+    these.
+
+    >>> imbalance([10, 10])
+    Imbalance(top1=0.5, top10=1.0, ratio=1.0, effective=2.0)
+    """
+    total, ordered = sum(sizes), sorted(sizes, reverse=True)
+    entropy = -sum(size / total * math.log(size / total) for size in sizes)
+    return Imbalance(
+        ordered[0] / total, sum(ordered[:10]) / total, ordered[0] / ordered[-1], round(math.exp(entropy), 9)
+    )
+
+
+def card(
+    splits: Mapping[str, Sequence[Released]],
+    counts: Mapping[str, Mapping[str, int]],
+    odd: Sequence[Inconsistency],
+    sources: Mapping[str, str],
+) -> str:
+    """The card as Markdown: rows and counts per split, inconsistencies, and the sha256 of the files it
+    was made from.
+    """
+    groups = {
+        name: Counter(row.hierarchical_label for row in rows if row.hierarchical_label) for name, rows in splits.items()
+    }
+    kinds = {
+        row.hierarchical_label: row.natural_or_human_made
+        for rows in splits.values()
+        for row in rows
+        if row.hierarchical_label
+    }
+    total = Counter[str]()
+    for found in groups.values():
+        total.update(found)
+    return _CARD.render(
+        splits=list(splits),
+        groups=groups,
+        kinds=kinds,
+        total=total,
+        counts=counts,
+        odd=odd,
+        sources=sources,
+        smallest=SMALLEST,
+        imbalance={name: imbalance(list(found.values())) for name, found in groups.items() if found},
+        of_kind=Counter(kinds.values()),
+    )
+
+
+_CARD = jinja2.Environment(
+    undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+).from_string(
+    """\
+---
+license: cc-by-4.0
+pretty_name: H-GLDv2 super-categories
+---
+# Hierarchical landmarks: {{ total | length }} super-categories
+
+{{ of_kind["human-made"] }} human-made, {{ of_kind["natural"] }} natural; three levels: natural or human-made → super-
+category → landmark. Landmark ids of train and index are different id spaces. Rows without label are landmarks whose
+class has no super-category.
+
+| split | rows | labelled | {% for reason in ["recovered", "ambiguous", "dropped", "unassigned"] %}{{ reason }} | {%
+endfor %}
+
+|---|---|---|---|---|---|---|
+{% for name in splits %}
+| {{ name }} | {{ counts[name].values() | sum }} | {{ counts[name].get("labelled", 0) }} |{% for reason in ["recovered",
+"ambiguous", "dropped", "unassigned"] %} {{ counts[name].get(reason, 0) }} |{% endfor %}
+
+{% endfor %}
+
+## Imbalance
+{% for name, row in imbalance.items() %}
+- {{ name }}: largest {{ "%.1f" | format(100 * row.top1) }} %, ten largest {{ "%.1f" | format(100 * row.top10) }} %,
+largest/smallest
+  {{ "%.0f" | format(row.ratio) }}, as uneven as {{ "%.1f" | format(row.effective) }} equal groups
+{% endfor %}
+
+## Super-categories
+
+| super-category | kind |{% for name in splits %} {{ name }} |{% endfor %} remark |
+|---|---|{% for name in splits %}---|{% endfor %}---|
+{% for group, count in total.most_common() %}
+| {{ group | replace("|", "\\\\|") }} | {{ kinds[group] }} |{% for name in splits %} {{ groups[name][group] }} |{%
+endfor %}
+ {% if count < smallest %}fewer than {{ smallest }} landmarks{% endif %} |
+{% endfor %}
+
+## Known inconsistencies
+
+{% for row in odd %}
+- {{ row.label }} → {{ row.group }}, but {{ row.other }} → {{ row.other_group }} ({{ row.why }})
+{% else %}
+None found.
+{% endfor %}
+
+## Made from
+
+{% for name, digest in sources.items() %}
+- `{{ name }}` sha256 {{ digest }}
+{% endfor %}
+"""
+)

@@ -1,0 +1,1 @@
+"""From labels to groups: text encoders, clustering, constraints, quality and suggestions."""

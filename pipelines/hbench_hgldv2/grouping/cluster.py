@@ -1,0 +1,242 @@
+"""A clustering: labels grouped by their vectors, k-means as in the paper, or linkages, whose dendrogram is a tree of
+any depth.
+
+The result depends on the set of labels, the seed and the settings alone: labels are sorted first, clusters are numbered
+by size, and the arithmetic runs on one thread. What decisions say must be linked or must not be is respected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from hbench.core.errors import UsageError
+from hbench.core.registry import Registry
+from hbench.tree import LabelTree
+from hbench_hgldv2.grouping.constraints import Links, collapse, separate
+from hbench_hgldv2.grouping.encode import Vectors
+from hbench_hgldv2.grouping.quality import silhouettes
+
+Ids = NDArray[np.int64]
+Merges = NDArray[np.float64]
+LARGE = 5_000  # labels beyond which scikit-learn's k-means takes minutes and faiss's seconds
+FORBIDDEN = 1e3  # a distance no merge of unit vectors comes near
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to cluster: `k` clusters, the seed, the restarts of k-means."""
+
+    k: int
+    seed: int = 0
+    restarts: int = 10
+
+
+class Clustered(NamedTuple):
+    """One label in clusters.csv. `name` is the cluster's medoid; `margin` how much nearer its own centroid is than the
+    next one; `outlier` that even its nearest label is unusually far; `coassociation` how often it met its cluster's
+    other labels again in refits, nan where none were made."""
+
+    class_id: str
+    cluster: int
+    name: str
+    distance: float
+    silhouette: float
+    nearest_cluster: int
+    margin: float
+    outlier: bool
+    coassociation: float = math.nan
+
+
+Algorithm = Callable[[Vectors, NDArray[np.float32], Settings, Sequence[tuple[int, int]]], Ids]
+algorithms: Registry[Algorithm] = Registry("clustering algorithm")
+
+
+def cluster(
+    class_ids: Sequence[str], vectors: Vectors, settings: Settings, algorithm: Algorithm, links: Links | None = None
+) -> dict[str, int]:
+    """Class id -> cluster 0 … k−1, the largest first: n ids, unit vectors (n, D).
+
+    Raises UsageError when k is not in 1 … n (labels that must be linked count once), or cannot-links need more
+    clusters.
+    """
+    order = np.argsort(np.asarray(class_ids))
+    ids = [class_ids[i] for i in order]
+    nodes, apart = collapse(ids, links or Links())
+    points, weights = _points(vectors[order], nodes)
+    if not 1 <= settings.k <= len(points):
+        raise UsageError("this many clusters cannot be made", expected=f"1 … {len(points)}", found=f"k = {settings.k}")
+    with threadpool_limits(limits=1):
+        found = separate(points, algorithm(points, weights, settings, apart), apart)
+    return _by_size(dict(zip(ids, found[nodes].tolist(), strict=True)))
+
+
+def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, int]) -> list[Clustered]:
+    """How well each label sits in its cluster: `names` are class id -> label in the order of the vectors (n, D).
+
+    Sorted by cluster, the most doubtful label (lowest silhouette) first.
+    """
+    ids = list(names)
+    found = np.asarray([clusters[i] for i in ids])
+    centres = _centroids(vectors, found)
+    similar = vectors @ centres.T
+    own = similar[np.arange(len(ids)), found]
+    others = similar.copy()
+    others[np.arange(len(ids)), found] = -np.inf
+    nearest = others.argmax(axis=1) if len(centres) > 1 else found
+    margins = own - np.where(len(centres) > 1, others.max(axis=1), own)
+    scores, far = silhouettes(vectors, found.tolist()), outliers(vectors)
+    medoids = [names[ids[_first_best(similar[:, c], found == c)]] for c in range(len(centres))]
+    rows = [
+        Clustered(i, int(c), medoids[c], float(1 - o), float(s), int(n), float(m), bool(f))
+        for i, c, o, s, n, m, f in zip(ids, found, own, scores, nearest, margins, far, strict=True)
+    ]
+    return sorted(rows, key=lambda row: (row.cluster, row.silhouette, row.class_id))
+
+
+def medoids(class_ids: Sequence[str], vectors: Vectors, clusters: Mapping[str, int]) -> list[str]:
+    """The label nearest to each cluster's centroid, cluster by cluster: what to show a curator who decides on few."""
+    found = np.asarray([clusters[i] for i in class_ids])
+    similar = vectors @ _centroids(vectors, found).T
+    return [class_ids[_first_best(similar[:, c], found == c)] for c in range(similar.shape[1])]
+
+
+def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
+    """Labels whose similarity to their nearest other label lies below Tukey's fence Q1 − 1.5·IQR: (n,
+    D) -> bool (n,).
+    """
+    nearest = np.full(len(vectors), -1.0)
+    for start in range(0, len(vectors), block):
+        similar = vectors[start : start + block] @ vectors.T
+        rows = np.arange(len(similar))
+        similar[rows, start + rows] = -np.inf
+        nearest[start : start + block] = similar.max(axis=1)
+    low, high = np.quantile(nearest, [0.25, 0.75])
+    return np.asarray(nearest < low - 1.5 * (high - low))
+
+
+def levels(class_ids: Sequence[str], merges: Merges, cuts: Sequence[int]) -> LabelTree:
+    """A label tree from one dendrogram: a level per cut (numbers of clusters, increasing), then the
+    labels themselves.
+    """
+    from scipy.cluster.hierarchy import fcluster
+
+    columns = [fcluster(merges, k, "maxclust") for k in cuts]
+    rows = [
+        [f"{k} {column[i]}" for k, column in zip(cuts, columns, strict=True)] + [name]
+        for i, name in enumerate(class_ids)
+    ]
+    tree, _ = LabelTree.from_names(rows, levels=[*(f"cut{k}" for k in cuts), "label"])
+    return tree
+
+
+def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()) -> Merges:
+    """The merges of a linkage ("ward" on Euclidean, "average" on cosine distances) of unit vectors, in scipy's form (n
+    − 1, 4).
+    """
+    import fastcluster
+
+    distances = _condensed(vectors, _ROOTS[method])
+    for i, j in apart:
+        distances[_position(min(i, j), max(i, j), len(vectors))] = FORBIDDEN
+    return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
+
+
+@algorithms.register("kmeans")
+def kmeans(points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]) -> Ids:
+    """Lloyd's k-means of scikit-learn, the best of several k-means++ starts."""
+    from sklearn.cluster import KMeans
+
+    model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)
+    return np.asarray(model.fit_predict(points, sample_weight=weights), np.int64)
+
+
+@algorithms.register("faiss")
+def faiss_kmeans(
+    points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]
+) -> Ids:
+    """Lloyd's k-means of faiss, for many labels."""
+    import faiss
+
+    model = faiss.Kmeans(
+        points.shape[1],
+        settings.k,
+        niter=50,
+        nredo=settings.restarts,
+        seed=settings.seed + 1,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(points),
+    )
+    model.train(points, weights=weights)
+    return np.asarray(model.index.search(points, 1)[1][:, 0], np.int64)
+
+
+@algorithms.register("ward")
+def ward(points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]) -> Ids:
+    """Ward's linkage, cut at k."""
+    return _cut(dendrogram(points, "ward", apart), settings.k)
+
+
+@algorithms.register("average")
+def average(points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]) -> Ids:
+    """Average linkage on cosine distance, cut at k."""
+    return _cut(dendrogram(points, "average", apart), settings.k)
+
+
+def _cut(merges: Merges, k: int) -> Ids:
+    from scipy.cluster.hierarchy import fcluster
+
+    return np.asarray(fcluster(merges, k, "maxclust"), np.int64) - 1
+
+
+_ROOTS: Mapping[str, Callable[[Any], Any]] = {
+    "ward": lambda cosine: np.sqrt(2 * cosine),
+    "average": lambda cosine: cosine,
+}
+
+
+def _condensed(vectors: Vectors, shape: Callable[[Any], Any], *, block: int = 256) -> NDArray[np.float64]:
+    """The upper triangle of the distances, row by row, without ever forming the square: (n·(n − 1)/2,)."""
+    position, result = 0, np.empty(len(vectors) * (len(vectors) - 1) // 2)
+    for start in range(0, len(vectors), block):
+        distances = shape(np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None))
+        for i, row in enumerate(distances, start=1):
+            result[position : position + len(row) - i] = row[i:]
+            position += len(row) - i
+    return result
+
+
+def _position(i: int, j: int, n: int) -> int:
+    return n * i - i * (i + 1) // 2 + j - i - 1
+
+
+def _points(vectors: Vectors, nodes: Ids) -> tuple[Vectors, NDArray[np.float32]]:
+    """Labels that must be linked, as one point, their mean direction, with their number as weight."""
+    sums = np.zeros((int(nodes.max()) + 1, vectors.shape[1]), np.float32)
+    np.add.at(sums, nodes, vectors)
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    return sums / np.maximum(lengths, 1e-12), np.bincount(nodes).astype(np.float32)
+
+
+def _centroids(vectors: Vectors, found: Ids) -> Vectors:
+    sums = np.zeros((int(found.max()) + 1, vectors.shape[1]), np.float32)
+    np.add.at(sums, found, vectors)
+    return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+def _first_best(scores: NDArray[np.floating], among: NDArray[np.bool_]) -> int:
+    return int(np.where(among, scores, -np.inf).argmax())
+
+
+def _by_size(clusters: Mapping[str, int]) -> dict[str, int]:
+    members: dict[int, list[str]] = {}
+    for class_id in sorted(clusters):
+        members.setdefault(clusters[class_id], []).append(class_id)
+    ordered = sorted(members.values(), key=lambda ids: (-len(ids), ids[0]))
+    return {class_id: number for number, ids in enumerate(ordered) for class_id in ids}

@@ -1,0 +1,85 @@
+"""Links: labels that curators said must share a cluster, and labels that must not.
+
+>>> nodes, apart = collapse(["a", "b", "c"], Links(must=(("a", "c"),), cannot=(("a", "b"),)))
+>>> nodes.tolist(), apart
+([0, 1, 0], [(0, 1)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import ConfigError, UsageError
+from hbench_hgldv2.curation.decisions import CannotLink, Decisions, MustLink
+
+
+class Links(NamedTuple):
+    """Sets of labels to keep together, and sets of labels to keep apart pairwise."""
+
+    must: tuple[tuple[str, ...], ...] = ()
+    cannot: tuple[tuple[str, ...], ...] = ()
+
+
+def links_of(decisions: Decisions) -> Links:
+    """The links among the decisions."""
+    listed = decisions.decisions
+    return Links(
+        tuple(d.labels for d in listed if isinstance(d, MustLink)),
+        tuple(d.labels for d in listed if isinstance(d, CannotLink)),
+    )
+
+
+def collapse(class_ids: Sequence[str], links: Links) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+    """The node of each label, linked labels sharing one, and the pairs of nodes to keep apart, sorted.
+
+    Labels that are not among `class_ids` are ignored: they may have left the data. Raises ConfigError when labels must
+    be linked and must not be.
+    """
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(class_ids)
+    known = set(class_ids)
+    for together in links.must:
+        present = [i for i in together if i in known]
+        graph.add_edges_from(pairwise(present))
+    numbers: dict[str, int] = {}
+    parts = sorted((sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0])
+    for number, part in enumerate(parts):
+        numbers |= dict.fromkeys(part, number)
+    apart = {pair for group in links.cannot for pair in combinations([i for i in group if i in known], 2)}
+    clash = [pair for pair in sorted(apart) if numbers[pair[0]] == numbers[pair[1]]]
+    if clash:
+        raise ConfigError(
+            "labels must be linked and must not be", found=" and ".join(clash[0]), fix="remove one of the decisions"
+        )
+    pairs = {(min(numbers[a], numbers[b]), max(numbers[a], numbers[b])) for a, b in apart}
+    return np.asarray([numbers[i] for i in class_ids], np.int64), sorted(pairs)
+
+
+def separate(
+    points: NDArray[np.float32], found: NDArray[np.int64], apart: Iterable[tuple[int, int]]
+) -> NDArray[np.int64]:
+    """The clusters after moving, of each pair that must be apart and is not, the point that fits less well to the
+    nearest cluster that takes it: (n, D), (n,) -> (n,). Raises UsageError when no cluster does."""
+    result = found.copy()
+    graph = nx.Graph(list(apart))
+    centres = np.stack([points[found == c].mean(axis=0) for c in range(int(found.max()) + 1)])
+    for a, b in sorted(graph.edges):
+        if result[a] != result[b]:
+            continue
+        loser = min((a, b), key=lambda node: (float(points[node] @ centres[result[node]]), node))
+        taken = {int(result[other]) for other in graph[loser]}
+        free = [int(c) for c in np.argsort(-(centres @ points[loser]), kind="stable") if int(c) not in taken]
+        if not free:
+            raise UsageError(
+                "the labels that must not be linked need more clusters",
+                expected=f"k above {len(centres)}",
+                found=f"k = {len(centres)}",
+            )
+        result[loser] = free[0]
+    return result

@@ -1,0 +1,206 @@
+"""An encoding: one unit vector per label, from a text encoder chosen by name.
+
+Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local sentence encoder,
+loaded through open_clip), "file:EMBEDDINGS.npz" (made elsewhere).
+
+>>> vectors = tfidf(["church building", "church ruin", "waterfall"])
+>>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
+True
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.registry import Registry
+from hbench_hgldv2.labels.label import Label
+
+Vectors = NDArray[np.float32]
+Encoder = Callable[[Sequence[Label], str], Vectors]
+PROMPT = "A picture of a {}"
+DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
+BATCH = 64
+encoders: Registry[Callable[[str], Encoder]] = Registry("text encoder")
+
+
+def encoder(name: str) -> Encoder:
+    """The encoder a name such as "open_clip:ViT-B-32/openai" stands for; raises UnknownName."""
+    kind, _, argument = name.partition(":")
+    return encoders[kind](argument)
+
+
+def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:
+    """Unit vectors float32 (n, D) of the labels, in order; raises UsageError for a prompt without exactly one "{}"."""
+    if prompt.count("{}") != 1:
+        raise UsageError("the prompt must say where the label goes", expected="one {}", found=repr(prompt))
+    return unit(encoder(name)(labels, prompt))
+
+
+def unit(vectors: NDArray[np.floating]) -> Vectors:
+    """Vectors scaled to length one; raises DataError for a zero or infinite one."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
+    if len(bad):
+        raise DataError("vectors have no direction", expected="finite, not all zero", found=f"rows {examples(bad)}")
+    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)  # so that unit vectors read from a file stay what they are
+    return np.asarray(vectors / exact, np.float32)
+
+
+def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
+    """TF-IDF of character n-grams (2–5, within words), reduced by an SVD to at most `dimensions`: no model, no
+    download.
+    """
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    counted = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True).fit_transform(texts)
+    dimensions = min(dimensions, *(size - 1 for size in counted.shape))
+    if dimensions < 1:
+        raise UsageError("TF-IDF needs more labels", expected="at least two", found=str(len(texts)))
+    return unit(TruncatedSVD(dimensions, random_state=0).fit_transform(counted))
+
+
+def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
+    """Write class ids and vectors as .npz."""
+    with path.open("wb") as file:
+        np.savez(file, ids=np.asarray([label.class_id for label in labels]), vectors=vectors)
+
+
+def load(path: Path, labels: Sequence[Label]) -> Vectors:
+    """The unit vectors (n, D) of the labels in an .npz with `ids` and `vectors`, in the labels' order;
+    raises DataError.
+    """
+    return rows_of(path, [label.class_id for label in labels])
+
+
+def rows_of(path: Path, wanted: Sequence[str]) -> Vectors:
+    """The unit vectors (n, D) of the wanted ids, in their order; raises DataError when one is not in the file."""
+    ids, vectors = _read(path)
+    row = {str(name): number for number, name in enumerate(ids)}
+    missing = [name for name in wanted if name not in row]
+    if missing or len(ids) != len(vectors):
+        raise DataError(
+            f"{path} does not cover what is asked for",
+            expected=f"{len(wanted)} ids with a vector each",
+            found=f"no {examples(missing)}" if missing else f"{len(ids)} ids, {len(vectors)} vectors",
+            fix="encode the labels again",
+        )
+    return unit(vectors[[row[name] for name in wanted]])
+
+
+def ids_of(path: Path) -> list[str]:
+    """The ids in an embeddings file; raises DataError when it is none."""
+    return [str(i) for i in _read(path)[0]]
+
+
+def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return content["ids"], content["vectors"]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{path} holds no embeddings",
+            expected="an .npz with arrays ids (n,) and vectors (n, D)",
+            found=str(error),
+        ) from None
+
+
+@encoders.register("tfidf")
+def _tfidf(argument: str) -> Encoder:
+    return lambda labels, prompt: tfidf(
+        [label.label for label in labels]
+    )  # a prompt would only add the same letters to all
+
+
+@encoders.register("file")
+def _file(argument: str) -> Encoder:
+    return lambda labels, prompt: load(Path(argument), labels)
+
+
+@encoders.register("open_clip")
+def _open_clip(argument: str) -> Encoder:
+    def run(labels: Sequence[Label], prompt: str) -> Vectors:
+        import torch
+
+        with _quiet():
+            model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
+        texts = [prompt.format(label.label) for label in labels]
+        found = []
+        with torch.inference_mode():
+            for start in range(0, len(texts), BATCH):
+                tokens = tokenize(texts[start : start + BATCH])
+                found.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
+        return np.concatenate(found)
+
+    return run
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the log lines of three libraries about retries and about parts of a model that are not used here."""
+    from transformers.utils import logging as of_transformers
+
+    of_transformers.disable_progress_bar()
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        of_transformers.enable_progress_bar()
+
+
+def _load_clip(argument: str) -> tuple[Any, Any]:
+    """A model of open_clip's zoo, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local checkpoint."""
+    import open_clip
+
+    name, _, pretrained = argument.partition("/")
+    if name not in open_clip.list_models() or not pretrained:
+        raise UsageError(
+            "this is no open_clip model",
+            expected="MODEL/PRETRAINED, such as ViT-L-14/laion2b_s32b_b82k, or a folder",
+            found=argument,
+            fix="open_clip.list_pretrained() lists them",
+        )
+    try:
+        return open_clip.create_model(name, pretrained=pretrained), open_clip.get_tokenizer(name)
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"the weights of {argument} cannot be had",
+            found=str(error).splitlines()[0],
+            fix="give a local checkpoint as MODEL/FILE, or use --encoder tfidf or file:EMBEDDINGS.npz",
+        ) from None
+
+
+def _load_folder(folder: Path) -> tuple[Any, Any]:
+    """The sentence encoder in a local folder in Hugging Face's layout, as open_clip's text tower with mean pooling."""
+    import open_clip
+
+    text = {
+        "hf_model_name": str(folder),
+        "hf_tokenizer_name": str(folder),
+        "hf_proj_type": None,
+        "hf_pooler_type": "mean_pooler",
+    }
+    width = json.loads((folder / "config.json").read_text(encoding="utf-8"))["hidden_size"]
+    vision = {
+        "image_size": 32,
+        "layers": 1,
+        "width": 64,
+        "patch_size": 16,
+    }  # open_clip builds none without; it is never run
+    name = f"sentence-{width}-{folder.resolve().name}"
+    with tempfile.TemporaryDirectory() as scratch:
+        config = Path(scratch) / f"{name}.json"
+        config.write_text(json.dumps({"embed_dim": width, "vision_cfg": vision, "text_cfg": text}), encoding="utf-8")
+        open_clip.add_model_config(config)
+    return open_clip.create_model(name, load_weights=False), open_clip.get_tokenizer(name)

@@ -1,0 +1,246 @@
+"""A taxonomy: a tree of several levels proposed from Wikidata's subclass graph (P279), next to the curated one.
+
+Cycles are condensed, over-general classes left out, ancestors without enough landmarks skipped, and each class gets the
+one parent that tells most (information content). What is removed is kept beside the tree, so that the proposal can be
+audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import networkx as nx
+
+from hbench.core.errors import TreeError
+from hbench_hgldv2.wikimedia.entities import Entity
+
+ROOT = "Q35120"  # entity
+MOST_LEVELS = 12
+STOP = frozenset(
+    {
+        "Q35120",  # entity
+        "Q488383",  # object
+        "Q223557",  # physical object
+        "Q27096213",  # geographic entity
+        "Q618123",  # geographical feature
+        "Q811979",  # architectural structure
+        "Q11908691",  # fixed construction
+        "Q8205328",  # artificial physical object
+        "Q271669",  # landform
+        "Q82794",  # geographic region
+        "Q570116",  # tourist attraction
+    }
+)
+NATURAL = frozenset({"Q271669", "Q15324", "Q29651224"})  # landform, body of water, natural object
+HUMAN_MADE = frozenset({"Q811979", "Q8205328", "Q11908691"})
+
+
+class Removed(NamedTuple):
+    """An edge that is in Wikidata and not in the tree: child, parent, and why."""
+
+    child: str
+    parent: str
+    why: str
+
+
+class Node(NamedTuple):
+    """One row of taxonomy.csv: a class, its place in the tree, and what was left aside for it."""
+
+    class_id: str
+    label: str
+    parent: str
+    depth: int
+    landmarks: int
+    kind: str
+    alternative_parents: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+class Taxonomy(NamedTuple):
+    """The tree (edges run from parent to child, from ROOT down), the removed edges, and each node's other possible
+    parents.
+
+    A node has the attributes `landmarks` (of it and all below), `kind` (natural, human-made or review) and `members`,
+    the classes of a condensed cycle.
+    """
+
+    tree: nx.DiGraph[str]
+    removed: tuple[Removed, ...]
+    alternatives: Mapping[str, tuple[str, ...]]
+
+
+def ancestors_of(
+    class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
+) -> dict[str, tuple[str, ...]]:
+    """Class -> its direct superclasses (best-ranked P279), for the classes and everything above them, at most
+    twelve steps up.
+    """
+    parents: dict[str, tuple[str, ...]] = {}
+    wanted = sorted(set(class_ids))
+    for _ in range(MOST_LEVELS):
+        if not wanted:
+            break
+        found = entities(wanted)
+        parents |= {class_id: found[class_id].parents for class_id in wanted}
+        wanted = sorted({parent for class_id in wanted for parent in parents[class_id]} - set(parents))
+    return parents
+
+
+def taxonomy(
+    parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1, stop: frozenset[str] = STOP
+) -> Taxonomy:
+    """The tree over the classes that have landmarks and the ancestors worth keeping.
+
+    `least`: an ancestor is kept when at least so many landmarks lie below it and it joins two kept nodes. Every class
+    with landmarks is in the tree; the parent of a node is the kept ancestor of the highest information content −ln p, p
+    its share of landmarks, ties by id. Raises TreeError should the result be no arborescence.
+    """
+    removed: list[Removed] = []
+    graph, members = _condensed(_graph(parents, landmarks, stop, removed), landmarks, removed)
+    weights = _below(graph, members, landmarks)
+    kept = _kept(graph, members, landmarks, weights, least)
+    tree: nx.DiGraph[str] = nx.DiGraph()
+    alternatives: dict[str, tuple[str, ...]] = {}
+    tree.add_node(ROOT)
+    for node in sorted(kept):
+        candidates = sorted(_nearest_kept(graph, node, kept), key=lambda parent: (weights[parent], parent))
+        tree.add_edge(candidates[0] if candidates else ROOT, node)
+        removed += [Removed(node, other, "less informative") for other in candidates[1:]]
+        alternatives[node] = tuple(candidates[1:])
+    if not nx.is_arborescence(tree):
+        raise TreeError(
+            "the subclass graph did not become a tree",
+            found=f"{tree.number_of_nodes()} nodes, {tree.number_of_edges()} edges",
+        )
+    for node in tree:
+        tree.nodes[node]["landmarks"] = weights.get(node, sum(landmarks.values()))
+        tree.nodes[node]["members"] = members.get(node, (node,))
+        tree.nodes[node]["kind"] = kind_of(members.get(node, (node,)), parents)
+    return Taxonomy(tree, tuple(sorted(removed)), alternatives)
+
+
+def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str:
+    """Natural or human-made by what a class leads up to; "review" when both or neither."""
+    graph: nx.DiGraph[str] = nx.DiGraph([(child, parent) for child, above in parents.items() for parent in above])
+    up = {above for member in members if member in graph for above in nx.descendants(graph, member)} | set(members)
+    natural, made = bool(up & NATURAL), bool(up & HUMAN_MADE)
+    return "review" if natural == made else "natural" if natural else "human-made"
+
+
+def rows(result: Taxonomy, names: Mapping[str, str]) -> list[Node]:
+    """The nodes below the root, in tree order."""
+    depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(result.tree, ROOT).items()}
+    order = list(nx.dfs_preorder_nodes(result.tree, ROOT, sort_neighbors=sorted))[1:]
+    parent = {child: above for above, child in result.tree.edges}
+    return [
+        Node(
+            node,
+            names.get(node, node),
+            parent[node],
+            depth[node],
+            int(result.tree.nodes[node]["landmarks"]),
+            str(result.tree.nodes[node]["kind"]),
+            result.alternatives[node],
+            result.tree.nodes[node]["members"],
+        )
+        for node in order
+    ]
+
+
+def paths(nodes: Iterable[Node]) -> dict[str, str]:
+    """Class -> the labels of what it is a subclass of in the tree, the nearest first, joined by " < "."""
+    known = {member: node for node in nodes for member in (node.class_id, *node.members)}
+
+    def above(node: Node) -> list[str]:
+        parent = known.get(node.parent)
+        return [] if parent is None else [parent.label, *above(parent)]
+
+    return {class_id: " < ".join(above(node)) for class_id, node in known.items()}
+
+
+def _graph(
+    parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], stop: frozenset[str], removed: list[Removed]
+) -> nx.DiGraph[str]:
+    """Child → parent edges without the stop-list; a stopped class that has landmarks of its own stays, alone."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(sorted(landmarks))
+    for child, above in sorted(parents.items()):
+        for parent in above:
+            if parent in stop or child in stop:
+                removed.append(Removed(child, parent, "too general"))
+            elif parent == child:
+                removed.append(Removed(child, parent, "its own parent"))
+            else:
+                graph.add_edge(child, parent)
+    return graph
+
+
+def _condensed(
+    graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
+) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
+    """The graph with every cycle as one node, named by its member with most landmarks, ties by id; and the
+    members of each node.
+    """
+    name: dict[str, str] = {}
+    members: dict[str, tuple[str, ...]] = {}
+    for part in nx.strongly_connected_components(graph):
+        leader = min(part, key=lambda node: (-landmarks.get(node, 0), node))
+        members[leader] = tuple(sorted(part))
+        name |= dict.fromkeys(part, leader)
+    result: nx.DiGraph[str] = nx.DiGraph()
+    result.add_nodes_from(sorted(members))
+    for child, parent in sorted(graph.edges):
+        if name[child] != name[parent]:
+            result.add_edge(name[child], name[parent])
+        else:
+            removed.append(Removed(child, parent, "cycle"))
+    return result, members
+
+
+def _below(
+    graph: nx.DiGraph[str], members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
+) -> dict[str, int]:
+    """Landmarks of each node and of everything below it, each landmark's class counted once."""
+    own = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
+    return {node: own[node] + sum(own[below] for below in nx.ancestors(graph, node)) for node in graph}
+
+
+def _kept(
+    graph: nx.DiGraph[str],
+    members: Mapping[str, Sequence[str]],
+    landmarks: Mapping[str, int],
+    weights: Mapping[str, int],
+    least: int,
+) -> set[str]:
+    """The classes with landmarks, and from below the ancestors that join at least two kept nodes and weigh enough."""
+    kept: set[str] = set()
+    for node in nx.topological_sort(graph):
+        own = any(landmarks.get(member, 0) for member in members[node])
+        if own or (weights[node] >= least and len(_nearest_kept_below(graph, node, kept)) > 1):
+            kept.add(node)
+    return kept
+
+
+def _nearest_kept_below(graph: nx.DiGraph[str], node: str, kept: set[str]) -> set[str]:
+    return _nearest(node, graph.predecessors, kept)
+
+
+def _nearest_kept(graph: nx.DiGraph[str], node: str, kept: set[str]) -> set[str]:
+    return _nearest(node, graph.successors, kept)
+
+
+def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
+    """The first kept nodes on every way from `node`."""
+    found: set[str] = set()
+    seen, waiting = {node}, [node]
+    while waiting:
+        for other in steps(waiting.pop()):
+            if other in seen:
+                continue
+            seen.add(other)
+            if other in kept:
+                found.add(other)
+            else:
+                waiting.append(other)
+    return found

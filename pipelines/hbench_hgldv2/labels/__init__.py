@@ -1,0 +1,1 @@
+"""From landmarks to raw labels: scraping, cleaning, and reading the released files."""

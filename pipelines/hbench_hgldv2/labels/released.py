@@ -1,0 +1,125 @@
+"""A released hierarchy: {train,index}_label_to_hierarchical.csv in the official five columns, read, written, and turned
+into decisions.
+
+>>> text = ",".join(Released._fields) + "\\n7,http://…,castle,castle / fort,human-made\\n"
+>>> parse(text.splitlines())[0].hierarchical_label
+'castle / fort'
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hbench.core.errors import DataError
+from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move
+from hbench_hgldv2.labels.clean import CleanedLandmark
+from hbench_hgldv2.labels.label import PREFIX, Label, normalised
+from hbench_hgldv2.labels.scrape import ClassName
+
+KINDS = ("human-made", "natural")
+
+
+class Released(NamedTuple):
+    """A row of the released {train,index}_label_to_hierarchical.csv; the three last are empty for
+    unlabelled landmarks.
+    """
+
+    landmark_id: int
+    category: str
+    supercategory: str
+    hierarchical_label: str
+    natural_or_human_made: str
+
+
+def read(path: Path) -> list[Released]:
+    """The rows of a released file; raises DataError for other columns, a landmark given twice, or half a label."""
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            return parse(lines, source=str(path))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", fix="hbench download hgldv2 fetches it") from None
+
+
+def parse(lines: Iterable[str], *, source: str = "the file") -> list[Released]:
+    """The rows of a released file given as lines."""
+    reader = csv.reader(lines)
+    header = next(reader, [])
+    if tuple(header) != Released._fields:
+        raise DataError(f"{source} has other columns", expected=",".join(Released._fields), found=",".join(header))
+    rows = [Released(int(row[0]), *row[1:]) for row in reader]
+    seen: set[int] = set()
+    for row in rows:
+        if row.landmark_id in seen:
+            raise DataError(f"{source} has landmark {row.landmark_id} twice", expected="each landmark_id once")
+        if bool(row.hierarchical_label) != (row.natural_or_human_made in KINDS):
+            raise DataError(
+                f"{source} has half a label for landmark {row.landmark_id}",
+                expected="both or neither",
+                found=str(row[3:]),
+            )
+        seen.add(row.landmark_id)
+    return rows
+
+
+def selection_of(rows: Iterable[Released], split: str) -> tuple[list[CleanedLandmark], list[ClassName]]:
+    """The selection and the classes in a released file, whose classes are known by their text only.
+
+    The key is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class.
+    """
+    selection: list[CleanedLandmark] = []
+    names: dict[str, ClassName] = {}
+    for row in rows:
+        key = PREFIX + normalised(row.supercategory)
+        kept = bool(row.supercategory)
+        if kept:
+            names.setdefault(key, ClassName(key, normalised(row.supercategory), "en"))
+        selection.append(
+            CleanedLandmark(
+                split,
+                row.landmark_id,
+                row.category,
+                "kept" if kept else "dropped",
+                "" if kept else "no_class",
+                (key,) if kept else (),
+            )
+        )
+    return selection, [names[key] for key in sorted(names)]
+
+
+def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:
+    """Decisions that reproduce released files: a move per group, and classes found in several groups as ambiguous.
+
+    With `labels`, for those whose text the files have, under their own ids. Raises DataError for a group of two kinds.
+    """
+    groups: dict[str, Group] = {}
+    placed: Mapping[str, set[str]] = defaultdict(set)
+    for row in (row for rows in files for row in rows if row.hierarchical_label):
+        group = groups.setdefault(row.hierarchical_label, Group.model_validate({"kind": row.natural_or_human_made}))
+        if group.kind != row.natural_or_human_made:
+            raise DataError(
+                f"group {row.hierarchical_label!r} is of two kinds",
+                expected=group.kind,
+                found=row.natural_or_human_made,
+            )
+        placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
+    if labels is not None:
+        placed = {
+            label.class_id: placed[key] for label in labels if (key := PREFIX + normalised(label.label)) in placed
+        }
+    moves: list[AnyDecision] = []
+    for number, name in enumerate(sorted(groups), start=1):
+        ids = tuple(sorted(class_id for class_id, found in placed.items() if found == {name}))
+        if ids:
+            moves.append(Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released"))
+    several = sorted((class_id, tuple(sorted(found))) for class_id, found in placed.items() if len(found) > 1)
+    for number, (class_id, choices) in enumerate(several, start=1):
+        moves.append(
+            Ambiguous(
+                id=f"a{number:03}", op="ambiguous", labels=(class_id,), choices=choices, why="released with several"
+            )
+        )
+    return Decisions(groups=dict(sorted(groups.items())), decisions=tuple(moves))

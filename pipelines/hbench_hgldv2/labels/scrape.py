@@ -1,0 +1,240 @@
+"""A link: from a landmark to its Commons category, to a Wikidata item, to the classes the item is an instance of.
+
+Where the facts come from (the APIs, the query service, dumps) is a Source of five functions; following them is the same
+for all.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hbench.core.errors import DataError, IntegrityError, examples
+from hbench_hgldv2.wikimedia.entities import MISSING, QID, Entity, Named
+from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page, title_of
+
+META_CLASSES = frozenset(
+    {"Q4167836", "Q4167410", "Q13406463", "Q14204246"}
+)  # category, disambiguation, list, project page
+MOST_TOPICS = 3
+STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
+
+
+class FactSource(NamedTuple):
+    """Where facts come from: each function takes unique keys and answers for every one it knows something of.
+
+    `pages` and `entities` answer for every key; `soft_targets` gives a title's category-redirect target, `by_category`
+    the item whose P373 names a title, `names` the English labels of classes.
+    """
+
+    pages: Callable[[Sequence[str]], dict[str, Page]]
+    soft_targets: Callable[[Sequence[str]], dict[str, str]]
+    by_category: Callable[[Sequence[str]], dict[str, str]]
+    entities: Callable[[Sequence[str]], dict[str, Entity]]
+    names: Callable[[Sequence[str]], dict[str, Named]]
+
+
+class Landmark(NamedTuple):
+    """A landmark of one split; ids of train and index are different id spaces, so the split is part of the key."""
+
+    split: str
+    landmark_id: int
+    category: str
+
+
+class Link(NamedTuple):
+    """A landmark and what was found: `reason` says why there are no classes, "" when there are.
+
+    `raw_label` is what the category's infobox prints, labels with qualifiers, to compare with the released files.
+    """
+
+    split: str
+    landmark_id: int
+    category: str
+    title: str
+    status: str
+    via: str
+    item: str
+    topic: str
+    reason: str
+    classes: tuple[str, ...]
+    n_classes: int
+    preferred: bool
+    revision: int
+    raw_label: str = ""
+
+
+class ClassName(NamedTuple):
+    """A class and its label; `language` differs from "en" where English has none."""
+
+    class_id: str
+    label: str
+    language: str
+
+
+def read_landmarks(path: Path, split: str) -> list[Landmark]:
+    """The landmarks of train_ or index_label_to_category.csv (columns landmark_id, category); raises DataError."""
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            reader = csv.DictReader(lines)
+            if not {"landmark_id", "category"} <= set(reader.fieldnames or ()):
+                raise DataError(
+                    f"{path} lacks columns", expected="landmark_id, category", found=", ".join(reader.fieldnames or ())
+                )
+            rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", fix="hbench download hgldv2 fetches it") from None
+    twice = [i for i, count in Counter(row.landmark_id for row in rows).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice))
+    return rows
+
+
+def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Link], list[ClassName]]:
+    """One link per landmark, in order, and the names of all classes met, sorted by id.
+
+    Raises IntegrityError unless every title ends in exactly one of found, redirected, missing, invalid, no item.
+    """
+    titles = {landmark.category: title_of(landmark.category) for landmark in landmarks}
+    unique_titles = list(dict.fromkeys(titles.values()))
+    pages = find_pages(unique_titles, source)
+    unaccounted = [title for title in unique_titles if title not in pages or pages[title].status not in STATUSES]
+    if unaccounted:
+        raise IntegrityError("titles are not accounted for", expected="one outcome each", found=examples(unaccounted))
+    entities = find_entities([page.item for page in pages.values()], source)
+    links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
+    class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
+    beside = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
+    names = source.names([*class_ids, *sorted(beside, key=_qid_order)])
+    links = [link._replace(raw_label=_in_english(link.raw_label, names)) for link in links]
+    return links, [ClassName(i, *names.get(i, Named())) for i in class_ids]
+
+
+def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
+    """The page of each title: soft redirects followed, then P373 tried for what has no item."""
+    bad = [title for title in titles if not _is_title(title)]
+    pages = source.pages([title for title in titles if title not in set(bad)]) | {
+        title: Page(title, "invalid") for title in bad
+    }
+    pages |= _follow_soft({title: page for title, page in pages.items() if page.status == "no_item"}, source)
+    without = [title for title, page in pages.items() if page.status in ("missing", "no_item")]
+    linked = source.by_category(without) if without else {}
+    return pages | {title: Page(pages[title].title, "found", item, "P373") for title, item in linked.items()}
+
+
+def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]:
+    """The entities of the items and of the main topics (P301) they lead to, at most three hops."""
+    known: dict[str, Entity] = {}
+    wanted = _new_ids(items, known)
+    for _ in range(MOST_TOPICS + 1):
+        if not wanted:
+            break
+        known |= source.entities(wanted)
+        wanted = _new_ids((topic for i in wanted for topic in known[i].topics), known)
+    return known
+
+
+def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, str]:
+    """The item a category is about, its entity, and why it has no class: item_missing, combines_topics, meta_item,
+    no_class or "".
+
+    A category's own item leads to its main topic (P301); an item without topic that is of a Wikimedia class is no
+    place.
+    """
+    entity, seen = entities.get(item, MISSING), {item}
+    while entity.topics and entity.topics[0] in entities and entity.topics[0] not in seen and len(seen) <= MOST_TOPICS:
+        item = entity.topics[0]
+        seen.add(item)
+        entity = entities[item]
+    if not entity.item:
+        return item, entity, "item_missing"
+    if entity.combines:
+        return item, entity, "combines_topics"
+    if META_CLASSES & set(entity.classes):
+        return item, entity, "meta_item"
+    return item, entity, "" if entity.classes else "no_class"
+
+
+def counts(links: Sequence[Link]) -> dict[str, int]:
+    """Landmarks per status, per way of linking, and per reason for having no class."""
+    found = Counter(f"status {link.status}" for link in links)
+    found += Counter(f"via {link.via}" for link in links if link.via)
+    return dict(found + Counter(link.reason for link in links if link.reason))
+
+
+def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
+    """The pages that category-redirect templates lead to, at most five hops, never round in a circle."""
+    places = {title: page.title for title, page in pages.items()}
+    seen = {title: {page.title} for title, page in pages.items()}
+    result: dict[str, Page] = {}
+    for _ in range(MOST_HOPS):
+        if not places:
+            break
+        targets = source.soft_targets(sorted(set(places.values())))
+        places = {
+            t: targets[p]
+            for t, p in places.items()
+            if p in targets and targets[p] not in seen[t] and _is_title(targets[p])
+        }
+        found = source.pages(sorted(set(places.values()))) if places else {}
+        for title, place in places.items():
+            seen[title].add(place)
+            if found[place].item:
+                result[title] = Page(found[place].title, "redirected", found[place].item, "soft redirect")
+        places = {t: found[p].title for t, p in places.items() if found[p].status == "no_item"}
+    return result
+
+
+def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
+    topic, entity, reason = topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
+    return Link(
+        *landmark,
+        title=page.title,
+        status=page.status,
+        via=page.via,
+        item=page.item,
+        topic=entity.item or topic,
+        reason=reason,
+        classes=() if reason else entity.classes,
+        n_classes=entity.n_classes,
+        preferred=entity.preferred,
+        revision=entity.revision,
+        raw_label="" if reason else _infobox(entity),
+    )
+
+
+def _infobox(entity: Entity) -> str:
+    """The classes as QIDs, each followed by its qualifiers in parentheses."""
+    beside = entity.qualifiers or ("",) * len(entity.classes)
+    return ", ".join(f"{qid} ({said})" if said else qid for qid, said in zip(entity.classes, beside, strict=True))
+
+
+def _in_english(text: str, names: Mapping[str, Named]) -> str:
+    """A text with its QIDs replaced by their English labels, where they have one."""
+
+    def label(found: re.Match[str]) -> str:
+        name = names.get(found[0], Named())
+        return name.text if name.language == "en" and name.text else found[0]
+
+    return QID.sub(label, text)
+
+
+def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:
+    """Ids worth asking for, once each: one malformed id would spoil its whole batch."""
+    return [i for i in dict.fromkeys(ids) if QID.fullmatch(i) and i not in known]
+
+
+def _is_title(title: str) -> bool:
+    return (
+        bool(title)
+        and len(title.encode()) <= 255 + len("Category:")
+        and not any(c in "|[]{}<>#\x7f" or c < " " for c in title)
+    )
+
+
+def _qid_order(qid: str) -> int:
+    return int(qid[1:])

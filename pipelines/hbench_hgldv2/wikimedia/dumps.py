@@ -1,0 +1,197 @@
+"""Wikimedia's dumps as a source of links: no request at all, for everything at once.
+
+A folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz and a Wikidata truthy dump *truthy*.nt.gz
+or .bz2. The truthy dump is read once per hop, so filter it first: `bzgrep -E
+'prop/direct/P(31|279|301|971|373)>|label>.*@en ' …`.
+
+>>> list(values_of("INSERT INTO `page` VALUES (1,14,'Rock\\\\'n_roll, (1)',0),(2,0,NULL,0.5);"))
+[('1', '14', "Rock'n_roll, (1)", '0'), ('2', '0', '', '0.5')]
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from hbench.core.errors import DataError
+from hbench_hgldv2.labels.scrape import FactSource
+from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named
+from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page
+
+CATEGORY = "14"  # the namespace of categories
+_TUPLE = re.compile(r"\(((?:'(?:[^'\\]|\\.)*'|[^'()])*)\)")
+_CELL = re.compile(r"'((?:[^'\\]|\\.)*)'|([^,]*)")
+_ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
+_TRIPLE = re.compile(_ITEM + r" <([^>]+)> (?:" + _ITEM + r'|("(?:[^"\\]|\\.)*")(@\w[\w-]*)?) \.')
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
+
+
+def source(folder: Path) -> FactSource:
+    """The dumps in a folder as a source; raises DataError naming the files that lack. Soft redirects are not
+    in these dumps.
+    """
+    files = {
+        name: _file(folder, pattern)
+        for name, pattern in {
+            "page": "*-page.sql*",
+            "props": "*-page_props.sql*",
+            "redirect": "*-redirect.sql*",
+            "truthy": "*truthy*.nt*",
+        }.items()
+    }
+    return FactSource(
+        pages=lambda titles: _pages(files, titles),
+        soft_targets=lambda titles: {},
+        by_category=lambda titles: _by_category(files["truthy"], titles),
+        entities=lambda ids: _entities(files["truthy"], ids),
+        names=lambda ids: _names(files["truthy"], ids),
+    )
+
+
+def values_of(line: str) -> Iterator[tuple[str, ...]]:
+    """The rows of one INSERT statement of a MySQL dump, as text; NULL is ""."""
+    if not line.startswith("INSERT INTO"):
+        return
+    for row in _TUPLE.finditer(line, line.index("VALUES") + 6):
+        yield tuple(_cells(row[1]))
+
+
+def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Item, property (P31, label …), value and language of the N-Triples that concern items; unknown
+    values are skipped.
+    """
+    for line in lines:
+        found = _TRIPLE.match(line)
+        if found:
+            item, predicate, entity, text, language = found.groups()
+            value = entity or json.loads(text.replace("\\'", "'"))
+            yield item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:]
+
+
+def _pages(files: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
+    wanted = {_key(title): title for title in titles}
+    redirects = _redirects(files, wanted)
+    ends = {key: _end(key, redirects) for key in wanted}
+    ids = {row[2]: row[0] for row in _rows(files["page"]) if row[1] == CATEGORY and row[2] in set(ends.values())}
+    by_id = {page_id: key for key, page_id in ids.items()}
+    items = {by_id[row[0]]: row[2] for row in _rows(files["props"]) if row[1] == "wikibase_item" and row[0] in by_id}
+    return {title: _page(key, ends[key], ids, items) for key, title in wanted.items()}
+
+
+def _page(key: str, end: str, ids: Mapping[str, str], items: Mapping[str, str]) -> Page:
+    title = f"Category:{end.replace('_', ' ')}"
+    if end not in ids:
+        return Page(title, "missing")
+    if end not in items:
+        return Page(title, "no_item")
+    return (
+        Page(title, "found", items[end], "sitelink")
+        if key == end
+        else Page(title, "redirected", items[end], "redirect")
+    )
+
+
+def _redirects(files: Mapping[str, Path], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Category -> the category its redirect names, for all that redirect (the table is small beside the pages)."""
+    targets = {row[0]: row[2] for row in _rows(files["redirect"]) if row[1] == CATEGORY}
+    return {row[2]: targets[row[0]] for row in _rows(files["page"]) if row[1] == CATEGORY and row[0] in targets}
+
+
+def _end(key: str, redirects: Mapping[str, str]) -> str:
+    seen = {key}
+    while key in redirects and redirects[key] not in seen and len(seen) <= MOST_HOPS:
+        key = redirects[key]
+        seen.add(key)
+    return key
+
+
+def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
+    names = {title.partition(":")[2]: title for title in titles}
+    found: dict[str, set[str]] = defaultdict(set)
+    for item, predicate, value, _ in triples(_lines(truthy)):
+        if predicate == "P373" and value in names:
+            found[names[value]].add(item)
+    return {title: min(items) for title, items in found.items() if len(items) == 1}
+
+
+def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
+    """The truthy dump has the best-ranked statements only; an item without any line is missing."""
+    wanted = set(ids)
+    values: dict[str, dict[str, list[str]]] = {}
+    for item, predicate, value, _ in triples(_lines(truthy)):
+        if item in wanted:
+            values.setdefault(item, {}).setdefault(predicate, []).append(value)
+    return {i: _entity(i, values[i]) if i in values else MISSING for i in ids}
+
+
+def _entity(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
+    classes = tuple(dict.fromkeys(values.get("P31", ())))
+    return Entity(
+        item,
+        classes,
+        tuple(values.get("P301", ())),
+        tuple(values.get("P279", ())),
+        len(classes),
+        combines="P971" in values,
+    )
+
+
+def _names(truthy: Path, ids: Sequence[str]) -> dict[str, Named]:
+    wanted = set(ids)
+    found = {
+        item: Named(value, "en")
+        for item, predicate, value, language in triples(_lines(truthy))
+        if predicate == "label" and language == "en" and item in wanted
+    }
+    return {i: found.get(i, Named()) for i in ids}
+
+
+def _rows(path: Path) -> Iterator[tuple[str, ...]]:
+    for line in _lines(path):
+        yield from values_of(line)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with _opened(path) as lines:
+        yield from lines
+
+
+def _opened(path: Path) -> IO[str]:
+    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+    return opener(path, "rt", encoding="utf-8")  # type: ignore[no-any-return, operator]
+
+
+def _file(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise DataError(
+            f"{folder} does not hold one dump {pattern}",
+            expected="exactly one file",
+            found=", ".join(p.name for p in found) or "none",
+            fix="download it from Wikimedia's dumps",
+        )
+    return found[0]
+
+
+def _key(title: str) -> str:
+    return title.partition(":")[2].replace(" ", "_")
+
+
+def _cells(row: str) -> Iterator[str]:
+    position = 0
+    while position <= len(row):
+        cell = _CELL.match(row, position)
+        assert cell is not None
+        quoted, bare = cell.groups()
+        yield _unescaped(quoted) if quoted is not None else "" if bare == "NULL" else bare
+        position = cell.end() + 1
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text, flags=re.DOTALL)

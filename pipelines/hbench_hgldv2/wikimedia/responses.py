@@ -1,0 +1,140 @@
+"""A verdict: what a response of a Wikimedia server means for the client, as a pure function of what came.
+
+>>> judge(200, {}, b'{"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged."}}', now=0)
+Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hbench.core.errors import SourceError
+
+BUSY = frozenset({429, 500, 502, 503, 504})
+RETRIED_ERRORS = frozenset(
+    {
+        "maxlag",
+        "ratelimited",
+        "readonly",
+        "internal_api_error_DBConnectionError",
+        "internal_api_error_DBQueryError",
+        "internal_api_error_DBQueryTimeoutError",
+        "internal_api_error_DBUnexpectedError",
+        "internal_api_error_ReadOnlyError",
+    }
+)
+BATCH_ERRORS = frozenset({"no-such-entity", "toomanyvalues"})
+LEAST_LAG_WAIT = 5.0  # Manual:Maxlag parameter asks for at least five seconds
+SHOWN = 300
+
+
+class Good(NamedTuple):
+    """The parsed answer, with the server's harmless warnings."""
+
+    data: dict[str, Any]
+    warnings: tuple[str, ...]
+
+
+class Again(NamedTuple):
+    """Ask again, after at least `wait` seconds."""
+
+    why: str
+    wait: float
+
+
+class Refused(NamedTuple):
+    """The batch cannot be answered as it is: halve it, or, if it is one value, take the refusal as the answer."""
+
+    why: str
+
+
+class TooLong(NamedTuple):
+    """The URL is too long: send it as POST."""
+
+    why: str
+
+
+Verdict = Good | Again | Refused | TooLong
+
+
+def judge(
+    status: int, headers: Mapping[str, str], body: bytes, *, now: float, lag_wait: float = LEAST_LAG_WAIT
+) -> Verdict:
+    """What to make of a response; `now` is the time in seconds since 1970, for a Retry-After that is a date.
+
+    Raises SourceError for what asking again cannot mend: 403 and other refusals, unknown API errors, and warnings of
+    unrecognised parameters, since such an answer is silently another one.
+    """
+    wait = retry_after(headers, now)
+    text = body[:SHOWN].decode("utf-8", "replace").strip()
+    if status in BUSY:
+        return Again(f"HTTP {status}", wait)
+    if status in (413, 414):
+        return TooLong(f"HTTP {status}")
+    if status == 403:
+        raise SourceError(
+            "the server refuses this client (HTTP 403)",
+            found=text,
+            fix="is the contact in the User-Agent real? See the User-Agent policy",
+        )
+    if status != 200:
+        raise SourceError(f"the server answered HTTP {status}", expected="200", found=text)
+    try:
+        data = json.loads(body)
+    except ValueError:
+        return Again(f"no JSON: {text[:60]!r}", wait)
+    if not isinstance(data, dict):
+        return Again(f"no JSON object: {text[:60]!r}", wait)
+    return _judge_error(data["error"], wait, lag_wait) if "error" in data else Good(data, _harmless(data))
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float:
+    """The seconds of a Retry-After header, given as integer, decimal or date; 0 without one."""
+    value = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return 0.0
+
+
+def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
+    code, info = str(error.get("code")), str(error.get("info", ""))
+    if code == "maxlag":
+        return Again(f"{code}: {info}", max(lag_wait, wait))
+    if code in RETRIED_ERRORS:
+        return Again(f"{code}: {info}", wait)
+    if code in BATCH_ERRORS:
+        return Refused(f"{code}: {info}")
+    raise SourceError(
+        f"the API refuses the request: {code}", found=info or str(error.get("*", error.get("docref", "")))
+    )
+
+
+def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
+    warnings = tuple(_warnings(data.get("warnings", {})))
+    grave = [text for text in warnings if "Unrecognized" in text]
+    if grave:
+        raise SourceError(
+            "the API did not understand a parameter, so its answer is to another question", found="; ".join(grave)
+        )
+    return warnings
+
+
+def _warnings(value: Any) -> Iterator[str]:
+    """The texts in a warnings block, in any of its shapes: {"*": …} (version 1), {"warnings": …} (version 2), message
+    lists.
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _warnings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _warnings(inner)

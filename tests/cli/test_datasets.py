@@ -1,0 +1,80 @@
+"""The list of datasets and their cards."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli.build import command as build
+from hbench.cli.datasets import command
+from hbench.core.errors import UnknownName
+from hbench.datasets import specs
+
+PAPERS = [
+    "cars196", "cifar100", "cub200", "dyml-animal", "dyml-product", "dyml-vehicle", "fgvc-aircraft", "gldv2", "glyphs",
+    "hgldv2", "inat18-base", "inat18-full", "inat21-mini", "inshop", "nabirds", "omniglot", "omniglot-small", "roxford5k",
+    "rparis6k", "sop",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def shown(*arguments):
+    result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.fixture
+def mine(tmp_path):
+    (tmp_path / "birds.csv").write_text("item,family,species\na.jpg,Corvidae,crow\nb.jpg,Paridae,tit\n")
+    CliRunner().invoke(
+        build, ["mine", "--from", str(tmp_path / "birds.csv"), "--levels", "family,species"], catch_exceptions=False
+    )
+
+
+def test_all_benchmarks_of_the_papers_are_listed():
+    assert sorted(specs) == PAPERS
+    told = json.loads(shown("--json"))
+    assert [row["name"] for row in told] == PAPERS
+    assert {row["name"]: row["here"] for row in told if row["here"]} == {"glyphs": "ready"}
+    assert all(name in shown() for name in PAPERS)
+
+
+def test_own_datasets_are_listed_too(mine):
+    own = json.loads(shown("--json"))[-1]
+    assert (own["name"], own["here"], own["levels"]) == ("mine", "ready", ["family", "species"])
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_card_says_what_it_is_and_what_to_do_next(name):
+    card = json.loads(shown(name, "--json"))
+    assert {"title", "citation", "licence", "levels", "protocol", "version"} <= set(card)
+    assert ("digests" in card) if name == "glyphs" else (f"hbench download {name}" in card["next"])
+
+
+def test_a_card_shows_tree_statistics_and_defects():
+    card = shown("glyphs")
+    assert "script: 5 nodes" in card
+    assert "base: 437 nodes" in card
+    assert "17 Greek letters occur twice" in card
+
+
+def test_the_card_of_an_own_dataset_is_what_was_built(mine):
+    card = json.loads(shown("mine", "--json"))
+    assert card["counts"]["test"]["images"] == 2
+    assert "species: 2 nodes, 1 to 1 in a node above (median 1); crow 1 images" in card["tree of test"][1]
+
+
+def test_what_must_be_fetched_by_hand_is_on_the_card():
+    assert "OneDrive" in shown("dyml-product")
+    assert "signed form" in shown("inshop")
+
+
+def test_an_unknown_name_gets_suggestions():
+    with pytest.raises(UnknownName, match="'inat18-base'"):
+        shown("inat18-bas")

@@ -1,0 +1,348 @@
+"""hbench evaluate and compare as a person meets them: files in, tables and files out, one clear message for bad
+input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from hbench.datasets import Dataset, Protocol, manifest, save
+from hbench.engine.similarity import SelectedRows
+from hbench.evaluation import embeddings
+from hbench.evaluation.arrays import score
+from hbench.evaluation.reports.report import Document
+from tests import zoo
+
+SPECIES = [("felidae", "cat"), ("felidae", "lion"), ("canidae", "dog"), ("canidae", "wolf")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A dataset of 4 species in 2 families, 10 images each, and two embedding files of it, one better than the
+    other."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    rows = [SPECIES[i % 4] for i in range(40)]
+    items = [f"{family}/{species}-{i}.jpg" for i, (family, species) in enumerate(rows)]
+    zoo = manifest.from_names(items, rows, levels=["family", "species"])
+    zoo.write(folder / "zoo.parquet")
+    centres = rng.normal(size=(4, 8))
+    for name, noise in (("good", 0.4), ("bad", 1.5)):
+        vectors = (centres[np.arange(40) % 4] + noise * rng.normal(size=(40, 8))).astype(np.float32)
+        order = rng.permutation(40)
+        embeddings.write(folder / f"{name}.parquet", [items[i] for i in order], vectors[order])
+        np.savez(folder / f"{name}.npz", ids=np.array(items), vectors=vectors)
+    return folder
+
+
+def hbench(folder, *arguments, code=0):
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert run.returncode == code, run.stderr + run.stdout
+    assert "Traceback" not in run.stderr
+    return run
+
+
+@pytest.fixture(scope="module")
+def evaluated(data):
+    for name in ("good", "bad"):
+        hbench(
+            data, "evaluate", f"{name}.parquet", "-d", "zoo.parquet", "--method", name,
+            "-o", f"{name}.json", "--by-query", f"{name}.by-query.parquet", "--row", f"{name}.toml",
+        )  # fmt: skip
+    return data
+
+
+def test_a_file_is_scored_as_its_vectors_are_whatever_the_order_of_its_rows(evaluated):
+    document = Document.model_validate_json((evaluated / "good.json").read_text())
+    zoo = manifest.read(evaluated / "zoo.parquet")
+    with np.load(evaluated / "good.npz") as arrays:
+        expected = score(arrays["vectors"], zoo.labels, level_names=zoo.levels)
+    assert document.scores["H-AP"] == expected.document.scores["H-AP"]
+    assert document.embedding.dim == 8
+    assert document.method == "good"
+    by_query = pq.read_table(evaluated / "good.by-query.parquet")
+    assert by_query["query"].to_pylist() == zoo.items.tolist()
+    assert np.array_equal(by_query["H-AP"].to_numpy(), expected.values["H-AP"])
+
+
+def test_data_goes_to_stdout_and_remarks_to_stderr(data):
+    run = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json")
+    assert json.loads(run.stdout)["scores"]["R@1"]["queries"] == 40
+    table = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--metrics", "H-AP,AP,AP/family").stdout
+    assert "H-AP" in table
+    assert "family" in table
+    assert "zoo" in table.splitlines()[-1]
+    assert "sim:cosine|self:excluded-by-id" in table
+
+
+@pytest.mark.parametrize(
+    ("format_", "start"), [("csv", "metric,value,low"), ("markdown", "**good.parquet on zoo"), ("latex", "%")]
+)
+def test_other_formats_are_alone_on_stdout(data, format_, start):
+    run = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--metrics", "H-AP", "--format", format_)
+    assert run.stdout.startswith(start)
+    assert "H-AP" in run.stdout
+
+
+def test_queries_and_gallery_may_lie_in_files_of_their_own(data):
+    one = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json").stdout
+    two = hbench(
+        data, "evaluate", "--query", "good.npz", "--gallery", "good.parquet", "-d", "zoo.parquet", "--json"
+    ).stdout
+    assert json.loads(one)["scores"] == json.loads(two)["scores"]
+
+
+def test_a_ranking_gives_the_metrics_of_its_depth_and_refuses_the_others_by_name(data):
+    zoo = manifest.read(data / "zoo.parquet")
+    with np.load(data / "good.npz") as arrays:
+        vectors = arrays["vectors"].astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    products = vectors @ vectors.T
+    np.fill_diagonal(products, -2)
+    best = np.argsort(-products, axis=1, kind="stable")[:, :10]
+    lines = [f"{zoo.items[q]},{' '.join(zoo.items[row])}" for q, row in enumerate(best)]
+    (data / "ranking.csv").write_text("id,images\n" + "\n".join(lines) + "\n")
+    run = hbench(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--json")
+    scores, whole = (
+        json.loads(run.stdout)["scores"],
+        json.loads(hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json").stdout)["scores"],
+    )
+    assert scores["R@1"]["value"] == whole["R@1"]["value"]
+    assert "H-AP" not in scores
+    assert "cannot give H-AP" in run.stderr
+    refused = hbench(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--metrics", "H-AP,R@1", code=3)
+    assert "cannot give H-AP" in refused.stderr
+
+
+def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
+    zoo = manifest.read(data / "zoo.parquet")
+    vectors = np.ones((40, 4), np.float32)
+    vectors[3], vectors[5, 0], vectors[6, 0] = 0, np.nan, np.inf
+    ids = ["nobody.jpg", zoo.items[2], *zoo.items[2:]]
+    np.savez(tmp_path / "bad.npz", ids=np.array(ids), vectors=vectors)
+    run = hbench(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "--check", code=3)
+    for fault in ("missing", "unknown", "duplicate", "NaN", "Inf", "zero"):
+        assert fault in run.stderr, run.stderr
+    again = hbench(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "-o", "report.json", code=3)
+    assert "missing" in again.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
+    assert "can be scored" in hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--check").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["good.parquet", "-d", "zoo.parquet", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
+        (["good.parquet", "-d", "zoo.parquet", "--metrics", "AP/famly"], 2, "did you mean 'family'"),
+        (["good.parquet", "-d", "zoo.parquet", "--protocol", "oficial"], 2, "did you mean 'official'"),
+        (["good.parquet", "-d", "zoo.parquet", "--similarity", "cosin"], 2, "did you mean 'cosine'"),
+        (["good.parquet", "-d", "glyph"], 2, "did you mean 'glyphs'"),
+        (["nowhere.parquet", "-d", "zoo.parquet"], 3, "nowhere.parquet"),
+        (["good.parquet"], 2, "Missing option '--dataset'"),
+        (["-d", "zoo.parquet"], 2, "Give either one FILE"),
+        (["good.parquet", "-d", "zoo.parquet", "--metrics", ","], 2, "it names no metric"),
+        (["good.parquet", "-d", "zoo.parquet", "--check", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
+        (["good.parquet", "-d", "zoo.parquet", "-o", "."], 2, ". is a folder"),
+        (["good.parquet", "-d", "zoo.parquet", "-o", "good.npz/x.json"], 2, "good.npz/x.json cannot be written"),
+        (["good.parquet", "-d", "zoo.parquet", "--by-query", "good.npz/x"], 2, "good.npz/x cannot be written"),
+        (["good.parquet", "-d", "zoo.parquet", "--row", "row.toml"], 2, "--row needs --method"),
+        (["good.parquet", "-d", "zoo.parquet", "--shard", "1/2"], 2, "--shard needs --out"),
+        (["good.parquet", "-d", "zoo.parquet", "--shard", "1/2", "-o", "x", "--by-query", "y"], 2, "hbench merge"),
+        (["good.parquet", "-d", "zoo.parquet", "--max-memory", "1K"], 2, "KB at least"),
+        (["good.parquet", "-d", "nowhere.parquet"], 4, "nowhere.parquet"),
+    ],
+)
+def test_a_mistake_gets_one_clear_message_and_its_exit_code(data, arguments, code, message):
+    run = hbench(data, "evaluate", *arguments, code=code)
+    assert message in run.stderr
+    assert run.stdout == ""
+
+
+def test_pickled_and_truncated_files_are_refused(data, tmp_path):
+    np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    (tmp_path / "pickled.ids.txt").write_text("a\n")
+    assert "pickle" in hbench(tmp_path, "evaluate", "pickled.npy", "-d", data / "zoo.parquet", code=3).stderr
+    (tmp_path / "cut.parquet").write_bytes((data / "good.parquet").read_bytes()[:500])
+    assert "cut.parquet" in hbench(tmp_path, "evaluate", "cut.parquet", "-d", data / "zoo.parquet", code=3).stderr
+
+
+def test_compare_says_how_much_better_and_how_sure(evaluated):
+    run = hbench(
+        evaluated,
+        "compare",
+        "good.json",
+        "bad.json",
+        "--json",
+        "--by-query",
+        "good.by-query.parquet",
+        "bad.by-query.parquet",
+    )
+    differences = {each["metric"]: each for each in json.loads(run.stdout)["differences"]}
+    h_ap = differences["H-AP"]
+    assert h_ap["low"] < h_ap["difference"] < h_ap["high"]
+    assert h_ap["low"] > 0
+    assert h_ap["p"] < 0.001
+    assert h_ap["difference"] == pytest.approx(h_ap["first"] - h_ap["second"])
+    table = hbench(
+        evaluated,
+        "compare",
+        "good.json",
+        "bad.json",
+        "--metrics",
+        "H-AP",
+        "--by-query",
+        "good.by-query.parquet",
+        "bad.by-query.parquet",
+    )
+    assert "H-AP" in table.stdout
+    assert "R@1" not in table.stdout
+
+
+def test_compare_refuses_other_conditions_and_missing_files(evaluated):
+    hbench(evaluated, "evaluate", "good.parquet", "-d", "zoo.parquet", "--ties", "optimistic", "-o", "other.json")
+    assert "signatures differ" in hbench(evaluated, "compare", "good.json", "other.json", code=7).stderr
+    foreign = ("--by-query", "good.parquet", "bad.parquet")
+    assert (
+        "does not hold this report's per-query values"
+        in hbench(evaluated, "compare", "good.json", "bad.json", *foreign, code=3).stderr
+    )
+    (evaluated / "alone.json").write_text((evaluated / "good.json").read_text())
+    assert "--by-query" in hbench(evaluated, "compare", "alone.json", "bad.json", code=3).stderr
+    (evaluated / "empty.json").write_text("{}")
+    assert "no report" in hbench(evaluated, "compare", "good.json", "empty.json", code=3).stderr
+
+
+def test_the_row_of_a_report_can_be_added_to_a_leaderboard(evaluated):
+    text = (evaluated / "good.toml").read_text()
+    assert text.startswith("[[row]]")
+    assert "excluded-by-id" in text
+    assert "sha256" in text
+
+
+def test_both_protocols_come_from_one_pass_where_a_leaderboard_is_official(data):
+    from hbench.evaluation import submission
+
+    zoo, report = data / "zoo.parquet", None
+    report = submission.evaluate(data / "good.parquet", zoo, also_official=True)
+    alone = submission.evaluate(data / "good.parquet", zoo, protocol="official")
+    assert report.document.official["H-AP"] == alone.document.scores["H-AP"]
+    assert report.document.official["H-AP"] != report.document.scores["H-AP"]
+    assert report.document.official["AP"] == report.document.scores["AP"]
+
+
+def test_vectors_read_for_one_evaluation_alone_are_moved_and_no_others(tmp_path, monkeypatch):
+    from hbench.evaluation import submission
+
+    zoo.make(tmp_path)
+    file, test = embeddings.read(tmp_path / zoo.FILE), manifest.read(tmp_path / zoo.DATASET)
+    embeddings.write(tmp_path / "zoo32.parquet", file.ids, file.vectors.astype(np.float32))
+    given, moves, move = embeddings.read(tmp_path / "zoo32.parquet"), [], SelectedRows.move
+    monkeypatch.setattr(SelectedRows, "move", lambda self, order: moves.append(len(order)) or move(self, order))
+    for tests in ({"test": test}, {"one": test, "two": dataclasses.replace(test, query=np.arange(len(test)) % 7 > 0)}):
+        data, before = Dataset("zoo", "1", Protocol(), None, tests), given.vectors.copy()
+        stayed = submission.evaluate(given, data)
+        assert np.array_equal(given.vectors, before)
+        assert not moves
+        assert zoo.same(submission.evaluate(tmp_path / "zoo32.parquet", data), stayed)
+        assert moves == ([len(test)] if len(tests) == 1 else [])
+        moves.clear()
+
+
+def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
+    run = hbench(tmp_path, "demo", "--out", "out", "--dim", "16")
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"glyphs-pca.parquet", "glyphs-pca.json", "glyphs-pca.by-query.parquet", "glyphs-pca.png"}
+    assert "H-AP" in run.stdout
+    assert "Next:" in run.stderr
+    assert (tmp_path / "out" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
+    document = Document.model_validate_json((tmp_path / "out" / "glyphs-pca.json").read_text())
+    assert sum(document.mistakes["test"].values()) == document.scores["R@1"].queries
+    assert Path(document.embedding.file).name == "glyphs-pca.parquet"
+
+
+def test_on_a_published_leaderboard_one_run_shows_both_values_and_places_by_the_official_one(data, tmp_path):
+    zoo = manifest.read(data / "zoo.parquet")
+    tree = dataclasses.replace(zoo.tree, levels=("super_class", "class"))
+    test = dataclasses.replace(zoo, tree=tree)
+    save(Dataset("sop", "1", Protocol(), None, {"test": test}), tmp_path / "sop")
+    run = hbench(data, "evaluate", "good.parquet", "-d", tmp_path / "sop", "-o", tmp_path / "r.json")
+    document = Document.model_validate_json((tmp_path / "r.json").read_text())
+    paper, official = document.scores["H-AP"].value, document.official["H-AP"].value
+    assert paper != official
+    assert f"{100 * paper:.2f}" in run.stdout
+    assert f"{100 * official:.2f}" in run.stdout
+    assert f"H-AP {100 * official:.2f} (official protocol) would be place 1 of" in run.stderr
+
+
+def test_what_was_asked_for_is_written_before_the_table_meets_a_closed_pipe(data, tmp_path):
+    command = [sys.executable, "-m", "hbench", "evaluate", "good.parquet", "-d", "zoo.parquet"]
+    with subprocess.Popen(
+        [*command, "-o", tmp_path / "r.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=data
+    ) as run:
+        run.stdout.close()
+        told = run.stderr.read().decode()
+    assert "Traceback" not in told
+    assert Document.model_validate_json((tmp_path / "r.json").read_text()).dataset == "zoo"
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no device that is always full")
+def test_a_full_disk_behind_stdout_is_one_message(data):
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "hbench", "evaluate", "good.parquet", "-d", "zoo.parquet", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=data,
+        )  # fmt: skip
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1] == "hbench: [Errno 28] No space left on device"
+
+
+def test_closed_streams_are_no_terminals(data, tmp_path):
+    shell = f"{sys.executable} -m hbench evaluate good.parquet -d zoo.parquet -o {tmp_path}/r.json >&- 2>&-"
+    assert subprocess.run(["sh", "-c", shell], check=False, cwd=data).returncode == 0
+    assert (tmp_path / "r.json").is_file()
+
+
+def test_a_report_is_placed_only_among_rows_of_its_conditions(data, tmp_path):
+    zoo = manifest.read(data / "zoo.parquet")
+    save(Dataset("glyphs", "1", Protocol(), None, {"test": zoo}), tmp_path / "glyphs")
+    asked = ("evaluate", "good.parquet", "-d", tmp_path / "glyphs", "--method", "mine", "-o", tmp_path / "r.json")
+    assert "(paper protocol) would be place" in hbench(data, *asked).stderr
+    for option, value, reason in (
+        ("--protocol", "official", "the report has no scores under the paper protocol"),
+        ("--ties", "optimistic", "the report's ties or relevance are not those of the rows"),
+    ):
+        run = hbench(data, *asked, option, value)
+        assert "would be place" not in run.stderr
+        assert f"no place on the glyphs leaderboard: {reason}" in run.stderr
+        added = hbench(data, "leaderboard", "add", "glyphs", tmp_path / "r.json", "--to", tmp_path / "x.toml", code=3)
+        assert reason in added.stderr
+    assert not (tmp_path / "x.toml").exists()
+
+
+def test_compare_refuses_a_metric_that_the_reports_do_not_have(evaluated):
+    run = hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, P@5", code=2)
+    assert "unknown metric of both reports 'P@5'" in run.stderr
+    assert "H-AP" in hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, R@1").stdout
+
+
+def test_evaluation_on_a_torch_device(data, tmp_path):
+    asked = ["evaluate", "good.parquet", "-d", "zoo.parquet", "--json"]
+    found = json.loads(hbench(data, *asked, "--device", "cpu", "--resume", tmp_path).stdout)["scores"]
+    expected = json.loads(hbench(data, *asked).stdout)["scores"]
+    assert {name: each["value"] for name, each in found.items()} == pytest.approx(
+        {name: each["value"] for name, each in expected.items()}, rel=1e-6
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "cpu"
+    ]  # its blocks are not mixed with those of the processors
+    assert "no device 'warp'" in hbench(data, *asked, "--device", "warp", code=2).stderr
+    assert "--workers" in hbench(data, *asked, "--device", "cpu", "--workers", "2", code=2).stderr

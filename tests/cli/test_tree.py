@@ -1,0 +1,289 @@
+"""hbench tree as a person meets it: printed, checked, mended, exported and drawn; one clear message for each fault."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+import pyarrow.parquet as pq
+import pytest
+
+from hbench.cli import main
+from hbench.datasets import load, manifest, save
+from hbench.tree.files import read
+
+TREES = Path(__file__).parents[1] / "golden" / "trees"
+INAT, CUB = TREES / "inat2018_names.csv.gz", TREES / "cub_species_family_order.csv"
+MENDED = ["--policy", "by-path", "--policy", "fill-from-parent"]
+MESSY = "parent,child\nthing,animal\nthing,plant\nanimal,cat\nanimal,dog\nplant,dog\ndog,pug\na,b\nb,c\nc,a\n,x\n"
+
+
+class Run(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+def hbench(folder: Path, *arguments: object, code: int = 0, verb: str = "tree") -> Run:
+    """The command line in this process, as the console script calls it."""
+    out, err, ended = io.StringIO(), io.StringIO(), 0
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "argv", ["hbench", verb, *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as exit_code:
+            ended = int(exit_code.code or 0)
+    assert ended == code, err.getvalue() + out.getvalue()
+    return Run(out.getvalue(), err.getvalue())
+
+
+def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", "tree", "validate", str(CUB), "--levels", "order,family,species"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, encoding="utf-8",
+    )  # fmt: skip
+    assert (run.returncode, run.stderr.count("Traceback")) == (3, 0)
+    assert "  family 'Laridae' in Charadriiformes and Coraciiformes (16 items)\n" in run.stdout
+
+
+def test_a_built_in_dataset_is_shown_with_its_classes_items_and_statistics(tmp_path: Path) -> None:
+    lines = hbench(tmp_path, "show", "glyphs", "--depth", "2").stdout.splitlines()
+    assert lines[0] == "root  (1,635 classes, 20,638 items)"
+    assert lines[1:4] == [
+        "├── Armenian  (77 classes, 924 items)",
+        "│   ├── Armenian capital  (38 classes, 456 items)",
+        "│   └── Armenian small  (39 classes, 468 items)",
+    ]
+    table = "\n".join(lines[lines.index("    └── Latin small  (526 classes, 6,852 items)") + 1 :])
+    assert "│ script    │     5 │                         5 / 5 / 5 │" in table
+    assert table.count("\n") == 7
+
+
+def test_a_node_shows_so_many_children_and_says_how_many_more_there_are(tmp_path: Path) -> None:
+    rows = "\n".join(f"{'even' if i % 2 == 0 else 'odd'},[red]{i}[/red]" for i in range(40))
+    (tmp_path / "t.csv").write_text(f"coarse,fine\n{rows}\n")
+    few = hbench(tmp_path, "show", "t.csv", "--max-children", 3).stdout
+    assert few.count("… 17 more") == 2
+    assert "│   ├── [red]2[/red]\n" in few
+    every = hbench(tmp_path, "show", "t.csv", "--max-children", 0).stdout
+    assert "more" not in every
+    assert sum(f"[red]{i}[/red]\n" in every for i in range(40)) == 40
+
+
+def test_a_tree_is_shown_as_json(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("item,coarse,fine\n1,a,x\n2,a,x\n3,b,y\n")
+    shown = json.loads(hbench(tmp_path, "show", "t.csv", "--json").stdout)
+    assert [(level["level"], level["nodes"], level["largest"]) for level in shown["statistics"]] == [
+        ("coarse", 2, ["a", 2]),
+        ("fine", 2, ["x", 2]),
+    ]
+    assert shown["tree"]["children"][0] == {"name": "a", "children": [{"name": "x", "items": 2}]}
+
+
+def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("item,coarse,fine,split\n1,a,x,train\n2,a,x,train\n3,b,y,test\n")
+    save(load(tmp_path / "t.csv"), tmp_path / "built")
+    assert hbench(tmp_path, "show", "built").stdout.startswith("root  (2 classes, 3 items)")
+    assert hbench(tmp_path, "show", "built", "--split", "train").stdout.startswith("root  (1 class, 2 items)")
+    wrong = hbench(tmp_path, "show", "built", "--split", "trian", code=2)
+    assert "did you mean 'train'" in wrong.stderr
+
+
+def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_path: Path) -> None:
+    run = hbench(tmp_path, "validate", INAT, code=3)
+    assert "  genus 'Iris' in Tarachodidae and Iridaceae (9 items)\n" in run.stdout
+    assert "  order 'NA' in Gastropoda (30 items)\n" in run.stdout
+    assert "homonym × 11: " in run.stdout
+    assert "  --policy by-path: A node is its whole path" in run.stdout
+    assert "17 problems\n  found:    6 placeholder, 11 homonym\n" in run.stderr
+
+
+def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path: Path) -> None:
+    run = hbench(tmp_path, "validate", INAT, *MENDED)
+    assert "fill-from-parent changes 34 rows of 34 items\n" in run.stdout
+    assert "by-path changes 38 rows of 38 items\n" in run.stdout
+    assert "  … 18 more (--all)\n" in run.stdout
+    assert "6 kingdom · 25 phylum · 57 class · 273 order · 1,120 family · 4,412 genus · 8,142 species" in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_problems_and_changes_are_told_to_machines_too(tmp_path: Path) -> None:
+    told = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
+    assert (told["rows"], len(told["problems"]), len(told["changes"])) == (8142, 18, 38)
+    assert {problem["kind"] for problem in told["left"]} == {"placeholder", "spaces"}
+    assert told["policies"]["homonym"] == ["by-path", "majority-parent", "drop"]
+
+
+def test_the_mended_table_keeps_its_other_columns_and_a_record_is_written_beside(tmp_path: Path) -> None:
+    levels = ["--levels", "order,family,species"]
+    hbench(tmp_path, "validate", CUB, *levels, "--policy", "majority-parent", "--out", "out/cub.csv")
+    before, after = (
+        list(csv.DictReader(path.read_text().splitlines())) for path in (CUB, tmp_path / "out" / "cub.csv")
+    )
+    assert [row["class_id"] for row in after] == [row["class_id"] for row in before]
+    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    assert changed == [
+        (
+            {"class_id": "84", "species": "Red_legged_Kittiwake", "family": "Laridae", "order": "Coraciiformes"},
+            {"class_id": "84", "species": "Red_legged_Kittiwake", "family": "Laridae", "order": "Charadriiformes"},
+        )
+    ]
+    record = json.loads((tmp_path / "out" / "cub.csv.changes.json").read_text())
+    assert record["sha256"] == hashlib.sha256(CUB.read_bytes()).hexdigest()
+    assert record["policies"] == ["majority-parent"]
+    assert record["changes"] == [
+        {
+            "policy": "majority-parent",
+            "before": ["Coraciiformes", "Laridae", "Red_legged_Kittiwake"],
+            "after": ["Charadriiformes", "Laridae", "Red_legged_Kittiwake"],
+            "items": 1,
+        }
+    ]
+
+
+def test_rows_are_left_out_and_columns_cut_in_the_mended_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('item,coarse,fine\ni1,a,x\ni2,a,\ni3,NA,y\ni4,b,"z, z"\n')
+    hbench(tmp_path, "validate", "t.csv", "--policy", "drop", "--out", "d.tsv")
+    assert (tmp_path / "d.tsv").read_text() == "item\tcoarse\tfine\ni1\ta\tx\ni4\tb\tz, z\n"
+    hbench(tmp_path, "validate", "t.csv", "--policy", "cut", "--policy", "fill-from-parent", "--out", "c.parquet")
+    assert pq.read_table(tmp_path / "c.parquet").to_pydict() == {
+        "item": ["i1", "i2", "i3", "i4"],
+        "coarse": ["a", "a", "unplaced coarse", "b"],
+    }
+    assert read(tmp_path / "c.parquet").tree()[0].depth == 1
+
+
+def test_a_list_of_edges_is_mended_into_a_table(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("parent,child\nr,a\nr,b\na,x\nb,x\nb,y\n")
+    hbench(tmp_path, "validate", "e.csv", code=3)
+    hbench(tmp_path, "validate", "e.csv", "--policy", "by-path", "--out", "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "level1,level2\na,x (a)\nb,x (b)\nb,y\n"
+
+
+def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(MESSY)
+    run = hbench(tmp_path, "validate", "e.csv", code=3)
+    assert "  'a' on the way a > b > c > a\n" in run.stdout
+    assert "  the root 'thing' in thing and x\n" in run.stdout
+    assert "  level1 'x' ends at x\n" in run.stdout
+    assert "  level3 'dog' in animal and plant (2 items)\n" in run.stdout
+    assert "found:    1 cycle, 1 several roots, 2 ragged, 1 several parents" in run.stderr
+
+
+def test_what_is_still_no_tree_after_its_policies_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(MESSY)
+    run = hbench(tmp_path, "validate", "e.csv", "--policy", "by-path", "--policy", "add-root", "--out", "t.csv", code=3)
+    assert "after the policies:" in run.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
+
+
+def test_the_source_is_never_written_over_and_the_target_must_be_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("coarse,fine\na,x\n")
+    assert "is the source itself" in hbench(tmp_path, "validate", "t.csv", "--out", "./t.csv", code=2).stderr
+    assert "is no table" in hbench(tmp_path, "validate", "t.csv", "--out", "t.json", code=2).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_columns_that_run_from_fine_to_coarse_are_pointed_out(tmp_path: Path) -> None:
+    run = hbench(tmp_path, "validate", CUB, code=3)
+    assert "the columns seem to run from fine to coarse: --levels order,family,species,class_id" in run.stdout
+    assert "(--all)" in run.stdout
+
+
+def test_what_counts_as_a_missing_name_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("coarse,fine\nNA,x\nEU,TBD\n")
+    hbench(tmp_path, "validate", "t.csv", code=3)
+    run = hbench(tmp_path, "validate", "t.csv", "--placeholder", "tbd", code=3)
+    assert "placeholder × 1" in run.stdout
+    assert "fine 'TBD' in EU" in run.stdout
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "graphml", "nwk"])
+def test_a_tree_goes_to_a_file_and_back(tmp_path: Path, suffix: str) -> None:
+    arguments = ["export", CUB, "--levels", "order,family,species", "--policy", "by-path"]
+    hbench(tmp_path, *arguments, "--out", f"cub.{suffix}")
+    printed = hbench(tmp_path, *arguments, "--format", suffix).stdout
+    assert (tmp_path / f"cub.{suffix}").read_text(encoding="utf-8") == printed
+    tree, _ = read(tmp_path / f"cub.{suffix}").tree()
+    assert [len(names) for names in tree.names] == [13, 39, 200]
+    assert tree.levels == ("order", "family", "species")
+
+
+def test_a_manifest_is_exported_by_its_file(tmp_path: Path) -> None:
+    rows = [("Animalia", "Iris (Tarachodidae)"), ("Plantae", "Iris (Iridaceae)")]
+    manifest.from_names(["1.jpg", "2.jpg"], rows, levels=("kingdom", "genus")).write(tmp_path / "m.parquet")
+    run = hbench(tmp_path, "export", "m.parquet")
+    assert run.stdout == "kingdom,genus\nAnimalia,Iris (Tarachodidae)\nPlantae,Iris (Iridaceae)\n"
+
+
+def test_a_tree_is_drawn(tmp_path: Path) -> None:
+    run = hbench(
+        tmp_path, "draw", INAT, *MENDED, "--out", "inat.svg", "--title", "iNaturalist 2018", "--colour-by", "kingdom"
+    )
+    assert "8,142 classes, 7 levels" in run.stderr
+    root = ET.parse(tmp_path / "inat.svg").getroot()
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == "iNaturalist 2018"
+    by_items = hbench(tmp_path, "draw", "glyphs", "--by-items", "--out", "glyphs.svg")
+    assert "1,635 classes, 4 levels" in by_items.stderr
+    assert ">20,638</text>" in (tmp_path / "glyphs.svg").read_text(encoding="utf-8")
+
+
+def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path: Path) -> None:
+    rows = "1,Plantae,Iris\n2,Animalia,Iris\n3,Animalia,NA\n4,Animalia,Felis\n5,,Felis\n"
+    (tmp_path / "t.csv").write_text(f"item,kingdom,genus\n{rows}")
+    arguments = ["own", "--from", "t.csv", "--levels", "kingdom,genus", "--out", "built"]
+    refused = hbench(tmp_path, *arguments, "--policy", "fill-from-parent", verb="build", code=3)
+    assert "2 homonym" in refused.stderr or "several parents" in refused.stderr
+    assert not (tmp_path / "built").exists()
+    names = ["--policy", "by-path", "--policy", "fill-from-parent"]
+    built = hbench(tmp_path, *arguments, *names, verb="build")
+    assert "4 rows of names changed by by-path" in built.stderr
+    dataset = load(tmp_path / "built")
+    assert dataset.tests["test"].tree.names == (
+        ("Animalia", "Plantae", "unplaced kingdom"),
+        (
+            "Felis (Animalia)",
+            "Iris (Animalia)",
+            "unplaced genus of Animalia",
+            "Iris (Plantae)",
+            "Felis (unplaced kingdom)",
+        ),
+    )
+    assert dataset.card["changed by by-path"] == 4
+    dropped = hbench(tmp_path, *arguments[:-1], "few", "--policy", "drop", verb="build")
+    assert "4 rows of names changed by drop" in dropped.stderr
+    assert load(tmp_path / "few").tests["test"].items.tolist() == ["4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["show", "nope"], 2, "unknown dataset 'nope'"),
+        (["show", "glyph"], 2, "did you mean 'glyphs'"),
+        (["show", "missing.csv"], 4, "does not exist"),
+        (["show", "t.csv", "--levels", "coarse,fein"], 2, "did you mean 'fine'"),
+        (["show", "t.csv"], 3, "fine 'x' in 'a' and 'b'"),
+        (["export", "t.csv", "--format", "xml"], 2, "unknown format 'xml'"),
+        (["export", "t.csv", "--out", "tree"], 2, "unknown format ''"),
+        (["draw", "t.csv", "--policy", "by-path", "--out", "t.svg", "--colour-by", "find"], 2, "did you mean 'fine'"),
+        (["validate", "t.csv", "--policy", "bypath"], 2, "did you mean 'by-path'"),
+        (["draw", "t.csv"], 2, "Missing option '--out'"),
+    ],
+)
+def test_a_mistake_gets_one_message_and_writes_nothing(tmp_path: Path, arguments, code: int, message: str) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "t.csv").write_text("coarse,fine\na,x\nb,x\n")
+    run = hbench(tmp_path, *arguments, code=code)
+    assert message in run.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

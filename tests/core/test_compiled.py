@@ -1,0 +1,108 @@
+"""Machine code that is kept: for the sources it was made of, beside them or in the cache folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hbench.core import compiled
+
+pytestmark = pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
+
+INNER = """
+from hbench.core.compiled import compiled, machine_code
+
+@compiled
+def factor(number):
+    return number * {factor}
+
+@machine_code()
+def summand(number):
+    return number + {summand}
+"""
+OUTER = """
+from hbench.core.compiled import compiled, machine_code
+from parts.inner import factor, summand
+
+@compiled
+def product(number):
+    return factor(number)
+
+@machine_code()
+def total(number):
+    return summand(number)
+"""
+RUN = """
+from hbench.core.compiled import is_kept
+from parts.outer import product, total
+print(is_kept(product), product(10), total(10), is_kept(product), sum(total.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Writes a package of two modules, one of whose functions call the other's, and runs it in a process of its own."""
+    package = tmp_path / "parts"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "outer.py").write_text(OUTER)
+
+    def run(factor, summand, **changes):
+        (package / "inner.py").write_text(INNER.format(factor=factor, summand=summand))
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": "", **changes}
+        line = [sys.executable, "-c", RUN]
+        return subprocess.run(
+            line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout.split()
+
+    return run
+
+
+def test_code_is_kept_until_a_function_it_calls_in_another_file_changes(run):
+    assert run(factor=2, summand=3) == ["False", "20", "13", "True", "0"]
+    assert run(factor=2, summand=3) == ["True", "20", "13", "True", "1"]
+    assert run(factor=7, summand=5) == ["False", "70", "15", "True", "0"]
+    assert run(factor=2, summand=3) == ["True", "20", "13", "True", "1"]  # as another branch of a checkout has it
+
+
+def test_modules_with_compiled_functions_import_in_the_form_that_is_looked_for():
+    sources = {path: path.read_text() for path in (Path(__file__).parents[2] / "hbench").rglob("*.py")}
+    compiling = {path: text for path, text in sources.items() if re.search(r"^@(compiled|machine_code)", text, re.M)}
+    assert len(compiling) > 15
+    assert [
+        path for path, text in compiling.items() if re.search(r"^(import hbench|from (hbench|\.+) )", text, re.M)
+    ] == []
+
+
+def test_code_lies_beside_the_module_or_where_numba_is_told(run, tmp_path):
+    run(factor=2, summand=3)
+    assert list((tmp_path / "parts" / "__pycache__").rglob("outer.product-*.nbi"))
+    run(factor=2, summand=3, NUMBA_CACHE_DIR=str(tmp_path / "told"))
+    assert list((tmp_path / "told").rglob("outer.product-*.nbi"))
+
+
+def test_where_the_package_cannot_be_written_code_lies_in_the_cache_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HBENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
+    package = tmp_path / "no folder"
+    package.touch()
+    assert compiled.kept_in(package) == tmp_path / "kernels"
+
+
+def test_where_nothing_can_be_written_code_is_made_each_time(run, tmp_path):
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file" / "in it")
+    assert [run(factor=2, summand=3, NUMBA_CACHE_DIR=nowhere) for _ in range(2)] == [
+        ["False", "20", "13", "False", "0"]
+    ] * 2
+
+
+def test_it_is_said_how_often_the_kernel_is_compiled(monkeypatch):
+    assert compiled.announcement().endswith("this once")
+    monkeypatch.setattr(compiled, "kept_in", lambda _package: None)
+    assert "as every time" in compiled.announcement()

@@ -1,0 +1,72 @@
+"""Sheets: text tables read and written without loss."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core.errors import DataError
+from hbench.core.tables import kind_of, lines, read_sheet, texts, write_sheet
+
+cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
+rows = st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=6)
+
+
+@given(rows)
+def test_written_lines_are_read_by_the_csv_module_and_by_hbench(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]
+) -> None:
+    path = tmp_path_factory.getbasetemp()
+    for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
+        text = lines(["a", "b", "c"], table, delimiter=delimiter)
+        assert list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)) == [["a", "b", "c"], *table]
+        file = path / f"table{suffix}"
+        file.write_bytes(text.encode())
+        read = read_sheet(file)
+        assert [list(row) for row in zip(*(texts(read, name) for name in "abc"), strict=True)] == table
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.parquet"])
+def test_a_table_written_and_read_keeps_its_texts(tmp_path: Path, name: str) -> None:
+    table = pa.table({"item": ["1", "2"], "label": ["NA", 'a, "b"\tc']})
+    write_sheet(table, tmp_path / name)
+    assert read_sheet(tmp_path / name).to_pydict() == table.to_pydict()
+
+
+def test_compressed_tables_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress("\ufeffa,b\r\n1,None\r\n".encode()))
+    assert read_sheet(tmp_path / "t.csv.gz").to_pydict() == {"a": ["1"], "b": ["None"]}
+    assert kind_of(Path("T.TSV.GZ")) == ".tsv"
+
+
+def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, None], "b": pa.array(["x", None]).dictionary_encode()}), tmp_path / "t.parquet")
+    table = read_sheet(tmp_path / "t.parquet")
+    assert (texts(table, "a"), texts(table, "b")) == (["1", ""], ["x", ""])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("t.csv", b"", "Empty CSV file"),
+        ("t.csv", b"a,b\n", "no rows"),
+        ("t.csv", b"a,a\n1,2\n", "a several times"),
+        ("t.csv", b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
+        ("t.csv", b"a,b\n1,\xff\n", "invalid UTF8"),
+        ("t.csv.gz", b"a,b\n1,2\n", "zlib"),
+        ("t.parquet", b"PAR1", "Parquet"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_the_reason(tmp_path: Path, name: str, content: bytes, found: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as refusal:
+        read_sheet(tmp_path / name)
+    assert found.lower() in (refusal.value.found or "").lower()

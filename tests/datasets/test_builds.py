@@ -1,0 +1,613 @@
+"""Builds of the published datasets from raw files: real ones where they may be kept here, else in just their form."""
+
+import csv
+import gzip
+import json
+import pickle
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+import hbench
+from hbench.core.errors import DataError, IntegrityError, TreeError
+from hbench.datasets import build as building
+from hbench.datasets import load, save, specs
+from hbench.datasets.build import counted
+from hbench.datasets.pair_labels import list_of
+from hbench.evaluation.embeddings import Embeddings
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def raw(tmp_path):
+    (tmp_path / "raw").mkdir()
+    return tmp_path / "raw"
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def touch(root, items, body=b"image"):
+    for item in items:
+        (root / item).parent.mkdir(parents=True, exist_ok=True)
+        (root / item).write_bytes(body)
+
+
+def names(manifest, item):
+    row = manifest.items.tolist().index(item)
+    return [of_level[i] for of_level, i in zip(manifest.tree.names, manifest.labels[row], strict=True)]
+
+
+def build(name, root, **options):
+    return building.build(specs[name], root, **options)[0]
+
+
+# CUB-200-2011: the real list of its 11,788 images, and the tree of the papers
+
+
+@pytest.fixture
+def cub(raw):
+    paths = (GOLDEN / "cub200" / "cub_image_tree.txt").read_text().split()
+    write(raw / "CUB_200_2011" / "images.txt", "".join(f"{i} {path}\n" for i, path in enumerate(paths, start=1)))
+    return raw
+
+
+def test_cub_has_its_published_counts(cub):
+    dataset, found, errors = building.build(specs["cub200"], cub)
+    assert errors == []
+    assert counted(dataset.train) == {
+        "images": 5_864,
+        "queries": 5_864,
+        "gallery": 5_864,
+        "order": 13,
+        "family": 30,
+        "species": 100,
+    }
+    assert counted(dataset.tests["test"])["images"] == 5_924
+    assert [len(found.missing), len(found.surplus)] == [11_788, 0]
+
+
+def test_cub_keeps_the_errors_of_the_published_tree(cub):
+    train = build("cub200", cub).train
+    kittiwake = next(item for item in train.items if item.startswith("084."))
+    gull = next(item for item in train.items if item.startswith("059."))
+    assert names(train, kittiwake) == ["Coraciiformes", "Laridae (Coraciiformes)", "Red legged Kittiwake"]
+    assert names(train, gull)[:2] == ["Charadriiformes", "Laridae (Charadriiformes)"]
+
+
+def test_a_cub_without_one_image_is_not_the_published_one(cub):
+    lines = (cub / "CUB_200_2011" / "images.txt").read_text().splitlines()
+    write(cub / "CUB_200_2011" / "images.txt", "\n".join(lines[:-1]))
+    with pytest.raises(IntegrityError, match="test: 5,923 images, published 5,924"):
+        build("cub200", cub)
+    assert build("cub200", cub, unofficial=True).version.startswith("1+")
+
+
+def test_missing_and_surplus_images_are_counted_and_refused(cub):
+    touch(
+        cub / "CUB_200_2011" / "images",
+        ["001.Black_footed_Albatross/Black_Footed_Albatross_0001_796111.jpg", "x/stray.jpg"],
+    )
+    with pytest.raises(
+        IntegrityError, match=r"1 of 11,788 images are there; 11,787 missing .*; 1 files without a label \(x/stray"
+    ):
+        build("cub200", cub)
+
+
+def test_a_root_given_from_here_is_found_from_elsewhere(cub, tmp_path, monkeypatch):
+    monkeypatch.chdir(cub.parent)
+    save(build("cub200", Path(cub.name)), tmp_path / "built")
+    monkeypatch.chdir(tmp_path)
+    assert load(tmp_path / "built").root.is_relative_to(cub)
+
+
+def test_a_read_only_root_is_built_into_another_folder(cub, home):
+    for path in [cub, *cub.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    folder = building.writable_folder("cub200")
+    save(build("cub200", cub), folder)
+    dataset = load("cub200")
+    assert folder == home / "data" / "cub200"
+    assert dataset.root == cub / "CUB_200_2011" / "images"
+    assert dataset.tests["test"].digest == build("cub200", cub).tests["test"].digest
+
+
+def test_where_the_data_folder_cannot_be_written_the_cache_is_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(building.os, "access", lambda path, mode: not str(path).endswith("home/data"))
+    (tmp_path / "home" / "data").mkdir(parents=True)
+    assert building.writable_folder("cub200") == tmp_path / "home" / "cache" / "datasets" / "cub200"
+
+
+def test_what_is_not_built_says_how_to_get_it():
+    with pytest.raises(DataError, match="hbench download cub200, then hbench build cub200"):
+        load("cub200")
+    with pytest.raises(DataError, match="raw files of cub200 are not in"):
+        build("cub200", None)
+
+
+# Omniglot: the real small sets, with their images
+
+
+@pytest.fixture(scope="session")
+def omniglot(tmp_path_factory):
+    root = tmp_path_factory.mktemp("omniglot")
+    for name in ("images_background_small1", "images_background_small2"):
+        parts = sorted((GOLDEN / "omniglot").glob(f"{name}.zip.part*"))
+        shutil.unpack_archive(_joined(root, name, parts), root)
+    return root
+
+
+def _joined(root, name, parts):
+    archive = root / f"{name}.zip"
+    archive.write_bytes(b"".join(part.read_bytes() for part in parts))
+    return archive
+
+
+def test_omniglot_is_built_and_its_images_are_read(omniglot):
+    dataset, found, errors = building.build(specs["omniglot-small"], omniglot)
+    assert errors == []
+    assert (found.missing, found.surplus) == ((), ())
+    assert [counted(manifest)["images"] for manifest in dataset.manifests.values()] == [2_720, 3_120]
+    item = "images_background_small1/Greek/character01/0394_01.png"
+    assert names(dataset.train, item) == ["Greek", "Greek character01"]
+    assert dataset.train.picture(item).size == (105, 105)
+
+
+def test_omniglot_images_are_decoded_and_evaluated_end_to_end(omniglot):
+    dataset = build("omniglot-small", omniglot)
+    test = dataset.tests["test"]
+    pixels = [
+        np.asarray(test.picture(item).convert("L").resize((12, 12)), np.float32).ravel() - 255 for item in test.items
+    ]
+    report = hbench.evaluate(
+        Embeddings(test.items, np.stack(pixels), "", "pixels", "float32"), dataset, metrics=["H-AP", "R@1"]
+    )
+    assert len(report.per_query["H-AP"]) == 3_120
+    chance = np.mean([(test.labels[:, 1] == label).sum() - 1 for label in test.labels[:, 1]]) / 3_119
+    assert report.scores["R@1"] > 20 * chance
+    assert 0 < report.scores["H-AP"] < 1
+
+
+# iNaturalist 2018: the real categories, with images of every species made up
+
+
+@pytest.fixture
+def inat(raw):
+    with tarfile.open(GOLDEN / "inat18" / "categories.json.tar.gz") as archive:
+        archive.extractall(raw, filter="data")
+    categories = json.loads((raw / "categories.json").read_text())
+    for split, test in (("train", False), ("test", True)):
+        own = [c for c in categories if (c["id"] % 10 < 3) == test]
+        lines = [f"train_val2018/{c['supercategory']}/{c['id']}/{c['id']:08x}.jpg" for c in own]
+        write(raw / "Inat_dataset_splits" / f"Inaturalist_{split}_set1.txt", "\n".join(lines))
+    return raw
+
+
+def test_inat_base_has_supercategories_and_species(inat):
+    dataset = build("inat18-base", inat, unofficial=True)
+    both = [set(manifest.tree.names[0]) for manifest in dataset.manifests.values()]
+    assert len(both[0] | both[1]) == 14
+    assert sum(map(len, dataset.manifests.values())) == 8_142
+    hermodice = next(item for m in dataset.manifests.values() for item in m.items if "/0/" in item)
+    assert names(dataset.tests["test"], hermodice) == ["Animalia", "Hermodice carunculata"]
+
+
+def test_inat_full_is_a_tree_under_paper_and_goes_by_name_under_official(inat):
+    dataset = build("inat18-full", inat, unofficial=True)
+    nodes = [set().union(*(m.tree.names[level] for m in dataset.manifests.values())) for level in range(7)]
+    paths = [6, 25, 57, 273, 1_120, 4_412, 8_142]  # by path: homonyms and NA told apart
+    by_name = [6, 25, 57, 272, 1_118, 4_401, 8_142]
+    assert list(map(len, nodes)) == paths
+    official = dataset.official_names
+    levels = dataset.levels
+    assert [
+        len({official.get(level, {}).get(n, n) for n in own}) for level, own in zip(levels, nodes, strict=True)
+    ] == by_name
+    assert set(official) == {"order", "family", "genus"}
+    assert official["genus"]["Iris (Tarachodidae)"] == "Iris"
+    assert set(official["order"].values()) == {"NA"}
+
+
+def test_the_official_labels_of_inat_merge_what_shares_a_name(inat, tmp_path):
+    save(build("inat18-full", inat, unofficial=True), tmp_path / "built")
+    dataset = load(tmp_path / "built")
+    train = dataset.train
+    labels = dataset.official_labels(train)
+    assert labels.shape == train.labels.shape
+    for level in range(7):
+        ours, theirs = len(np.unique(train.labels[:, level])), len(np.unique(labels[:, level]))
+        assert theirs <= ours
+    called = [dataset.official_names["genus"].get(name, name) for name in train.tree.names[5]]
+    homonyms = [name for name in set(called) if called.count(name) > 1]
+    assert homonyms
+    for name in homonyms:
+        rows = np.isin(train.labels[:, 5], [i for i, other in enumerate(called) if other == name])
+        assert len(np.unique(labels[rows, 5])) == 1
+
+
+def test_an_unknown_category_is_refused(inat):
+    write(inat / "Inat_dataset_splits" / "Inaturalist_test_set1.txt", "train_val2018/Aves/9999/x.jpg")
+    with pytest.raises(DataError, match="9999"):
+        build("inat18-base", inat)
+
+
+# H-GLDv2 and GLDv2: the real 55,529 labelled index landmarks, with made-up images
+
+
+@pytest.fixture
+def gldv2(raw):
+    labels = gzip.decompress((GOLDEN / "hgldv2" / "index_label_to_hierarchical.3col.csv.gz").read_bytes()).decode()
+    write(raw / "metadata" / "index_label_to_hierarchical.csv", labels)
+    landmarks = [row[0] for row in csv.reader(labels.splitlines()[1:])]
+    images = [f"{int(landmark):016x}" for landmark in landmarks]
+    unlabelled = ["f" * 16]
+    rows = [*zip(images, landmarks, strict=True), (unlabelled[0], "1")]
+    write(raw / "metadata" / "index_image_to_landmark.csv", "id,landmark_id\n" + "".join(f"{i},{n}\n" for i, n in rows))
+    truth = [
+        "id,images,Usage",
+        f"aaaa,{images[1]} {images[2]},Public",
+        "bbbb,None,Ignored",
+        f"cccc,{'f' * 16} {images[0]},Private",
+        f"dddd,{images[5]},Private",
+    ]
+    write(raw / "ground_truth" / "retrieval_solution_v2.1.csv", "\n".join(truth))
+    shutil.copy(
+        GOLDEN / "hgldv2" / "train_label_to_hierarchical.sample5col.csv",
+        raw / "metadata" / "train_label_to_hierarchical.csv",
+    )
+    with (raw / "metadata" / "train_label_to_hierarchical.csv").open("a") as file:
+        file.write("5,http://commons.wikimedia.org/wiki/Category:Nowhere,,,\n")
+    write(raw / "metadata" / "train_clean.csv", "landmark_id,images\n0,0a1b 0c2d\n5,ffff\n18,abcd\n7,eeee\n")
+    return raw
+
+
+def test_hgldv2_has_the_landmarks_of_the_real_index(gldv2):
+    test = build("hgldv2", gldv2, unofficial=True).tests["test"]
+    gallery = test.labels[test.gallery]
+    assert [len(np.unique(column)) for column in gallery.T] == [2, 78, 55_529]
+    kinds = dict(zip(test.tree.names[0], np.bincount(gallery[:, 0]).tolist(), strict=True))
+    assert kinds == {"human-made": 42_199, "natural": 13_330}
+    assert "ocean area" in test.tree.names[1]
+    assert "castle / fort" in test.tree.names[1]
+
+
+def test_a_query_has_the_landmark_of_its_first_image_and_unlabelled_ones_are_left_out(gldv2):
+    test = build("hgldv2", gldv2, unofficial=True).tests["test"]
+    assert test.items[test.query].tolist() == ["test/a/a/a/aaaa.jpg", "test/d/d/d/dddd.jpg"]
+    assert names(test, "test/a/a/a/aaaa.jpg") == ["natural", "lake", "index 2"]
+    assert not (test.query & test.gallery).any()
+    assert "index/f/f/f/ffffffffffffffff.jpg" not in set(test.items)
+
+
+def test_hgldv2_trains_on_labelled_landmarks_of_the_clean_set_with_their_names(gldv2):
+    train = build("hgldv2", gldv2, unofficial=True).train
+    assert train.items.tolist() == ["train/0/a/1/0a1b.jpg", "train/0/c/2/0c2d.jpg", "train/a/b/c/abcd.jpg"]
+    assert names(train, "train/0/a/1/0a1b.jpg") == ["human-made", "sports venue", "Happy Valley Racecourse (train 0)"]
+    assert names(train, "train/a/b/c/abcd.jpg")[2] == "Orthodox church in Ełk (train 18)"
+
+
+def test_train_and_index_landmarks_of_one_number_are_not_one(gldv2):
+    dataset = build("hgldv2", gldv2, unofficial=True)
+    assert not set(dataset.train.tree.names[2]) & set(dataset.tests["test"].tree.names[2])
+
+
+def test_gldv2_keeps_the_official_lists(gldv2, tmp_path):
+    save(build("gldv2", gldv2, unofficial=True), tmp_path / "built")
+    dataset = load(tmp_path / "built")
+    assert len(dataset.tests["test"]) == 55_529 + 1 + 3
+    table = dataset.lists["test"].to_pylist()
+    own = [row["item"] for row in table if row["query"] == "test/c/c/c/cccc.jpg"]
+    assert own == ["index/0/0/0/0000000000000000.jpg", "index/f/f/f/ffffffffffffffff.jpg"]
+    assert {row["level"] for row in table} == {1}
+    list_of([("a", "b", 1)])
+    (tmp_path / "built" / "test.list.parquet").unlink()
+    with pytest.raises(DataError, match=r"test\.list\.parquet cannot be read"):
+        load(tmp_path / "built")
+
+
+# SOP, In-shop, DyML: the real beginnings of their files, continued in their form
+
+
+@pytest.fixture
+def sop(raw):
+    head = (GOLDEN / "sop" / "Ebay_train.excerpt.txt").read_text()
+    write(raw / "Stanford_Online_Products" / "Ebay_train.txt", head + "7 3 2 cabinet_final/1_0.JPG\n")
+    header = head.splitlines()[0]
+    write(raw / "Stanford_Online_Products" / "Ebay_test.txt", f"{header}\n1 11319 2 cabinet_final/9_0.JPG\n")
+    return raw
+
+
+def test_sop_is_built_by_kind_and_product(sop):
+    dataset = build("sop", sop, unofficial=True)
+    assert len(dataset.train) == 7
+    assert names(dataset.train, "bicycle_final/111265328556_1.JPG") == ["bicycle", "bicycle 2"]
+    assert dataset.tests["test"].tree.names == (("cabinet",), ("cabinet 11319",))
+    with pytest.raises(IntegrityError, match="train: 7 images, published 59,551"):
+        build("sop", sop)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image_id class_id path\n", "has another header"),
+        ("", "has another header"),
+        ("image_id class_id super_class_id path\n1 1 bicycle_final/a.JPG\n", "line 2, cannot be understood"),
+    ],
+)
+def test_a_damaged_sop_list_is_refused(sop, text, message):
+    write(sop / "Stanford_Online_Products" / "Ebay_train.txt", text)
+    with pytest.raises(DataError, match=message):
+        build("sop", sop)
+
+
+@pytest.fixture
+def inshop(raw):
+    lines = (GOLDEN / "inshop" / "list_eval_partition.excerpt.txt").read_text().splitlines()
+    more = [
+        "img/MEN/Denim/id_00000080/01_1_front.jpg                               id_00000080 query      ",
+        "img/MEN/Denim/id_00000080/01_2_side.jpg                                id_00000080 gallery    ",
+        "img/WOMEN/Denim/id_00000090/01_2_side.jpg                              id_00000090 gallery    ",
+    ]
+    write(raw / "Eval" / "list_eval_partition.txt", "\n".join(["5", lines[1], *lines[2:4], *more]))
+    touch(raw, ["Img/img/MEN/Denim/id_00000080/01_1_front.jpg"])
+    return raw
+
+
+def test_inshop_has_separate_queries_and_gallery_and_one_map_of_categories(inshop):
+    dataset = build("inshop", inshop, unofficial=True)
+    test = dataset.tests["test"]
+    assert dataset.train.tree.names[0] == ("WOMEN/Dresses",)
+    assert test.tree.names[0] == ("MEN/Denim", "WOMEN/Denim")
+    assert (test.query.tolist(), test.gallery.tolist()) == ([True, False, False], [False, True, True])
+    assert dataset.root == inshop / "Img"
+
+
+def test_the_list_of_celeba_is_not_taken_for_inshop(inshop):
+    write(inshop / "Eval" / "list_eval_partition.txt", "000001.jpg 0\n000002.jpg 0\n")
+    with pytest.raises(DataError, match="is no In-shop list"):
+        build("inshop", inshop)
+
+
+def test_a_short_inshop_list_is_refused(inshop):
+    path = inshop / "Eval" / "list_eval_partition.txt"
+    write(path, path.read_text().replace("5\n", "52712\n", 1))
+    with pytest.raises(DataError, match="cut short"):
+        build("inshop", inshop)
+
+
+@pytest.fixture
+def dyml(raw):
+    for split in ("train", "mini-bmk_all_in_one"):
+        (raw / split).mkdir()
+        shutil.copy(GOLDEN / "dyml" / "label.csv", raw / split / "label.csv")
+    for level in ("fine", "middle", "coarse"):
+        write(raw / f"bmk_{level}" / "query.csv", (GOLDEN / "dyml" / "query.csv").read_text())
+        write(raw / f"bmk_{level}" / "gallery.csv", "fname, labels10.jpg, 12\n11.jpg, 7\n12.jpg, 12\n")
+    return raw
+
+
+def test_dyml_does_not_lose_the_image_that_is_glued_to_the_header(dyml):
+    dataset = build("dyml-vehicle", dyml, unofficial=True)
+    assert dataset.train.items.tolist() == ["train/imgs/0.jpg", "train/imgs/1.jpg", "train/imgs/2.jpg"]
+    assert names(dataset.train, "train/imgs/2.jpg") == ["coarse 1", "middle 3", "fine 17"]
+    fine = dataset.tests["fine"]
+    assert fine.items[fine.query].tolist() == [f"bmk_fine/query/{i}.jpg" for i in range(3)]
+    assert names(fine, "bmk_fine/query/0.jpg") == names(fine, "bmk_fine/gallery/12.jpg") == ["fine 12"]
+
+
+def test_a_dyml_header_with_a_line_end_is_understood_too(dyml):
+    write(dyml / "train" / "label.csv", "fname, coarse_id, middle_id, fine_id\n0.jpg, 0, 0, 0\n")
+    assert len(build("dyml-vehicle", dyml, unofficial=True).train) == 1
+
+
+def test_dyml_has_three_tests_of_one_level_each(dyml, tmp_path):
+    save(build("dyml-vehicle", dyml, unofficial=True), tmp_path / "built")
+    dataset = load(tmp_path / "built")
+    assert dataset.train.levels == ("coarse", "middle", "fine")
+    assert dataset.levels == ("class",)
+    assert list(dataset.tests) == ["fine", "middle", "coarse"]
+    assert [test.tree.names[0][0].split()[0] for test in dataset.tests.values()] == ["fine", "middle", "coarse"]
+    assert dataset.protocol.averaged
+
+
+def test_dyml_is_scored_as_the_mean_of_its_three_tests(dyml):
+    dataset = build("dyml-vehicle", dyml, unofficial=True)
+    items = [item for test in dataset.tests.values() for item in test.items]
+    vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
+    report = hbench.evaluate(Embeddings(np.array(items, dtype=object), vectors, "", "made up", "float32"), dataset)
+    values = report.per_query["AP"]
+    assert len(values) == 9
+    means = [np.nanmean(values[report.query_tests == name]) for name in dataset.tests]
+    assert report.scores["AP"] == pytest.approx(np.mean(means), abs=1e-12)
+
+
+def test_a_dyml_query_ignores_its_copy_in_the_gallery(dyml):
+    touch(dyml, ["bmk_fine/query/0.jpg", "bmk_fine/gallery/12.jpg"], b"same picture")
+    touch(dyml, ["bmk_fine/query/1.jpg", "bmk_fine/gallery/10.jpg"], b"one")
+    touch(dyml, ["bmk_fine/gallery/10.jpg"], b"two")
+    fine = build("dyml-vehicle", dyml, unofficial=True).tests["fine"]
+    groups = dict(zip(fine.items.tolist(), fine.ignore.tolist(), strict=True))
+    assert groups["bmk_fine/query/0.jpg"] == groups["bmk_fine/gallery/12.jpg"] >= 0
+    assert groups["bmk_fine/query/1.jpg"] == groups["bmk_fine/gallery/10.jpg"] == -1
+
+
+def test_dyml_product_tests_one_set_at_three_levels(dyml):
+    dataset = build("dyml-product", dyml, unofficial=True)
+    assert list(dataset.tests) == ["fine", "middle", "coarse"]
+    assert len({tuple(test.items) for test in dataset.tests.values()}) == 1
+    assert names(dataset.tests["middle"], "mini-bmk_all_in_one/imgs/2.jpg") == ["middle 3"]
+
+
+# Cars196, CIFAR-100, Aircraft, NABirds, iNaturalist 2021, Oxford and Paris: in the form of their files
+
+
+def test_cars_are_split_by_class_whatever_their_own_flag_says(raw):
+    kinds = [("relative_im_path", object), ("bbox_x1", object), ("class", object), ("test", object)]
+    rows = [("car_ims/000001.jpg", 1, 1, 0), ("car_ims/000002.jpg", 9, 98, 1), ("car_ims/000003.jpg", 3, 99, 0)]
+    savemat(
+        raw / "cars_annos.mat", {"annotations": np.array([rows], dtype=kinds), "class_names": np.array([["x"]], object)}
+    )
+    dataset = build("cars196", raw, unofficial=True)
+    assert dataset.train.items.tolist() == ["car_ims/000001.jpg", "car_ims/000002.jpg"]
+    assert names(dataset.train, "car_ims/000001.jpg") == ["SUV", "AM General Hummer SUV 2000"]
+    (raw / "cars_annos.mat").write_bytes(b"not a mat file")
+    with pytest.raises(DataError, match=r"cars_annos\.mat cannot be read"):
+        build("cars196", raw, unofficial=True)
+
+
+@pytest.fixture
+def cifar(raw):
+    known = json.loads((GOLDEN / "cifar100" / "fine_to_coarse.json").read_text())
+    folder = raw / "cifar-100-binary"
+    write(folder / "fine_label_names.txt", "\n".join(known["fine_names_sorted"]) + "\n")
+    write(folder / "coarse_label_names.txt", "\n".join(known["coarse_names"]) + "\n\n")
+    pixels = np.random.default_rng(0).integers(0, 256, (200, 3072), dtype=np.uint8)
+    fine = np.arange(200) % 100
+    coarse = np.asarray(known["fine_to_coarse"])[fine]
+    records = np.column_stack([coarse, fine, pixels]).astype(np.uint8)
+    (folder / "train.bin").write_bytes(records.tobytes())
+    (folder / "test.bin").write_bytes(records[:100].tobytes())
+    return folder
+
+
+def test_cifar_has_a_hundred_classes_in_twenty_superclasses(cifar):
+    dataset = build("cifar100", cifar, unofficial=True)
+    assert counted(dataset.train) == {"images": 200, "queries": 200, "gallery": 200, "superclass": 20, "class": 100}
+    assert names(dataset.train, "train/00000.png") == ["fruit_and_vegetables", "apple"]
+    record = np.frombuffer((cifar / "train.bin").read_bytes(), np.uint8)[3074 * 7 :][:3074]
+    image = np.asarray(dataset.train.picture("train/00007.png"))
+    assert np.array_equal(image[5, 9], record[2:].reshape(3, 32, 32)[:, 5, 9])
+
+
+def test_a_cifar_file_cut_short_is_refused(cifar):
+    (cifar / "test.bin").write_bytes(b"x" * 3073)
+    with pytest.raises(DataError, match=r"test\.bin is no CIFAR-100 file"):
+        build("cifar100", cifar)
+
+
+def test_aircraft_variants_are_halved_in_the_order_of_their_list(raw):
+    data = raw / "fgvc-aircraft-2013b" / "data"
+    write(data / "variants.txt", "707-320\n727-200\nA300B4\nF/A-18\n")
+    rows = {
+        "1": ("707-320", "Boeing 707", "Boeing"),
+        "2": ("F/A-18", "F/A-18", "McDonnell Douglas"),
+        "3": ("A300B4", "A300", "Airbus"),
+    }
+    for place, level in enumerate(("variant", "family", "manufacturer")):
+        write(data / f"images_{level}_trainval.txt", f"1 {rows['1'][place]}\n2 {rows['2'][place]}\n")
+        write(data / f"images_{level}_test.txt", f"3 {rows['3'][place]}\n")
+    dataset = build("fgvc-aircraft", raw, unofficial=True)
+    assert dataset.train.items.tolist() == ["images/1.jpg"]
+    assert names(dataset.tests["test"], "images/2.jpg") == ["McDonnell Douglas", "F/A-18", "F/A-18"]
+
+
+def test_nabirds_leaves_of_two_depths_become_one_depth(raw):
+    folder = raw / "nabirds"
+    write(
+        folder / "classes.txt",
+        "0 Birds\n1 Ducks, Geese, and Swans\n2 Ducks\n3 Mallard\n4 Mallard (Female)\n5 Gadwall\n",
+    )
+    write(folder / "hierarchy.txt", "1 0\n2 1\n3 2\n4 3\n5 2\n")
+    write(folder / "images.txt", "a-1 0004/a1.jpg\nb-2 0005/b2.jpg\n")
+    write(folder / "image_class_labels.txt", "a-1 4\nb-2 5\n")
+    write(folder / "train_test_split.txt", "a-1 1\nb-2 0\n")
+    dataset = build("nabirds", raw, unofficial=True)
+    assert names(dataset.train, "0004/a1.jpg") == [
+        "Ducks, Geese, and Swans #1",
+        "Ducks #2",
+        "Mallard #3",
+        "Mallard (Female) #4",
+    ]
+    assert names(dataset.tests["test"], "0005/b2.jpg")[2:] == ["Gadwall #5", "Gadwall #5"]
+    write(folder / "hierarchy.txt", "1 0\n2 1\n3 2\n4 3\n5 4\n")
+    with pytest.raises(TreeError, match=r"class 5 of .* lies too deep"):
+        build("nabirds", raw, unofficial=True)
+
+
+def test_inat21_is_built_from_its_folders(raw):
+    iris = "00001_Plantae_Tracheophyta_Liliopsida_Asparagales_Iridaceae_Iris_germanica"
+    mantis = "00002_Animalia_Arthropoda_Insecta_Mantodea_Mantidae_Iris_oratoria"
+    touch(raw, [f"train_mini/{iris}/a.jpg", f"train_mini/{mantis}/b.jpg", f"val/{iris}/c.jpg"])
+    dataset = build("inat21-mini", raw, unofficial=True)
+    assert names(dataset.train, f"train_mini/{mantis}/b.jpg")[5:] == ["Iris (Mantidae)", "Iris oratoria"]
+    assert names(dataset.tests["test"], f"val/{iris}/c.jpg")[5] == "Iris (Iridaceae)"
+
+
+def revisited(path, truth):
+    path.write_bytes(pickle.dumps(truth, protocol=2))
+
+
+@pytest.fixture
+def oxford(raw):
+    gnd = [{"bbx": [1.0, 2.0, 5.5, 8.0], "easy": np.array([0]), "hard": [1], "junk": [2]}]
+    revisited(
+        raw / "gnd_roxford5k.pkl",
+        {
+            "imlist": ["all_souls_000001", "all_souls_000002", "oxford_003", "magdalen_000001"],
+            "qimlist": ["all_souls_000013"],
+            "gnd": gnd,
+        },
+    )
+    (raw / "jpg").mkdir()
+    Image.new("RGB", (10, 10)).save(raw / "jpg" / "all_souls_000013.jpg")
+    return raw
+
+
+def test_oxford_lists_what_is_positive_and_what_is_left_out(oxford):
+    dataset = build("roxford5k", oxford, unofficial=True)
+    listed = {
+        test: {row["item"][4:-4]: row["level"] for row in table.to_pylist()} for test, table in dataset.lists.items()
+    }
+    assert listed == {
+        "easy": {"all_souls_000001": 1, "all_souls_000002": -1, "oxford_003": -1},
+        "medium": {"all_souls_000001": 1, "all_souls_000002": 1, "oxford_003": -1},
+        "hard": {"all_souls_000001": -1, "all_souls_000002": 1, "oxford_003": -1},
+    }
+    assert names(dataset.tests["easy"], "query/all_souls_000013.jpg") == ["all souls"]
+
+
+def test_an_oxford_query_is_cut_to_its_box(oxford):
+    test = build("roxford5k", oxford, unofficial=True).tests["hard"]
+    assert test.picture("query/all_souls_000013.jpg").size == (5, 6)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("this must never run",))
+
+
+@pytest.mark.parametrize(
+    "truth", [Evil(), {"imlist": [], "qimlist": []}, [], {"imlist": [], "qimlist": [], "gnd": [{"bbx": []}]}]
+)
+def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, truth):
+    revisited(raw / "gnd_rparis6k.pkl", truth)
+    with pytest.raises(DataError, match="is no ground truth"):
+        build("rparis6k", raw)
+    assert capsys.readouterr().out == ""
+
+
+def test_every_dataset_is_described_and_can_be_found_or_fetched():
+    for name in specs:
+        spec = specs[name]
+        assert spec.title
+        assert spec.levels
+        assert spec.citation
+        assert spec.name == name
+        if name != "glyphs":
+            assert spec.markers
+            with pytest.raises(DataError, match=f"raw files of {name} are not in"):
+                building.find_raw(spec, None)

@@ -1,0 +1,168 @@
+"""Datasets on disk: what is saved comes back, what was changed is refused, what is missing says how to get it."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hbench.core.errors import DataError, IntegrityError, UnknownName
+from hbench.datasets import Dataset, Protocol, load, save, specs
+from hbench.datasets import manifest as manifests
+
+ITEMS = ["a/1.png", "a/2.png", "b/1.png", "c/1.png"]
+ROWS = [("animal", "cat"), ("animal", "cat"), ("animal", "dog"), ("plant", "oak")]
+
+
+def small(root=None, **options):
+    manifest = manifests.from_names(ITEMS, ROWS, levels=["kingdom", "species"], **options)
+    protocol = Protocol(metrics=("H-AP",), recalls=(1, 4), averaged=True)
+    return Dataset(
+        "small", "3", protocol, manifest, {"fine": manifest, "coarse": manifest}, card={"title": "Small"}
+    ).rooted(root)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_saved_dataset_comes_back(tmp_path):
+    query = np.array([True, False, True, False])
+    save(small(query=query, gallery=~query), tmp_path / "small")
+    back = load(tmp_path / "small")
+    assert (back.name, back.version, back.levels) == ("small", "3", ("kingdom", "species"))
+    assert back.protocol == Protocol(metrics=("H-AP",), recalls=(1, 4), averaged=True)
+    assert back.card == {"title": "Small"}
+    assert list(back.tests) == ["fine", "coarse"]
+    assert back.tests["fine"].digest == small(query=query, gallery=~query).tests["fine"].digest
+    assert back.train.items.tolist() == ITEMS
+    assert back.train.query.tolist() == query.tolist()
+    assert back.root is None
+
+
+def test_images_inside_the_folder_move_with_it(tmp_path):
+    (tmp_path / "old" / "images" / "a").mkdir(parents=True)
+    Image.new("L", (3, 2)).save(tmp_path / "old" / "images" / "a" / "1.png")
+    save(small(tmp_path / "old" / "images"), tmp_path / "old")
+    (tmp_path / "old").rename(tmp_path / "new")
+    back = load(tmp_path / "new")
+    assert back.train.picture("a/1.png").size == (3, 2)
+    with pytest.raises(DataError, match=r"a/2\.png cannot be read"):
+        back.train.picture("a/2.png")
+
+
+def test_a_manifest_of_other_content_is_refused(tmp_path):
+    save(small(), tmp_path)
+    other = manifests.from_names(ITEMS[:2], ROWS[:2], levels=["kingdom", "species"])
+    other.write(tmp_path / "test-fine.parquet")
+    with pytest.raises(IntegrityError, match=r"test-fine\.parquet has other content than recorded"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "hbench.dataset/1"}', "\xff"])
+def test_a_broken_description_is_refused(tmp_path, text):
+    (tmp_path / "dataset.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(DataError, match=r"dataset\.json"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("other", [{"format": "hbench.dataset/9"}, {"protocol": {"official_counts": "list"}}])
+def test_a_description_of_another_format_is_refused(tmp_path, other):
+    save(small(), tmp_path)
+    description = json.loads((tmp_path / "dataset.json").read_text())
+    (tmp_path / "dataset.json").write_text(json.dumps(description | other))
+    with pytest.raises(DataError, match="no dataset of this version"):
+        load(tmp_path)
+
+
+def test_a_folder_without_description_is_no_dataset(tmp_path):
+    with pytest.raises(DataError, match="is no dataset"):
+        load(tmp_path)
+
+
+def test_an_unknown_name_gets_suggestions():
+    with pytest.raises(UnknownName, match="did you mean 'glyphs'"):
+        load("glyph")
+
+
+def test_another_version_is_refused():
+    assert load("glyphs@1").name == "glyphs"
+    with pytest.raises(DataError, match=r"expected:\s+glyphs@2"):
+        load("glyphs@2")
+
+
+def test_a_single_manifest_file_is_a_dataset(tmp_path):
+    small().train.write(tmp_path / "mine.parquet")
+    dataset = load(tmp_path / "mine.parquet")
+    assert dataset.name == "mine"
+    assert dataset.train is None
+    assert dataset.tests["test"].digest == small().train.digest
+    assert dataset.version == small().train.digest[:12]
+
+
+def test_a_csv_table_is_a_dataset(tmp_path):
+    (tmp_path / "mine.csv").write_text(
+        "item,kingdom,species,split\na.png,animal,cat,train\nb.png,animal,NA,test\nc.png,plant,None,test\n"
+    )
+    dataset = load(tmp_path / "mine.csv")
+    assert dataset.train.items.tolist() == ["a.png"]
+    assert dataset.tests["test"].tree.names == (("animal", "plant"), ("NA", "None"))
+    assert dataset.tests["test"].picture.args == (tmp_path,)
+
+
+def test_a_csv_table_may_set_query_and_gallery(tmp_path):
+    (tmp_path / "masks.csv").write_text("item,class,query,gallery\na,x,true,false\nb,x,False,TRUE\n")
+    test = load(tmp_path / "masks.csv").tests["test"]
+    assert (test.query.tolist(), test.gallery.tolist()) == ([True, False], [False, True])
+    (tmp_path / "split.csv").write_text("item,class,split\na,x,query\nb,x,gallery\n")
+    test = load(tmp_path / "split.csv").tests["test"]
+    assert (test.query.tolist(), test.gallery.tolist()) == ([True, False], [False, True])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,class\na,x\n", "unknown column 'item'"),
+        ("item\na\n", "has no levels"),
+        ("item,class\na,x\na,x\n", "not unique"),
+        ("item,class\n/etc/passwd,x\n", "leave its folder"),
+        ("item,class\n../a,x\n", "leave its folder"),
+        ("item,class,query\na,x,maybe\n", "column query is no mask"),
+        ("item,class,split\na,x,valid\n", "column split has unknown values"),
+        ("item,class,split\na,x,train\n", "has no test rows"),
+        ("item,class\na,x,y\n", "cannot be read"),
+        ("", "cannot be read"),
+    ],
+)
+def test_a_bad_table_is_refused(tmp_path, text, message):
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises((DataError, UnknownName), match=message):
+        load(tmp_path / "bad.csv")
+
+
+def test_a_dataset_is_whole_or_not_there(tmp_path):
+    save(small(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    broken = dataclasses.replace(small(), card={"title": object()})
+    with pytest.raises(TypeError):
+        save(broken, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_the_example_of_the_page_runs(home):
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(compile(code, "docs/datasets.md", "exec"), names)
+    assert names["image"].size == (32, 32)
+    assert len(names["images"]) == 9_474
+
+
+def test_the_page_names_every_benchmark():
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    for name in specs:
+        assert f"`{name}`" in page or f"`{name.removeprefix('dyml')}`" in page

@@ -1,0 +1,303 @@
+"""Fetching one file from servers that fail in every way they can: whole and right at the end, nothing fetched twice."""
+
+import hashlib
+import json
+import random
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hbench.core.errors import DataError, IntegrityError, SourceError
+from hbench.datasets import download as fetching
+from hbench.datasets.download import DownloadInterrupted, fetch, session
+from hbench.datasets.download.source import RemoteFile
+from tests.file_server import PAGE, FileServer, close_after, instead, reset_after, stall_after, status
+
+BODY = random.Random(0).randbytes(1_000_000)
+MD5 = hashlib.md5(BODY).hexdigest()
+SHA256 = hashlib.sha256(BODY).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(fetching, "PAUSE", 0.01)
+
+
+@pytest.fixture(scope="module")
+def shared_session():
+    with session() as own:
+        yield own
+
+
+@pytest.fixture
+def server():
+    with FileServer(files={"data.bin": BODY}) as own:
+        yield own
+
+
+@pytest.fixture
+def get(server, tmp_path, shared_session, monkeypatch):
+    monkeypatch.setattr(fetching, "BLOCK", 1 << 14)
+    moved = []
+
+    def get(*, urls=None, read=1.0, **known):
+        source = RemoteFile("data.bin", tuple(urls or [server.url("data.bin")]), **known)
+        try:
+            return fetch(source, tmp_path / "data.bin", session=shared_session, timeout=(2, read), advance=moved.append)
+        finally:
+            get.moved = sum(moved)
+
+    return get
+
+
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_comes_whole_with_its_checksums(get, tmp_path):
+    assert get(size=len(BODY), md5=MD5, sha256=SHA256) == {"md5": MD5, "sha256": SHA256}
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert left(tmp_path) == ["data.bin"]
+    assert get.moved == len(BODY)
+
+
+def test_who_asks_is_told_and_no_compression_is_wanted(get, server):
+    get()
+    assert server.headers[0]["User-Agent"].startswith("hbench/")
+    assert server.headers[0]["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("fault", [reset_after, close_after])
+def test_a_lost_connection_is_resumed_where_it_was_lost(get, server, tmp_path, fault):
+    server.faults["data.bin"] = [fault(300_000), fault(700_000)]
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert len(server.asked) == 3
+    starts = [int(asked.removeprefix("bytes=").rstrip("-")) for _, asked in server.asked[1:]]
+    assert 0 < starts[0] <= 300_000
+    assert starts[0] < starts[1] <= 700_000
+    assert get.moved == len(BODY)
+
+
+def test_a_connection_closed_in_good_order_is_resumed_to_the_byte(get, server):
+    server.faults["data.bin"] = [close_after(300_000)]
+    get(sha256=SHA256)
+    assert server.asked[1] == ("data.bin", "bytes=300000-")
+    assert server.sent["data.bin"] == len(BODY)
+
+
+def test_a_stalled_connection_is_given_up_and_resumed(get, server, tmp_path):
+    server.faults["data.bin"] = [stall_after(500_000)]
+    get(md5=MD5, read=0.3)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert server.asked[1] == ("data.bin", "bytes=500000-")
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(0, len(BODY) - 1), max_size=4))
+def test_any_sequence_of_cuts_gives_the_same_bytes(server, shared_session, tmp_path_factory, cuts):
+    target = tmp_path_factory.mktemp("cuts") / "data.bin"
+    server.faults["data.bin"] = [close_after(cut) for cut in cuts]
+    server.sent["data.bin"] = 0
+    fetch(RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5), target, session=shared_session)
+    assert target.read_bytes() == BODY
+    assert server.sent["data.bin"] == len(BODY)
+
+
+def test_a_later_run_goes_on_with_what_is_there(get, server, tmp_path):
+    server.faults["data.bin"] = [close_after(400_000)] + [status(404)] * 9
+    with pytest.raises(SourceError, match="404"):
+        get(md5=MD5)
+    assert left(tmp_path) == [".data.bin.part", ".data.bin.part.json"]
+    server.faults["data.bin"] = []
+    get(md5=MD5)
+    assert server.asked[-1] == ("data.bin", "bytes=400000-")
+    assert server.sent["data.bin"] == len(BODY)
+    assert left(tmp_path) == ["data.bin"]
+
+
+def test_a_file_that_changed_in_between_is_fetched_from_its_beginning(get, server, tmp_path):
+    server.faults["data.bin"] = [close_after(400_000)] + [status(404)] * 9
+    with pytest.raises(SourceError):
+        get()
+    server.faults["data.bin"] = []
+    server.files["data.bin"] = BODY[::-1]
+    get()
+    assert (tmp_path / "data.bin").read_bytes() == BODY[::-1]
+
+
+def test_without_validator_and_checksum_nothing_is_resumed(get, server, tmp_path):
+    server.etags = False
+    server.faults["data.bin"] = [close_after(400_000)]
+    get()
+    assert [asked for _, asked in server.asked] == [None, None]
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+
+
+def test_a_server_without_ranges_sends_all_again(get, server, tmp_path):
+    server.ranges = False
+    server.faults["data.bin"] = [close_after(400_000)]
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert get.moved == len(BODY)
+
+
+def test_bytes_of_another_file_are_found_out_by_the_checksum_and_fetched_again(get, server, tmp_path):
+    (tmp_path / ".data.bin.part").write_bytes(b"x" * 1000)
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert [asked for _, asked in server.asked] == ["bytes=1000-", None]
+
+
+def test_a_part_that_is_already_whole_only_gets_its_name(get, server, tmp_path):
+    (tmp_path / ".data.bin.part").write_bytes(BODY)
+    get(size=len(BODY), md5=MD5)
+    assert server.asked == []
+    (tmp_path / "data.bin").rename(tmp_path / ".data.bin.part")
+    get(md5=MD5)  # without a size the server is asked for more, and has none
+    assert server.asked == [("data.bin", f"bytes={len(BODY)}-")]
+
+
+def test_a_part_longer_than_the_file_is_thrown_away(get, tmp_path):
+    (tmp_path / ".data.bin.part").write_bytes(BODY + b"more")
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+
+
+def test_a_busy_server_is_asked_again_after_the_time_it_says(get, server):
+    server.faults["data.bin"] = [status(429, Retry_After="1"), status(503, Retry_After="0")]
+    get(md5=MD5)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("code", [403, 404, 410, 451])
+def test_a_refusal_moves_on_to_the_next_mirror(get, server, code):
+    server.files["mirror/data.bin"] = BODY
+    server.faults["data.bin"] = [status(code)]
+    get(urls=[server.url("data.bin"), server.url("mirror/data.bin")], md5=MD5)
+    assert [path for path, _ in server.asked] == ["data.bin", "mirror/data.bin"]
+
+
+def test_a_mirror_that_dies_in_the_middle_is_continued_by_the_next(get, server, tmp_path):
+    server.files["mirror/data.bin"] = BODY
+    server.faults["data.bin"] = [close_after(600_000)] + [status(404)] * 9
+    get(urls=[server.url("data.bin"), server.url("mirror/data.bin")], md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert server.asked[-1] == ("mirror/data.bin", "bytes=600000-")
+
+
+def test_a_closed_port_moves_on_to_the_next_mirror(get, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "DROPS", 2)
+    get(urls=["http://127.0.0.1:9/data.bin", server.url("data.bin")], md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+
+
+def test_a_redirect_is_followed(get, server, tmp_path):
+    server.files["there"] = BODY
+    server.faults["data.bin"] = [status(302, Location="/there")]
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+
+
+def test_an_endless_redirect_is_given_up(get, server, monkeypatch):
+    monkeypatch.setattr(fetching, "DROPS", 1)
+    server.faults["data.bin"] = [status(302, Location="/data.bin")] * 100
+    with pytest.raises(SourceError, match="redirects"):
+        get(md5=MD5)
+
+
+@pytest.mark.parametrize(
+    "fault", [instead(PAGE, Content_Type="text/html; charset=utf-8"), instead(b"\n  " + PAGE), instead(PAGE.lower())]
+)
+def test_a_web_page_is_recognised_and_never_kept(get, server, tmp_path, fault):
+    server.faults["data.bin"] = [fault]
+    with pytest.raises(SourceError, match=r"(?i)web page instead of the file: a page \(sign in to the hotel\)"):
+        get()
+    assert not (tmp_path / "data.bin").exists()
+    assert (tmp_path / ".data.bin.part").exists() is False or not (tmp_path / ".data.bin.part").read_bytes()
+
+
+def test_a_wrong_checksum_is_refused_and_the_next_mirror_tried(get, server, tmp_path):
+    server.files["mirror/data.bin"] = BODY
+    server.faults["data.bin"] = [instead(BODY[:-1] + b"?")]
+    get(urls=[server.url("data.bin"), server.url("mirror/data.bin")], sha256=SHA256)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+
+
+def test_a_wrong_checksum_everywhere_leaves_nothing(get, server, tmp_path):
+    server.files["data.bin"] = BODY[:-1] + b"?"
+    with pytest.raises(IntegrityError, match=f"(?s)wrong sha256: {'[0-9a-f]' * 64}"):
+        get(sha256=SHA256)
+    assert left(tmp_path) == []
+
+
+def test_a_wrong_size_is_refused_before_it_is_fetched(get, tmp_path):
+    with pytest.raises(SourceError, match="another size: 1,000,000 bytes"):
+        get(size=999)
+    assert left(tmp_path) == []
+
+
+def test_a_part_other_than_asked_for_is_refused(get, server, tmp_path):
+    (tmp_path / ".data.bin.part").write_bytes(BODY[:1000])
+    server.faults["data.bin"] = [status(206, BODY, Content_Range="bytes 0-999999/1000000")]
+    with pytest.raises(SourceError, match="another part than asked for"):
+        get(md5=MD5)
+    assert (tmp_path / ".data.bin.part").read_bytes() == BODY[:1000]
+
+
+def test_a_server_that_never_sends_a_byte_is_given_up(get, server, monkeypatch):
+    monkeypatch.setattr(fetching, "DROPS", 3)
+    server.faults["data.bin"] = [reset_after(0)] * 10
+    with pytest.raises(SourceError, match=r"could not be read.*0 bytes are kept"):
+        get()
+    assert len(server.asked) == 3
+
+
+def test_a_server_without_ranges_that_always_fails_is_given_up(get, server, monkeypatch):
+    monkeypatch.setattr(fetching, "DROPS", 3)
+    server.ranges = False
+    server.faults["data.bin"] = [close_after(n) for n in (500, 300, 400, 100, 450, 200)]
+    with pytest.raises(SourceError, match="could not be read"):
+        get(md5=MD5)
+
+
+def test_stopping_keeps_what_came(server, tmp_path, shared_session):
+    stop = threading.Event()
+    server.pause, server.chunk = 0.01, 1 << 12
+    with pytest.raises(DownloadInterrupted):
+        fetch(
+            RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5),
+            tmp_path / "data.bin",
+            session=shared_session,
+            advance=lambda _: stop.set(),
+            stop=stop,
+        )
+    here = (tmp_path / ".data.bin.part").read_bytes()
+    assert 0 < len(here) < len(BODY)
+    assert BODY.startswith(here)
+
+
+def test_a_google_drive_file_has_an_address(get, server, monkeypatch):
+    monkeypatch.setattr(fetching, "GDRIVE", server.url("data.bin?id="))
+    get(urls=["gdrive:1TclrpQOF"], md5=MD5)
+    assert server.asked == [("data.bin", None)]
+
+
+def test_a_broken_note_is_no_validator(get, server, tmp_path):
+    (tmp_path / ".data.bin.part").write_bytes(BODY[:1000])
+    (tmp_path / ".data.bin.part.json").write_text("{")
+    get(md5=MD5)
+    assert "If-Range" not in server.headers[0]
+    (tmp_path / "data.bin").unlink()
+    (tmp_path / ".data.bin.part").write_bytes(BODY[:1000])
+    (tmp_path / ".data.bin.part.json").write_text(json.dumps({"url": server.url("data.bin"), "validator": f'"{MD5}"'}))
+    get(md5=MD5)
+    assert server.headers[1]["If-Range"] == f'"{MD5}"'
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_message(get, tmp_path):
+    (tmp_path / "data.bin").mkdir()
+    with pytest.raises((DataError, IsADirectoryError)):
+        get(md5=MD5)

@@ -1,0 +1,465 @@
+"""Fetching whole datasets through the command line, in real processes: killed, resumed, verified, repaired, adopted."""
+
+import hashlib
+import io
+import json
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import filelock
+import pytest
+import tomli_w
+from click.testing import CliRunner
+
+from hbench.cli.download import command
+from hbench.core.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError, UnknownName
+from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_room, fetch_all, summary
+from hbench.datasets.download.records import state_of
+from hbench.datasets.download.source import RemoteFile
+from hbench.datasets.download.sources import sources_of
+from tests.file_server import PAGE, FileServer, close_after, status
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+HBENCH = [sys.executable, "-m", "hbench"]
+
+
+def random_files(number, seed=0, size=2_000):
+    rng = random.Random(seed)
+    return {f"a/{i % 7}/{seed}_{i}.jpg": rng.randbytes(rng.randrange(size)) for i in range(number)}
+
+
+def tar_of(files, mode="w"):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        for name, body in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+    return buffer.getvalue()
+
+
+def found(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".hbench" not in path.parts
+    }
+
+
+def md5(body):
+    return hashlib.md5(body).hexdigest()
+
+
+@pytest.fixture
+def server():
+    with FileServer() as own:
+        yield own
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "raw"
+
+
+@pytest.fixture
+def parts(server):
+    """Four tars, with the lists of their checksums beside them, as Google Landmarks has them."""
+    sources = []
+    for i in range(4):
+        body = tar_of(random_files(20, seed=i))
+        server.files[f"images_{i}.tar"] = body
+        server.files[f"md5.images_{i}.txt"] = f"{md5(body)}  images_{i}.tar\n".encode()
+        sources.append(
+            RemoteFile(
+                f"images_{i}.tar",
+                (server.url(f"images_{i}.tar"),),
+                unpack="train",
+                md5_url=server.url(f"md5.images_{i}.txt"),
+            )
+        )
+    return sources
+
+
+def test_files_are_fetched_verified_and_unpacked_together_and_only_once(parts, server, folder):
+    assert fetch_all(parts, DownloadOptions(folder)) == {}
+    assert {state_of(folder, source) for source in parts} == {"done"}
+    assert {name for name in found(folder) if name.startswith("train/")} == {
+        f"train/a/{i % 7}/{seed}_{i}.jpg" for i in range(20) for seed in range(4)
+    }
+    asked = len(server.asked)
+    assert fetch_all(parts, DownloadOptions(folder)) == {}
+    assert len(server.asked) == asked == 8
+
+
+def test_every_failure_is_told_at_the_end_and_the_rest_is_there(parts, server, folder):
+    server.files["md5.images_1.txt"] = b"0" * 32 + b"  images_1.tar"
+    server.faults["images_2.tar"] = [status(403)] * 9
+    server.files["md5.images_3.txt"] = PAGE
+    problems = fetch_all(parts, DownloadOptions(folder), jobs=2)
+    assert {name: type(problem) for name, problem in problems.items()} == {
+        "images_1.tar": IntegrityError,
+        "images_2.tar": SourceError,
+        "images_3.tar": SourceError,
+    }
+    assert state_of(folder, parts[0]) == "done"
+    told = str(summary(problems))
+    assert summary(problems).exit_code == 5
+    assert all(f"images_{i}.tar" in told for i in (1, 2, 3))
+
+
+def test_archives_may_be_removed_and_are_not_fetched_again(parts, server, folder):
+    fetch_all(parts, DownloadOptions(folder, remove_archives=True))
+    assert not list(folder.glob("*.tar"))
+    asked = len(server.asked)
+    assert fetch_all(parts, DownloadOptions(folder, remove_archives=True)) == {}
+    assert {state_of(folder, source) for source in parts} == {"unpacked"}
+    assert check_all(parts, folder) == {}
+    assert len(server.asked) == asked
+
+
+def test_what_changed_on_disk_is_found_and_repaired(parts, server, folder):
+    fetch_all(parts[:2], DownloadOptions(folder))
+    whole = found(folder)
+    flipped = bytearray(whole["images_0.tar"])
+    flipped[-2000] ^= 1
+    (folder / "images_0.tar").write_bytes(flipped)
+    victim = next(name for name in whole if name.startswith("train/") and "/1_" in name and whole[name])
+    (folder / victim).write_bytes(whole[victim][:-1] + b"?")
+    problems = check_all(parts[:2], folder)
+    assert "wrong md5" in str(problems["images_0.tar"])
+    assert victim.removeprefix("train/") in str(problems["images_1.tar"])
+    asked = len(server.asked)
+    assert fetch_all(parts[:2], DownloadOptions(folder, repair=True)) == {}
+    assert found(folder) == whole
+    assert [path for path, _ in server.asked[asked:]] == ["md5.images_0.txt", "images_0.tar"]
+
+
+def test_a_file_that_lies_there_is_checked_before_it_is_used(server, folder):
+    body = tar_of(random_files(5))
+    source = RemoteFile("data.tar", (server.url("data.tar"),), md5=md5(body), unpack=".")
+    folder.mkdir()
+    (folder / "data.tar").write_bytes(body)
+    assert state_of(folder, source) == "unchecked"
+    assert fetch_all([source], DownloadOptions(folder)) == {}
+    assert server.asked == []
+
+
+def test_a_wrong_file_that_lies_there_is_not_replaced_unless_told(server, folder):
+    body = tar_of(random_files(5))
+    server.files["data.tar"] = body
+    source = RemoteFile("data.tar", (server.url("data.tar"),), md5=md5(body), unpack=".")
+    folder.mkdir()
+    (folder / "data.tar").write_bytes(b"mine")
+    assert isinstance(fetch_all([source], DownloadOptions(folder))["data.tar"], IntegrityError)
+    assert (folder / "data.tar").read_bytes() == b"mine"
+    assert fetch_all([source], DownloadOptions(folder, repair=True)) == {}
+
+
+def test_own_files_are_adopted_where_they_lie(server, folder, tmp_path):
+    body = tar_of(random_files(5))
+    sources = [
+        RemoteFile("data.tar", (server.url("x"),), md5=md5(body), unpack="."),
+        RemoteFile("meta/list.txt", (server.url("y"),), md5=md5(b"1")),
+    ]
+    (tmp_path / "mine" / "sub").mkdir(parents=True)
+    (tmp_path / "mine" / "sub" / "data.tar").write_bytes(body)
+    (tmp_path / "mine" / "list.txt").write_bytes(b"1")
+    assert adopt(sources, folder, tmp_path / "mine") == ["data.tar", "meta/list.txt"]
+    assert fetch_all(sources, DownloadOptions(folder)) == {}
+    assert server.asked == []
+    assert not (folder / "data.tar").exists()
+    assert (folder / "meta" / "list.txt").read_bytes() == b"1"
+    assert (folder / "a" / "0" / "0_0.jpg").exists()
+
+
+def test_too_little_room_is_told_before_anything_is_fetched(server, folder):
+    source = RemoteFile("data.tar", (server.url("data.tar"),), size=10**18, unpack=".")
+    with pytest.raises(DataError, match=r"not enough room[^$]*2,000,000,000,000,000,000 bytes free"):
+        fetch_all([source], DownloadOptions(folder))
+    assert server.asked == []
+    check_room([RemoteFile("data.tar", (), size=1000)], folder)
+
+
+def test_two_downloads_into_one_folder_are_refused(parts, folder):
+    (folder / ".hbench").mkdir(parents=True)
+    with filelock.FileLock(folder / ".hbench" / "lock"), pytest.raises(DataError, match="is in use"):
+        fetch_all(parts, DownloadOptions(folder))
+
+
+# The registry of sources
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def test_a_dead_address_can_be_mended_by_the_user(home):
+    shipped = sources_of("cub200")
+    assert shipped[0].sha256 == "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081"
+    (home / "sources.toml").write_text(
+        '[[cub200]]\nfile = "CUB_200_2011.tgz"\nurls = ["http://127.0.0.1/x"]\nunpack = "."\n'
+    )
+    assert [source.urls for source in sources_of("cub200")] == [("http://127.0.0.1/x",)]
+    assert sources_of("cub200")[0].sha256 == shipped[0].sha256
+
+
+def test_a_mirror_is_tried_first():
+    own = sources_of("gldv2", part="metadata", mirror="http://127.0.0.1:1/landmarks/")
+    assert own[0].urls[0] == "http://127.0.0.1:1/landmarks/metadata/train_clean.csv"
+    assert own[0].urls[1].startswith("https://s3.amazonaws.com/google-landmark/metadata/")
+
+
+def test_landmarks_come_in_620_parts_each_with_its_checksum_list():
+    parts = sources_of("gldv2", part="images")
+    assert len(parts) == 620
+    assert (parts[499].file, parts[499].unpack) == ("train/images_499.tar", "train")
+    assert parts[619].md5_url == "https://s3.amazonaws.com/google-landmark/md5sum/test/md5.images_019.txt"
+
+
+def test_a_broken_registry_of_the_user_is_refused(home):
+    (home / "sources.toml").write_text("[[sop]]\nfile = 'x'\nurl = 'http://x'\n")
+    with pytest.raises(UnknownName, match="did you mean 'urls'"):
+        sources_of("sop")
+    (home / "sources.toml").write_text("[[sop]]\nfile = 'x'\n")
+    with pytest.raises(ConfigError, match="incomplete"):
+        sources_of("sop")
+    (home / "sources.toml").write_text("[[sop]\n")
+    with pytest.raises(ConfigError, match="no TOML"):
+        sources_of("sop")
+
+
+# The command line, in processes of its own
+
+
+@pytest.fixture
+def omniglot(server, home):
+    """The real small Omniglot sets, served from here; their published sizes and checksums hold."""
+    tables = []
+    for i in (1, 2):
+        name = f"images_background_small{i}.zip"
+        server.files[name] = b"".join(part.read_bytes() for part in sorted((GOLDEN / "omniglot").glob(f"{name}.part*")))
+        tables.append({"file": name, "urls": [server.url(name)]})
+    (home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
+    return home / "data" / "omniglot-small" / "raw"
+
+
+def run(*arguments, **options):
+    return subprocess.run([*HBENCH, *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+
+
+def run_here(*arguments):
+    """The same in this process: what it does not print to the terminal itself ends as the message of its error."""
+    result = CliRunner().invoke(command, [str(part) for part in arguments])
+    return result, result.exception.exit_code if isinstance(result.exception, HBenchError) else result.exit_code
+
+
+def start(*arguments):
+    return subprocess.Popen([*HBENCH, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def wait_for(condition, seconds=30):
+    for _ in range(seconds * 200):
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it never came to that")
+
+
+def test_download_build_and_load_a_real_dataset(omniglot):
+    done = run("download", "omniglot-small")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "next: hbench build omniglot-small" in done.stderr
+    built = run("build", "omniglot-small", "--json")
+    assert built.returncode == 0, built.stderr
+    counts = json.loads(built.stdout)["counts"]
+    assert (counts["train"]["images"], counts["test"]["character"]) == (2_720, 156)
+    assert run_here("omniglot-small", "--verify-only")[1] == 0
+    listed, code = run_here("omniglot-small", "--offline")
+    assert (code, listed.stdout.count(" done ")) == (0, 2)
+
+
+def test_a_download_killed_in_the_middle_goes_on_and_fetches_nothing_twice(omniglot, server):
+    server.chunk, server.pause = 1 << 14, 0.01
+    process = start("download", "omniglot-small", "--jobs", 1)
+    part = omniglot / ".images_background_small1.zip.part"
+    wait_for(lambda: part.exists() and part.stat().st_size > 300_000)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = part.stat().st_size
+    server.pause = 0
+    wait_for(lambda: len(server.ended) == len(server.asked))  # it may still count a block sent to the killed process
+    server.sent.clear()
+    server.asked.clear()
+    assert run("download", "omniglot-small", "--jobs", 1).returncode == 0
+    archive = omniglot / "images_background_small1.zip"
+    assert archive.read_bytes() == server.files[archive.name]
+    assert [where for name, where in server.asked if name == archive.name] == [f"bytes={kept}-"]
+    assert server.sent[archive.name] == len(server.files[archive.name]) - kept
+    assert not list(omniglot.glob(".*.part*"))
+
+
+def test_an_unpacking_killed_in_the_middle_goes_on_to_the_same_files(server, home, tmp_path):
+    files = random_files(2_500, size=400)
+    server.files["set.tar.gz"] = tar_of(files, "w:gz")
+    table = {
+        "file": "set.tar.gz",
+        "urls": [server.url("set.tar.gz")],
+        "md5": md5(server.files["set.tar.gz"]),
+        "unpack": ".",
+    }
+    (home / "sources.toml").write_text(tomli_w.dumps({"omniglot": [table]}))
+    for name in ("images_background.zip", "images_evaluation.zip"):
+        with zipfile.ZipFile(tmp_path / name, "w"):
+            pass
+        own = {"file": name, "urls": [server.url(name)], "unpack": "."}
+        server.files[name] = (tmp_path / name).read_bytes()
+        with (home / "sources.toml").open("a") as file:
+            file.write(
+                tomli_w.dumps({"omniglot": [own | {"size": len(server.files[name]), "md5": md5(server.files[name])}]})
+            )
+    raw = home / "data" / "omniglot" / "raw"
+    process = start("download", "omniglot", "--jobs", 1)
+    wait_for(lambda: (raw / "a").exists() and sum(1 for _ in (raw / "a" / "0").glob("*.jpg")) > 100)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    here = {path: path.stat().st_mtime_ns for path in (raw / "a").rglob("*.jpg") if not path.name.startswith(".")}
+    assert 0 < len(here) < len(files)
+    sent = dict(server.sent)
+    done = run("download", "omniglot", "--jobs", 1)
+    assert done.returncode == 0, done.stderr
+    assert {name: body for name, body in found(raw).items() if name.startswith("a/")} == files
+    assert server.sent["set.tar.gz"] == sent["set.tar.gz"]
+    assert {path: path.stat().st_mtime_ns for path in here} == here
+
+
+def test_interrupting_ends_with_130_and_keeps_what_came(omniglot, server):
+    server.chunk, server.pause = 1 << 14, 0.01
+    process = start("download", "omniglot-small")
+    part = omniglot / ".images_background_small1.zip.part"
+    wait_for(lambda: part.exists() and part.stat().st_size > 100_000)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert part.stat().st_size > 100_000
+
+
+def test_failures_end_with_their_exit_code_and_a_list(omniglot, server):
+    server.faults["images_background_small1.zip"] = [status(404)] * 5
+    server.files["images_background_small2.zip"] = PAGE
+    done = run("download", "omniglot-small")
+    assert done.returncode == 6
+    assert "2 files are not there or not right" in done.stderr
+    assert "404" in done.stderr
+    assert "images_background_small2.zip" in done.stderr
+
+
+def test_a_failure_names_every_place_in_a_line_of_its_own(omniglot, server):
+    server.faults["images_background_small1.zip"] = [status(404)] * 5
+    result, code = run_here("omniglot-small", "--mirror", server.url("mirror"))
+    lines = str(result.exception).splitlines()
+    assert code == 6
+    assert lines[0] == "a file is not there or not right"
+    own = next(i for i, line in enumerate(lines) if "images_background_small1.zip could not be fetched" in line)
+    assert [line.split()[0] for line in lines[own + 1 : own + 3]] == [
+        server.url("mirror/images_background_small1.zip"),
+        server.url("images_background_small1.zip"),
+    ]
+
+
+def test_what_needs_no_files_says_so_and_an_empty_folder_cannot_be_adopted(home, tmp_path):
+    result, code = run_here("glyphs")
+    assert (code, "glyphs needs no files" in result.stderr) == (0, True)
+    result, code = run_here("sop", "--adopt", tmp_path)
+    assert code == 4
+    assert "Ebay_train.txt, Stanford_Online_Products.zip" in str(result.exception)
+    assert not (home / "data").exists()
+
+
+def test_wrong_bytes_end_with_exit_code_5(omniglot, server):
+    body = server.files["images_background_small1.zip"]
+    server.files["images_background_small1.zip"] = body[:-1] + b"?"
+    result, code = run_here("omniglot-small")
+    assert code == 5
+    assert "wrong md5" in str(result.exception)
+
+
+def test_offline_and_dry_run_touch_nothing(omniglot, server):
+    offline, code = run_here("omniglot-small", "--offline")
+    assert (code, "missing" in offline.stdout) == (4, True)
+    dry, code = run_here("omniglot-small", "--dry-run")
+    assert (code, "images_background_small2.zip" in dry.stdout, "1,580,917" in dry.stdout) == (0, True, True)
+    assert server.asked == []
+    assert not omniglot.exists()
+
+
+def test_what_cannot_be_automated_says_where_to_get_it_and_can_be_adopted(home, tmp_path):
+    result, code = run_here("dyml-animal")
+    assert code == 4
+    assert "OneDrive" in str(result.exception)
+    assert "bmk_{fine,middle,coarse}" in str(result.exception)
+    mine = tmp_path / "DyML-Animal" / "animal"
+    (mine / "bmk_fine").mkdir(parents=True)
+    assert run_here("dyml-animal", "--adopt", tmp_path / "DyML-Animal")[1] == 0
+    adopted = (home / "data" / "dyml-animal" / "raw" / "adopted.txt").read_text().strip()
+    assert adopted == str(mine.resolve())
+
+
+def test_a_full_disk_is_one_clear_message_and_the_part_is_kept(omniglot, small_disk):
+    result, code = run_here("omniglot-small", "--root", small_disk)
+    assert code == 4
+    assert "not enough room" in str(result.exception)
+
+
+def test_a_disk_that_fills_up_keeps_the_part_and_says_so(server, small_disk):
+    body = random.Random(0).randbytes(3_000_000)
+    server.files["big.bin"] = body
+    source = RemoteFile("big.bin", (server.url("big.bin"),), md5=md5(body))
+    problem = fetch_all([source], DownloadOptions(small_disk))["big.bin"]
+    assert "the disk is full" in str(problem)
+    assert (small_disk / ".big.bin.part").stat().st_size > 0
+    assert not (small_disk / "big.bin").exists()
+
+
+def test_a_disk_that_fills_up_while_unpacking_keeps_whole_files_only(small_disk, tmp_path, server):
+    files = {f"{i}.bin": random.Random(i).randbytes(100_000) for i in range(30)}
+    (tmp_path / "set.tar").write_bytes(tar_of(files))
+    sources = [
+        RemoteFile("set.tar", (server.url("set.tar"),), md5=md5((tmp_path / "set.tar").read_bytes()), unpack="out")
+    ]
+    adopt(sources, small_disk, tmp_path)
+    assert "the disk is full" in str(fetch_all(sources, DownloadOptions(small_disk))["set.tar"])
+    for name, body in found(small_disk / "out").items():
+        assert name.startswith(".") or files[name] == body
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of one megabyte: a tmpfs, where this user may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("this user may not mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_read_only_folder_is_one_clear_message(small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(DataError, match="cannot be written"):
+        fetch_all([RemoteFile("small.bin", ())], DownloadOptions(small_disk))
+
+
+def test_a_truncated_answer_is_resumed_within_the_command(omniglot, server):
+    server.faults["images_background_small1.zip"] = [close_after(100_000), close_after(900_000)]
+    assert run_here("omniglot-small")[1] == 0
+    assert server.sent["images_background_small1.zip"] == len(server.files["images_background_small1.zip"])

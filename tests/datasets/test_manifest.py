@@ -1,0 +1,165 @@
+"""Manifests: their invariants, their digest, and that parquet brings them back."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbench.core.errors import DataError, IntegrityError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.manifest import Manifest
+from hbench.tree import LabelTree
+
+LEVELS = ["kingdom", "species"]
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5)
+
+
+@st.composite
+def contents(draw):
+    items = draw(st.lists(NAMES.filter(lambda name: not set(name) & set("/\\.")), min_size=1, max_size=12, unique=True))
+    kingdoms = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    rows = []
+    for _ in items:
+        kingdom = draw(st.sampled_from(kingdoms))
+        rows.append((kingdom, f"{kingdom}:{draw(st.sampled_from('abc'))}"))
+    query = np.array(draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items))))
+    return items, rows, query
+
+
+def made(items, rows, query):
+    return manifests.from_names(items, rows, levels=LEVELS, query=query, gallery=~query)
+
+
+@settings(max_examples=60, deadline=None)
+@given(contents(), st.randoms())
+def test_the_digest_is_of_the_content_not_of_its_order(content, random):
+    items, rows, query = content
+    order = list(range(len(items)))
+    random.shuffle(order)
+    shuffled = made([items[i] for i in order], [rows[i] for i in order], query[order])
+    assert shuffled.digest == made(*content).digest
+
+
+@settings(max_examples=60, deadline=None)
+@given(contents())
+def test_the_digest_does_not_depend_on_how_nodes_are_numbered(content):
+    manifest = made(*content)
+    backwards = [names[::-1] for names in manifest.tree.names]
+    last = np.array([len(names) - 1 for names in manifest.tree.names])
+    tree, labels = LabelTree.from_labels(last - manifest.labels, levels=LEVELS, names=backwards)
+    assert Manifest(manifest.items, labels, tree, manifest.query, manifest.gallery).digest == manifest.digest
+
+
+@settings(max_examples=60, deadline=None)
+@given(contents(), contents())
+def test_other_content_has_another_digest(one, other):
+    same = sorted(zip(one[0], one[1], one[2], strict=True)) == sorted(zip(other[0], other[1], other[2], strict=True))
+    assert (made(*one).digest == made(*other).digest) == same
+
+
+@settings(max_examples=25, deadline=None)
+@given(contents())
+def test_parquet_brings_a_manifest_back(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "back.parquet"
+    manifest = made(*content)
+    manifest.write(path)
+    back = manifests.read(path, digest=manifest.digest)
+    assert back.items.tolist() == content[0]
+    named = [tuple(names[i] for names, i in zip(back.tree.names, row, strict=True)) for row in back.labels]
+    assert named == content[1]
+    assert back.query.tolist() == content[2].tolist()
+
+
+def test_a_manifest_of_many_row_groups_comes_back(tmp_path):
+    rows = [(f"k{i % 7}", f"k{i % 7} s{(i * 37) % 91 * 7 + i % 7}") for i in range(1000)]
+    manifest = manifests.from_names([f"{i}" for i in range(1000)], rows, levels=LEVELS)
+    manifest.write(tmp_path / "one.parquet")
+    table = pq.read_table(tmp_path / "one.parquet")
+    pq.write_table(table, tmp_path / "many.parquet", row_group_size=10)
+    back = manifests.read(tmp_path / "many.parquet")
+    assert back.digest == manifest.digest
+    assert np.array_equal(back.labels[:, 1] == back.labels[5, 1], manifest.labels[:, 1] == manifest.labels[5, 1])
+
+
+def test_ignore_groups_are_kept_and_counted_in_the_digest(tmp_path):
+    plain = manifests.from_names(["a", "b"], [("x", "y"), ("x", "y")], levels=LEVELS)
+    grouped = dataclasses.replace(plain, ignore=np.array([4, -1]))
+    grouped.write(tmp_path / "m.parquet")
+    assert manifests.read(tmp_path / "m.parquet").ignore.tolist() == [4, -1]
+    assert grouped.digest != plain.digest
+
+
+def test_changed_content_is_found_out(tmp_path):
+    path = tmp_path / "m.parquet"
+    manifests.from_names(["a", "b"], [("x", "y"), ("x", "z")], levels=LEVELS).write(path)
+    table = pq.read_table(path)
+    changed = table.set_column(0, "item", [["a", "c"]]).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(changed, path)
+    with pytest.raises(IntegrityError, match="other content than recorded"):
+        manifests.read(path)
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (["a", "a"], "not unique.*\n.*\n.*a"),
+        (["a", ""], "leave its folder"),
+        (["a", "/b"], "leave its folder"),
+        (["a", "b/../c"], "leave its folder"),
+        (["a", ".."], "leave its folder"),
+        (["a", "b\\c"], "leave its folder"),
+        (["a", "b\0c"], "leave its folder"),
+    ],
+)
+def test_items_that_are_not_unique_or_not_inside_are_refused(items, message):
+    with pytest.raises(DataError, match=message):
+        manifests.from_names(items, [("x", "y")] * 2, levels=LEVELS)
+
+
+@pytest.mark.parametrize("item", ["a..b", "..a", "a/..b/c", "a//b", "ä/é", "a b", "."])
+def test_unusual_items_that_stay_inside_are_taken(item):
+    assert len(manifests.from_names([item], [("x", "y")], levels=LEVELS)) == 1
+
+
+def test_a_level_cannot_have_the_name_of_a_column():
+    with pytest.raises(DataError, match="item cannot be the name of a level"):
+        manifests.from_names(["a"], [("x", "y")], levels=["class", "item"])
+
+
+@pytest.mark.parametrize("body", [b"", b"PAR1", b"not parquet at all"])
+def test_a_file_that_is_no_parquet_is_refused(tmp_path, body):
+    (tmp_path / "m.parquet").write_bytes(body)
+    with pytest.raises(DataError, match=r"m\.parquet cannot be read"):
+        manifests.read(tmp_path / "m.parquet")
+
+
+def test_a_truncated_manifest_is_refused(tmp_path):
+    path = tmp_path / "m.parquet"
+    manifests.from_names([str(i) for i in range(500)], [("x", "y")] * 500, levels=LEVELS).write(path)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(DataError, match="cannot be read"):
+        manifests.read(path)
+
+
+def test_a_foreign_parquet_file_is_refused(tmp_path):
+    pq.write_table(pa.table({"item": ["a"]}), tmp_path / "m.parquet")
+    with pytest.raises(DataError, match="is no manifest"):
+        manifests.read(tmp_path / "m.parquet")
+
+
+def test_reading_a_manifest_does_not_load_pandas(tmp_path):
+    manifests.from_names(["b", "a"], [("x", "y"), ("x", "z")], levels=["genus", "species"]).write(
+        tmp_path / "m.parquet"
+    )
+    code = "import sys; from pathlib import Path; from hbench import manifest; manifest.read(Path(sys.argv[1])); "
+    code += "print('pandas' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.parquet")], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "False\n"

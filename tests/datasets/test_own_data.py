@@ -1,0 +1,229 @@
+"""Own data through the command line: tables and folders become datasets that every verb takes by name."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from hbench.cli.build import command
+from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
+from hbench.datasets import load
+from hbench.datasets.spec import held_out
+
+BIRDS = """path,order,family,species,fold
+a1.jpg,Passeriformes,Corvidae,crow,train
+a2.jpg,Passeriformes,Corvidae,crow,train
+b1.jpg,Passeriformes,Paridae,great tit,test
+b2.jpg,Passeriformes,Paridae,great tit,test
+c1.jpg,Anseriformes,Anatidae,mallard,test
+"""
+LEVELS = ["--levels", "order,family,species"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def birds(tmp_path):
+    path = tmp_path / "birds.csv"
+    path.write_text(BIRDS)
+    return path
+
+
+def build(*arguments):
+    return CliRunner().invoke(command, [str(part) for part in arguments], catch_exceptions=False)
+
+
+def folder_of_images(root, items):
+    for item in items:
+        (root / item).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4)).save(root / item)
+    return root
+
+
+def test_a_table_becomes_a_dataset_known_by_its_name(birds):
+    result = build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--split-column", "fold", "--json")
+    told = json.loads(result.stdout)
+    assert told["counts"]["train"] == {"images": 2, "queries": 2, "gallery": 2, "order": 1, "family": 1, "species": 1}
+    dataset = load("mine")
+    assert dataset.levels == ("order", "family", "species")
+    assert dataset.train.items.tolist() == ["a1.jpg", "a2.jpg"]
+    assert dataset.tests["test"].tree.names[2] == ("mallard", "great tit")  # in the order of their paths
+    assert told["digests"]["test"] == dataset.tests["test"].digest
+    assert "0 of 5 images are there" in result.stderr
+
+
+def test_the_version_of_an_own_dataset_changes_with_its_content(birds):
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    before = load("mine").version
+    birds.write_text(BIRDS.replace("mallard", "teal"))
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    assert load("mine").version != before
+
+
+def test_an_open_set_split_has_no_class_on_both_sides(birds):
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--split-by", "species", "--seed", 1)
+    dataset = load("mine")
+    train, test = (set(manifest.tree.names[2]) for manifest in dataset.manifests.values())
+    assert not train & test
+    assert train | test == {"crow", "great tit", "mallard"}
+
+
+def test_a_split_is_the_same_everywhere():
+    names = [f"class {i}" for i in range(10)]
+    assert held_out(names, fraction=0.3, seed=0) == held_out(reversed(names), fraction=0.3, seed=0)
+    assert held_out(names, fraction=0.3, seed=0) == {"class 0", "class 2", "class 7"}
+    assert len(held_out(names, fraction=0.3, seed=1)) == 3
+
+
+def test_nested_folders_are_levels(tmp_path):
+    items = [
+        "bird/crow/1.jpg",
+        "bird/crow/2.PNG",
+        "bird/tit/1.jpg",
+        "fish/carp/1.jpg",
+        "fish/.hidden/1.jpg",
+        "note.txt",
+    ]
+    folder_of_images(tmp_path / "zoo", items[:-1])
+    (tmp_path / "zoo" / "note.txt").write_text("not an image")
+    result = build("--from", tmp_path / "zoo", "--levels", "class,species")
+    test = load("zoo").tests["test"]
+    assert test.items.tolist() == sorted(items[:4])
+    assert test.tree.names == (("bird", "fish"), ("crow", "tit", "carp"))
+    assert test.picture("bird/crow/2.PNG").size == (4, 4)
+    assert "4 of 4 images are there" in result.stderr
+
+
+def test_the_folder_it_was_built_from_does_not_hide_a_dataset_of_its_name(tmp_path, monkeypatch):
+    folder_of_images(tmp_path / "zoo", ["cats/lion/1.jpg", "dogs/wolf/1.jpg"])
+    monkeypatch.chdir(tmp_path)
+    build("zoo", "--from", "zoo")
+    assert load("zoo").root == tmp_path / "zoo"
+
+
+def test_the_outermost_folders_may_be_the_split(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["train/crow/1.jpg", "test/tit/1.jpg"])
+    build("zoo", "--from", tmp_path / "zoo", "--split-folders")
+    dataset = load("zoo")
+    assert (dataset.levels, dataset.train.items.tolist()) == (("level1",), ["train/crow/1.jpg"])
+
+
+def test_folders_that_make_no_tree_are_refused_by_name(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/crow/1.jpg"])
+    with pytest.raises(TreeError, match="level2 'crow' in 'bird' and 'fish'"):
+        build("--from", tmp_path / "zoo")
+
+
+def test_folders_of_uneven_depth_are_refused_by_item(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
+    with pytest.raises(DataError, match=r"fish/2\.jpg"):
+        build("--from", tmp_path / "zoo")
+
+
+def test_named_policies_make_a_tree_of_what_is_none(tmp_path):
+    (tmp_path / "zoo.csv").write_text(
+        "item,class,family,species\n1,bird,jays,jay\n2,fish,jays,carp\n3,fish,NA,eel\n4,fish,rays,\n5,bird,jays,jay\n"
+    )
+    levels = ["--levels", "class,family,species"]
+    with pytest.raises(DataError, match="1 items have no name at some level"):
+        build("zoo", "--from", tmp_path / "zoo.csv", *levels)
+    policies = ["--policy", "by-path", "--policy", "fill-from-parent", "--policy", "repeat-leaf"]
+    result = build("zoo", "--from", tmp_path / "zoo.csv", *levels, *policies)
+    test = load("zoo").tests["test"]
+    assert test.tree.names[1] == ("jays (bird)", "jays (fish)", "rays", "unplaced family of fish")
+    assert test.tree.names[2] == ("jay", "carp", "rays", "eel")
+    assert "2 rows of names changed by by-path" in result.stderr
+    with pytest.raises(TreeError, match="the policy drop leaves nothing"):
+        build("zoo", "--from", tmp_path / "zoo.csv", *levels, "--policy", "drop")
+
+
+def test_a_ragged_folder_is_evened_by_a_policy(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
+    build("--from", tmp_path / "zoo", "--policy", "repeat-leaf")
+    assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "fish"))
+    build("--from", tmp_path / "zoo", "--policy", "cut")
+    assert load("zoo").levels == ("level1",)
+
+
+def test_an_unknown_policy_gets_suggestions(birds):
+    with pytest.raises(UnknownName, match="did you mean 'by-path'"):
+        build("--from", birds, *LEVELS, "--image-column", "path", "--policy", "by-paths")
+
+
+def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
+    header, *rows = BIRDS.splitlines(keepends=True)
+    (tmp_path / "absolute.csv").write_text(header + "".join(f"{tmp_path.as_posix()}/{row}" for row in rows))
+    for name, table in (("plain", birds), ("moved", tmp_path / "absolute.csv")):
+        build(name, "--from", table, *LEVELS, "--image-column", "path")
+    assert load("plain").tests["test"].digest == load("moved").tests["test"].digest
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_message(birds, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="choose another folder with --out"):
+        build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--out", tmp_path / "file" / "below")
+
+
+def test_outermost_folders_that_are_no_split_are_refused(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["cats/lion/1.jpg", "dogs/wolf/1.jpg"])
+    with pytest.raises(DataError, match="are no split"):
+        build("zoo", "--from", tmp_path / "zoo", "--split-folders")
+
+
+def test_files_without_a_label_are_counted(tmp_path, birds):
+    folder_of_images(tmp_path, ["a1.jpg", "x/stray.jpg"])
+    result = build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    assert "1 of 5 images are there; 4 missing (a2.jpg, b1.jpg, b2.jpg, …); 1 files without a label (x/stray.jpg)" in (
+        result.stderr.replace("\n", " ")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ([], UsageError, "build what"),
+        (["glyphs", "--from", "BIRDS", *LEVELS], UsageError, "name of a published dataset"),
+        (["--from", "BIRDS"], UsageError, "which columns"),
+        (["--from", "BIRDS", *LEVELS], UsageError, "no column 'item' for the images"),
+        (["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"], UnknownName, "'species'"),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "genus"],
+            UnknownName,
+            "unknown level to split by 'genus'",
+        ),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--test-fraction", "1.5"],
+            UsageError,
+            "out of range",
+        ),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--test-fraction", "0.1"],
+            UsageError,
+            "too few",
+        ),
+        (
+            ["--from", "BIRDS", *LEVELS, "--image-column", "path", "--split-by", "order", "--split-column", "fold"],
+            UsageError,
+            "two splits",
+        ),
+        (["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"], TreeError, "Passeriformes"),
+        (["nosuch"], UnknownName, "unknown dataset"),
+        (["--from", "missing.csv", *LEVELS], DataError, "does not exist"),
+    ],
+)
+def test_wrong_options_are_refused_and_nothing_is_written(birds, home, arguments, error, message):
+    with pytest.raises(error, match=message):
+        build(*(birds if part == "BIRDS" else part for part in arguments))
+    assert not home.exists()
+
+
+def test_only_hgldv2_can_be_made_from_scratch(home, tmp_path):
+    with pytest.raises(UsageError, match="labels of sop cannot be made from scratch"):
+        build("sop", "--from-scratch", tmp_path / "work")
+    with pytest.raises(DataError, match="raw files of hgldv2 are not in"):
+        build("hgldv2", "--from-scratch", tmp_path / "work")

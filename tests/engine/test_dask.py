@@ -1,0 +1,111 @@
+"""Evaluation over a real scheduler and real workers on 127.0.0.1, one of which is killed: the same report to the bit."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hbench.core.errors import UsageError
+from hbench.engine.job import Job
+from hbench.evaluation import embeddings
+from hbench.evaluation.measurement import report_on
+from hbench.evaluation.submission import examine
+from tests import zoo
+
+pytest.importorskip("distributed")
+cluster = pytest.importorskip("hbench.engine.executors.dask")
+READER = cluster.FileReader(embeddings.read_for_worker, embeddings.joined)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+def started(folder, *arguments):
+    """A dask process, and the address it says it listens at."""
+    log = folder / f"{time.monotonic_ns()}.log"
+    with log.open("w") as file:
+        process = subprocess.Popen([sys.executable, "-m", *arguments], stdout=file, stderr=file, cwd=folder)
+    while not (found := re.search(r"(?:Scheduler|worker) at:\s+(tcp://\S+)", log.read_text())):
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
+    return process, found[1]
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """The address of a scheduler, and the function that starts a worker of it in a folder."""
+    alone = ["--host", "127.0.0.1", "--no-dashboard"]
+    process, address = started(tmp_path, "distributed.cli.dask_scheduler", *alone, "--port", "0")
+    running = [process]
+
+    def start_worker(folder):
+        more = ["--nthreads", "1", "--no-nanny", "--death-timeout", "60"]
+        running.append(started(folder, "distributed.cli.dask_worker", address, *alone, *more)[0])
+        return running[-1]
+
+    yield address, start_worker
+    for each in running:
+        each.kill()
+        each.wait()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("zoo")
+    zoo.make(folder, items=4_500)
+    return folder
+
+
+def test_a_worker_killed_in_mid_run_changes_no_bit_of_the_report(home, scheduler, tmp_path):
+    examined = examine(home / zoo.FILE, home / zoo.DATASET, also_official=True)
+    address, start_worker = scheduler
+    workers = [start_worker(tmp_path) for _ in range(2)]
+    killed = []
+
+    def kill_one(done, blocks):
+        if not killed:
+            killed.append(workers[0].pid)
+            os.kill(workers[0].pid, signal.SIGKILL)
+
+    with cluster.connected(address, 0) as client:
+        client.wait_for_workers(2)
+        execute = cluster.on_cluster(client, [cluster.File(home / zoo.FILE)], READER)
+        report = report_on(examined, execute=execute, on_test=lambda name: kill_one)
+    assert killed
+    assert zoo.same(report, report_on(examined))
+
+
+def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, scheduler, tmp_path):
+    examined = examine(home / zoo.FILE, home / zoo.DATASET)
+    near, far = tmp_path / "near", tmp_path / "far"
+    for folder in (near, far):
+        folder.mkdir()
+    for path in home.iterdir():
+        (near / path.name).write_bytes(path.read_bytes())
+    address, start_worker = scheduler
+    for folder in (near, far):
+        start_worker(folder)
+    with cluster.connected(address, 0) as client:
+        client.wait_for_workers(2)
+        file = cluster.File(cluster.Path(zoo.FILE))  # relative: each worker looks in its own folder
+        report = report_on(examined, execute=cluster.on_cluster(client, [file], READER))
+        with pytest.raises(UsageError, match="no worker sees"):
+            report_on(examined, execute=cluster.on_cluster(client, [cluster.File(cluster.Path("elsewhere.npy"))]))
+    assert zoo.same(report, report_on(examined))
+
+
+def test_a_job_of_arrays_is_refused():
+    execute = cluster.on_cluster(None, [])
+    with pytest.raises(UsageError, match="embedding files"):
+        list(execute(Job(None, []), [0]))
+
+
+def test_local_worker_processes_give_the_same_report_by_the_command_line(home, tmp_path):
+    evaluate = [sys.executable, "-m", "hbench", "evaluate", home / zoo.FILE, "-d", home / zoo.DATASET]
+    for name, options in {"here": [], "workers": ["--workers", "2"]}.items():
+        subprocess.run([*evaluate, "-o", tmp_path / name, *options], check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "here").read_text() == (tmp_path / "workers").read_text()

@@ -1,0 +1,249 @@
+"""The fast paths against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hbench.core import compiled
+from hbench.engine.conditions import conditions
+from hbench.engine.job import Job
+from hbench.engine.kernels import rank_positives
+from hbench.engine.measure import measure
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.similarity import dot
+from hbench.metrics.level_sequence import optimistic, pessimistic
+from hbench.metrics.names import MetricName
+from hbench.metrics.protocols import Scorer, Setting, protocols
+from hbench.metrics.relevance import alpha
+from hbench.tree import LabelTree
+
+
+def random_sides(rng, depth):
+    """Queries and gallery with uneven classes, singletons, small-integer vectors (ties), copies and ignore groups."""
+    items = int(rng.integers(2, 60))
+    columns = np.minimum(rng.geometric(0.4, size=(items, depth)), 4)
+    paths = np.stack([columns[:, : level + 1] @ 5 ** np.arange(level + 1) for level in range(depth)], axis=1)
+    labels = LabelTree.from_labels(paths)[1]
+    spread = int(rng.integers(1, 5))
+    vectors = rng.integers(-spread, spread + 1, size=(items, 3)).astype(np.float32)
+    if rng.random() < 0.5:
+        vectors += rng.normal(size=vectors.shape).astype(np.float32)
+    vectors[:: int(rng.integers(1, 9))] = vectors[0]
+    ignore = rng.integers(-1, 4, size=items) if rng.random() < 0.3 else None
+    if rng.random() < 0.5:
+        return Side(vectors, labels, ignore), None, None
+    part = int(rng.integers(1, items))
+    groups = [None, None] if ignore is None else [ignore[:part], ignore]
+    own = np.where(rng.random(part) < 0.5, np.arange(part), -1)
+    return Side(vectors[:part], labels[:part], groups[0]), Side(vectors, labels, groups[1]), own
+
+
+def every_scorer(depth, labels, all_pairs):
+    levels = [f"level{level}" for level in range(1, depth + 1)]
+    weights = ":".join(str(2 * level / (depth * (depth + 1))) for level in range(1, depth + 1))
+    table = f"wAP(weights={weights}),H-AP(weights={weights}),H-AP(relevance=exponential),H-AP(alpha=3),TR(norm=min)@5"
+    names = ["H-AP", "wAP", "ASI", "NDCG", "NDCG@3", "NDCG@100", "H-AP@R", "H-P@3", "H-R@4", *table.split(",")]
+    for level in levels:
+        names += [
+            f"{base}/{level}" for base in ("AP", "mAP@R", "mAP@3", "mAP@100", "R@1", "R@10", "P@5", "TR@4", "ASI")
+        ]
+        names.append(f"AP#{level}")
+    setting = Setting(levels, alpha(), 1.0, labels, all_pairs)
+    chosen = [MetricName.parse(name) for name in names]
+    return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]
+
+
+NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
+WAYS = st.sampled_from([NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED])
+
+
+@pytest.fixture
+def go(monkeypatch):
+    """Sets which of the ways is gone, though the tests here are small: numpy alone, or compiled code that compares up to
+    how few positives, and merges from how many on."""
+
+    def set_to(way):
+        way = way if compiled.available() else NUMPY
+        monkeypatch.setattr(compiled, "SMALL", 10**9 if way is NUMPY else -1)
+        few, many = way or MIXED
+        monkeypatch.setattr(rank_positives, "FEW", few)
+        monkeypatch.setattr(rank_positives, "MANY", many)
+
+    return set_to
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 10**9),
+    st.integers(1, 8),
+    st.sampled_from([pessimistic, optimistic]),
+    WAYS,
+)
+def test_every_way_equals_the_functions_of_one_level_sequence(go, seed, depth, policy, way):
+    go(way)
+    rng = np.random.default_rng(seed)
+    queries, gallery, own = random_sides(rng, depth)
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    scorers = every_scorer(depth, queries.labels, gallery is None)
+    fast = measure(Job(ranker, scorers))
+    for block in range(ranker.blocks):
+        for query, sequence in zip(ranker.rows(block).tolist(), ranker.block(block), strict=True):
+            assert fast.counts[query].tolist() == sequence.counts.tolist()
+            assert fast.tied[query] == sequence.tied
+            first = sequence.levels[0] if len(sequence.ranks) and sequence.ranks[0] == 1 else 0
+            assert fast.first_level[query] == first
+            slow = [scorer(query, sequence) for scorer in scorers]
+            np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]), WAYS)
+def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(go, seed, depth, policy, way):
+    go(way)
+    rng = np.random.default_rng(seed)
+    queries, gallery, own = random_sides(rng, depth)
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    scorers = every_scorer(depth, queries.labels, gallery is None)
+    lowest = int(rng.integers(2, depth + 1))
+    known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer)}
+    rows = [row for row, each in known.items() if each.arguments.get("level", 1) >= lowest]
+    every, some = measure(Job(ranker, scorers)), measure(Job(ranker, [scorers[row] for row in rows]))
+    assert np.array_equal(some.values, every.values[rows], equal_nan=True)
+    assert np.array_equal(some.first_level, every.first_level)
+    assert np.array_equal(some.counts, every.counts)
+
+
+@pytest.mark.parametrize("way", [NUMPY, MIXED])
+def test_a_list_from_which_everything_is_left_out_has_no_values(go, way):
+    go(way)
+    query = Side(np.ones((1, 2), np.float32), np.array([[0, 0]]), np.array([1]))
+    gallery = Side(np.eye(2, dtype=np.float32), np.array([[0, 0], [1, 1]]), np.array([1, 1]))
+    ranker = Ranker(query, gallery, similarity=dot)
+    sequence = next(ranker.block(0))
+    scorers = every_scorer(2, query.labels, False)
+    assert sequence.counts.sum() == 0
+    np.testing.assert_array_equal(
+        measure(Job(ranker, scorers)).values[:, 0], [scorer(0, sequence) for scorer in scorers]
+    )
+
+
+@pytest.mark.parametrize("way", [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
+def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(go, way, dtype, crowd):
+    go(way)
+    rng = np.random.default_rng(1)
+    scores = {
+        "constant": np.zeros(500),
+        "one far away": np.append(rng.normal(size=499) * 1e-6, 1e6),
+        "two heaps": np.append(rng.normal(size=250) * 1e-30, 1 + rng.integers(3, size=250)),
+        "infinite": np.append(rng.normal(size=498), [3e38, -3e38]),
+    }[crowd]
+    labels = np.sort(rng.integers(3, size=(500, 1)), axis=0)
+    fine = labels * 4 + rng.integers(4, size=(500, 1))
+    vectors = rng.permutation(scores)[:, None].astype(dtype)
+    one = Side(np.ones((1, 1), dtype), np.array([[1, 6]]))
+    ranker = Ranker(one, Side(vectors, np.column_stack([labels, fine])), similarity=dot)
+    scorers = every_scorer(2, one.labels, False)
+    fast = measure(Job(ranker, scorers))
+    sequence = next(ranker.block(0))
+    np.testing.assert_allclose(fast.values[:, 0], [scorer(0, sequence) for scorer in scorers], rtol=1e-12)
+
+
+@pytest.mark.parametrize("policy", [pessimistic, optimistic])
+@pytest.mark.parametrize("way", [NUMPY, ALL_LOOKED_UP, ALL_MERGED])
+def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(go, way, policy):
+    go(way)
+    rng = np.random.default_rng(7)
+    classes = np.sort(rng.integers(40, size=7000))
+    labels = LabelTree.from_labels(np.column_stack([classes // 20, classes // 5, classes]))[1]
+    vectors = rng.normal(size=(len(labels), 2)).astype(np.float32).round(2)  # some scores are equal
+    rows = [0, 3600, 6999]
+    ranker = Ranker(Side(vectors[rows], labels[rows]), Side(vectors, labels), similarity=dot, tie_key=policy)
+    scorers = every_scorer(3, labels[rows], False)
+    fast = measure(Job(ranker, scorers))
+    for query, sequence in zip(ranker.rows(0).tolist(), ranker.block(0), strict=True):
+        assert len(sequence.ranks) > 3000
+        assert fast.tied[query] == sequence.tied
+        slow = [scorer(query, sequence) for scorer in scorers]
+        np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
+
+
+def test_every_default_metric_is_computed_from_the_sums():
+    chosen = conditions(["genus", "species"])
+    from hbench.engine.fast_metrics import FAST
+
+    assert {name.base for name in chosen.metrics} <= set(FAST)
+
+
+def test_a_small_test_is_valued_without_loading_compiled_code():
+    code = """
+import numpy as np
+from hbench.evaluation.arrays import score
+labels = np.arange(60)[:, None] // np.array([20, 4])
+score(np.random.default_rng(0).normal(size=(60, 8)), labels)
+import sys
+assert "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
+def test_threads_that_call_a_function_at_once_share_what_is_compiled():
+    added = compiled.Compiled(rank_positives.add_up.function)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: added.dispatcher, range(64)))
+    assert all(each is made[0] for each in made)
+
+
+def test_without_numba_the_values_are_the_same():
+    code = """
+import json
+import numpy as np
+from hbench import compiled
+compiled.SMALL = -1
+from hbench.evaluation.arrays import score
+labels = np.arange(200)[:, None] // np.array([80, 20, 4])
+scores = score(np.random.default_rng(0).normal(size=(200, 8)).astype(np.float16), labels).document.scores
+print(json.dumps({name: each.value for name, each in scores.items()}))
+"""
+    found = []
+    for numba in ("0", "1"):
+        environment = {**os.environ, "HBENCH_NUMBA": numba}
+        run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+        found.append(json.loads(run.stdout))
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    assert len(found[0]) > 15
+
+
+@pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
+def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
+    code = """
+import numpy as np
+from hbench import compiled
+compiled.SMALL = -1
+from hbench.evaluation.arrays import score
+from hbench.engine.kernels import COMPILED
+labels = np.arange(3000)[:, None] // np.array([1000, 200, 4])
+vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
+for name, each in score(vectors, labels).document.scores.items():
+    print(name, float(each.value).hex())
+print("nothing is left to compile" if COMPILED.are_kept else "something is")
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, again = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
+        for _ in range(2)
+    )
+    assert first == again
+    assert first.endswith("nothing is left to compile\n")  # what no query needed is not asked for in vain each time
+    assert list(tmp_path.rglob("*.nbi"))

@@ -1,0 +1,279 @@
+"""Ranking against sorted lists, and its promises: self by identity, ties by policy, the same bits in any order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core.errors import SubmissionError
+from hbench.engine import ranker as canonical
+from hbench.engine import score_blocks
+from hbench.engine.ranker import Ranker, Side, content_keys, duplicates
+from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
+from hbench.evaluation.arrays import score
+from hbench.metrics import level_sequence
+from hbench.metrics.label_order import canonical_order
+from hbench.metrics.level_sequence import optimistic, pessimistic
+from hbench.tree import LabelTree, levels_of_pairs
+from tests import oracle
+
+
+def random_problem(seed, items=40, depth=3, spread=3, dim=3):
+    """Nested labels (N, L) and small-integer vectors, so that ties and duplicates abound and every product is exact."""
+    rng = np.random.default_rng(seed)
+    columns = rng.integers(spread, size=(items, depth))
+    labels = np.stack([columns[:, : level + 1] @ spread ** np.arange(level + 1) for level in range(depth)], axis=1)
+    vectors = rng.integers(-2, 3, size=(items, dim)).astype(np.float32)
+    return vectors, LabelTree.from_labels(labels)[1]
+
+
+def sequences(ranker):
+    found = [None] * len(ranker.queries)
+    for block in range(ranker.blocks):
+        for query, sequence in zip(ranker.rows(block), ranker.block(block), strict=True):
+            found[query] = sequence
+    return found
+
+
+def ranked_levels(sequence):
+    levels = np.zeros(sequence.counts.sum(), np.uint8)
+    levels[sequence.ranks - 1] = sequence.levels
+    return levels.tolist()
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8), st.booleans())
+def test_a_query_sees_the_others_sorted_by_score_then_by_the_ties_policy(seed, depth, worst):
+    vectors, labels = random_problem(seed, items=24, depth=depth)
+    policy = pessimistic if worst else optimistic
+    found = sequences(Ranker(Side(vectors, labels), similarity=dot, tie_key=policy))
+    for query, sequence in enumerate(found):
+        others = [item for item in range(len(vectors)) if item != query]
+        levels = [oracle.level_of(labels[query], labels[item]) for item in others]
+        scores = [float(vectors[query] @ vectors[item]) for item in others]
+        assert ranked_levels(sequence) == oracle.rank_levels(scores, levels, pessimistic=worst)
+        assert sequence.tied == (
+            oracle.rank_levels(scores, levels, pessimistic=True)
+            != oracle.rank_levels(scores, levels, pessimistic=False)
+        )
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["dot", "l2", "cosine"]))
+def test_every_similarity_ranks_a_separate_gallery_as_its_definition(seed, name):
+    vectors, labels = random_problem(seed, items=50)
+    vectors += (
+        np.random.default_rng(seed).normal(size=vectors.shape).astype(np.float32)
+    )  # no ties: definitions round differently
+    queries, gallery = Side(vectors[:10], labels[:10]), Side(vectors[10:], labels[10:])
+    found = sequences(Ranker(queries, gallery, similarity={"dot": dot, "l2": l2, "cosine": cosine}[name]))
+    for query, sequence in enumerate(found):
+        q, g = vectors[query].astype(float), vectors[10:].astype(float)
+        scores = {"dot": g @ q, "l2": -((g - q) ** 2).sum(1), "cosine": g @ q / np.sqrt((g**2).sum(1))}[name]
+        levels = [oracle.level_of(labels[query], path) for path in labels[10:]]
+        assert ranked_levels(sequence) == oracle.rank_levels(scores.tolist(), levels)
+
+
+def test_the_query_is_left_out_by_identity_even_when_a_duplicate_scores_as_high():
+    vectors = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
+    found = sequences(Ranker(Side(vectors, np.array([[0], [1], [0]], np.int32))))
+    assert [s.counts.tolist() for s in found] == [[1, 1], [2, 0], [1, 1]]
+    assert ranked_levels(found[0]) == [0, 1]  # its duplicate of another class first, then its own class
+
+
+def test_a_query_that_stands_in_a_separate_gallery_is_left_out_where_it_is_named():
+    vectors, labels = random_problem(1, items=12)
+    everyone = sequences(Ranker(Side(vectors, labels), similarity=dot))
+    named = sequences(
+        Ranker(Side(vectors[:5], labels[:5]), Side(vectors, labels), self_rows=np.arange(5), similarity=dot)
+    )
+    for own, other in zip(everyone, named, strict=False):
+        assert ranked_levels(own) == ranked_levels(other)
+
+
+def test_an_ignore_group_is_left_out_of_the_list_and_of_the_counts():
+    vectors = np.array([[4.0], [3.0], [2.0], [1.0]], np.float32)
+    labels = np.zeros((4, 1), np.int32)
+    side = Side(vectors, labels, ignore=np.array([7, 7, -1, -1]))
+    found = sequences(Ranker(side, similarity=dot))
+    assert [s.counts.tolist() for s in found] == [[0, 2], [0, 2], [0, 3], [0, 3]]
+
+
+def test_a_constant_embedding_gets_the_worst_and_the_best_order_its_ties_allow():
+    labels = np.array([[0, 0], [0, 0], [0, 1], [1, 2]], np.int32)
+    worst = sequences(Ranker(Side(np.ones((4, 2), np.float32), labels)))[0]
+    best = sequences(Ranker(Side(np.ones((4, 2), np.float32), labels), tie_key=optimistic))[0]
+    assert ranked_levels(worst) == [0, 1, 2]
+    assert ranked_levels(best) == [2, 1, 0]
+    assert worst.tied
+    assert best.tied
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scores_are_the_same_bits_in_any_item_order_and_for_any_number_of_threads(dtype):
+    rng = np.random.default_rng(5)
+    labels = np.stack([rng.integers(3, size=700), rng.integers(40, size=700)], axis=1)
+    labels[:, 1] += 40 * labels[:, 0]
+    vectors = rng.normal(size=(700, 24)).astype(dtype)
+    vectors[::7] = vectors[::7][0]
+    order = rng.permutation(700)
+    first = score(vectors, labels, threads=1)
+    second = score(vectors[order], labels[order], threads=3)
+    assert first.document.scores == second.document.scores
+    for name in first.values:
+        assert np.array_equal(first.values[name][order], second.values[name], equal_nan=True), name
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_vectors_that_may_be_moved_have_the_scores_of_those_that_stay(name, dtype):
+    rng = np.random.default_rng(0)
+    labels = LabelTree.from_labels(rng.integers(5, size=(300, 1)) // np.array([3, 1]))[1]
+    file, rows = rng.normal(size=(330, 7)).astype(dtype), rng.permutation(330)[:300]
+    similarity, given = {"cosine": cosine, "dot": dot, "l2": l2}[name], file.copy()
+    stay = Ranker(Side(SelectedRows(file, rows), labels), similarity=similarity)
+    move = Ranker(Side(SelectedRows(given, rows, movable=True), labels), similarity=similarity)
+    moved = name != "l2" and dtype != np.float16
+    assert stay.digest == move.digest
+    assert np.shares_memory(given, move.scores.kept) == moved
+    assert np.array_equal(given, file) != moved
+    assert not np.shares_memory(file, stay.scores.kept)
+    for block in range(stay.blocks):
+        assert np.array_equal(stay.scores.whole(block), move.scores.whole(block))
+
+
+def test_vectors_of_a_mapped_file_and_rows_given_twice_are_not_moved(tmp_path):
+    np.save(tmp_path / "v.npy", np.eye(3))
+    for mode in ("r", "c"):
+        assert not SelectedRows(np.load(tmp_path / "v.npy", mmap_mode=mode), np.arange(3), movable=True).movable
+    assert not SelectedRows(np.eye(3), np.array([0, 1, 1]), movable=True).movable
+    assert not SelectedRows(np.eye(3)[:, ::-1], np.arange(3), movable=True).movable
+    assert SelectedRows(np.eye(3), np.array([2, 0]), movable=True).movable
+
+
+@given(st.permutations(range(9)), st.integers(0, 9))
+def test_rows_that_are_moved_keep_their_positions(permuted, taken):
+    vectors, order = np.arange(18.0).reshape(9, 2), np.array(permuted)
+    expected = vectors[order]
+    move_rows(vectors, order)
+    assert np.array_equal(vectors, expected)
+    selected = SelectedRows(vectors.copy(), order[:taken], movable=True)
+    before, wanted = selected[:], np.argsort(order[:taken] % 4, kind="stable")
+    assert np.array_equal(selected.move(wanted), before[wanted])
+    assert np.array_equal(selected[:], before)
+
+
+def test_another_block_size_moves_a_metric_by_rounding_noise_only(monkeypatch):
+    rng = np.random.default_rng(6)
+    vectors = rng.normal(size=(900, 64)).astype(np.float32)
+    labels = rng.integers(30, size=(900, 1))
+    whole = score(vectors, labels)
+    monkeypatch.setattr(score_blocks, "BLOCK", 100)
+    monkeypatch.setattr(score_blocks, "CHUNK", 128)
+    assert np.abs(score(vectors, labels).values["H-AP"] - whole.values["H-AP"]).max() < 5e-6
+
+
+def test_equal_vectors_share_one_score_and_negative_zero_is_zero():
+    vectors = np.array([[1, 0.0], [2, 1], [1, -0.0], [2, 1]], np.float32)
+    keys = content_keys(vectors)
+    assert keys[0] == keys[2]
+    order = canonical_order(np.zeros((4, 1), np.int32), keys)
+    copies, originals = duplicates(vectors, order, keys)
+    assert {frozenset(order[pair].tolist()) for pair in np.stack([copies, originals], axis=1)} == {
+        frozenset({0, 2}),
+        frozenset({1, 3}),
+    }
+
+
+def test_norms_that_are_all_equal_leave_exact_products_exact():
+    # 3-4-5 vectors: every norm is 5, so cosines of small integers keep their exact ties
+    vectors = np.array([[3, 4], [4, 3], [5, 0], [0, 5], [-3, 4]], np.float32)
+    labels = np.arange(5)[:, None] % 2
+    by_cosine = sequences(Ranker(Side(vectors, labels.astype(np.int32))))
+    by_dot = sequences(Ranker(Side(vectors, labels.astype(np.int32)), similarity=dot))
+    for a, b in zip(by_cosine, by_dot, strict=True):
+        assert ranked_levels(a) == ranked_levels(b)
+
+
+def test_the_float64_audit_mode_ranks_alike_where_float32_is_exact():
+    vectors, labels = random_problem(3)
+    for policy in (pessimistic, optimistic):
+        single = sequences(Ranker(Side(vectors, labels), similarity=dot, tie_key=policy))
+        double = sequences(Ranker(Side(vectors.astype(np.float64), labels), similarity=dot, tie_key=policy))
+        for a, b in zip(single, double, strict=True):
+            assert ranked_levels(a) == ranked_levels(b)
+            assert a.tied == b.tied
+
+
+def test_float_scores_sort_as_integers_as_they_do_as_floats():
+    scores = np.array([0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, 1e-40, -1e-40, 3e38], np.float32)
+    keys = level_sequence.descending(scores)
+    assert keys[0] == keys[1]
+    assert scores[np.argsort(keys, kind="stable")].tolist() == sorted(scores.tolist(), reverse=True)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8))
+def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
+    _, labels = random_problem(seed, items=12, depth=depth)
+    expected = [[oracle.level_of(a, b) for b in labels] for a in labels]
+    assert levels_of_pairs(labels, labels).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_content_keys_are_the_products_of_the_words_modulo_two_to_the_64(dtype):
+    vectors = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
+    vectors[1, 2] = -0.0
+    factors = [2 * int(f) + 1 for f in np.random.default_rng(canonical.SEED).integers(2**63, size=7, dtype=np.uint64)]
+    words = np.where(vectors == 0, dtype(0), vectors).view(f"u{vectors.dtype.itemsize}").tolist()
+    expected = [sum(word * factor for word, factor in zip(row, factors, strict=True)) % 2**64 for row in words]
+    assert content_keys(vectors).tolist() == expected
+
+
+def test_every_finite_float16_is_converted_exactly():
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)].reshape(-1, 32)
+    rows = np.random.default_rng(0).permutation(len(halves))
+    found = Rows(halves).read(rows)
+    assert found.view(np.uint32).tolist() == halves.astype(np.float32)[rows].view(np.uint32).tolist()
+
+
+def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not(monkeypatch):
+    monkeypatch.setattr(score_blocks, "SCORES", 40_000)
+    monkeypatch.setattr(score_blocks, "CHUNK", 1_000)
+    monkeypatch.setattr(score_blocks, "BLOCK", 208)
+    vectors, labels = np.ones((200, 2), np.float32), np.zeros((200, 1), np.int64)
+    sizes = {memory: Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 75_000, 10**6)}
+    assert sizes[None] == 40_000 // 800 // 16 * 16
+    assert sizes[75_000] == sizes[None]
+    assert sizes[10**6] == score_blocks.BLOCK
+
+
+@given(st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**8))
+def test_blocks_are_few_and_the_last_one_is_hardly_padded(queries, row, spare):
+    most = (row + spare) // row
+    size = score_blocks.block_size(row, row + spare, queries)
+    assert 1 <= size <= min(most, score_blocks.BLOCK)
+    if most >= score_blocks.WHOLE:
+        sizes = range(score_blocks.WHOLE, min(most, score_blocks.BLOCK) + 1, score_blocks.WHOLE)
+        cost = {each: -(-queries // each) * (each + score_blocks.PACKING) for each in sizes}
+        assert cost[size] == min(cost.values())
+
+
+def test_the_last_of_many_blocks_is_not_padded_for_a_few_queries():
+    assert (
+        score_blocks.block_size(4 * 60_502, score_blocks.SCORES, 60_502) == 832
+    )  # 73 · 832 = 60,736; 71 blocks of 864 are 61,344
+
+
+@pytest.mark.parametrize("queries", [3, 500])
+def test_products_that_overflow_are_refused(queries):
+    vectors = np.full((queries, 4), 1e19, np.float32)
+    vectors[::2] /= 2
+    labels = np.arange(queries)[:, None] // np.array([2])
+    with pytest.raises(SubmissionError, match=r"overflow[\s\S]*queries of up to 1\.0e\+19"):
+        score(vectors, labels, similarity="dot")
+    assert score(
+        vectors, labels, similarity="cosine"
+    ).document.scores  # of which only the norms of the queries are left

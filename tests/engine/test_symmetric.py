@@ -1,0 +1,138 @@
+"""Half of the products against all of them: the same values, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hbench.core import compiled
+from hbench.engine import block_values, score_blocks
+from hbench.engine.conditions import conditions
+from hbench.engine.executors import symmetric, threads
+from hbench.engine.job import Job
+from hbench.engine.kernels import rank_positives
+from hbench.engine.measure import measure
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.similarity import cosine, dot, l2
+from hbench.evaluation.jobs import scorers_of
+from hbench.metrics.level_sequence import optimistic, pessimistic
+from hbench.tree import LabelTree, default_levels
+
+pytestmark = pytest.mark.skipif(not compiled.available(), reason="whole rows are taken without numba")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Blocks of 16 queries and chunks of 24 items, so that small sets have many tiles."""
+    monkeypatch.setattr(compiled, "SMALL", -1)
+    monkeypatch.setattr(threads, "SMALL", -1)
+    monkeypatch.setattr(score_blocks, "BLOCK", 16)
+    monkeypatch.setattr(score_blocks, "CHUNK", 24 * 8 * 4)
+
+
+def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, memory=None, whole=True):
+    """All pairs of vectors of 8 dimensions, with equal scores and copies; products of whole numbers are exact."""
+    leaf = rng.integers(max(items // 6, 1), size=items)
+    labels = LabelTree.from_labels(np.stack([leaf // 9, leaf // 3, leaf], axis=1))[1]
+    vectors = rng.integers(-3, 4, size=(items, 8)).astype(np.float32)
+    if not whole:
+        vectors += rng.normal(size=vectors.shape).astype(np.float32)
+    vectors[rng.random(items) < 0.1] = vectors[0]
+    ranker = Ranker(Side(vectors, labels), similarity=similarity, tie_key=policy, memory=memory)
+    chosen = conditions(default_levels(3), metrics=metrics)
+    return Job(ranker, scorers_of(chosen, labels, all_pairs=True))
+
+
+def plan_of(job):
+    return block_values.plan_of(job.ranker, job.scorers)
+
+
+def is_symmetric(job):
+    """Whether half of the products will do."""
+    made = symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
+    assert made is not None
+    with threads._pool(1) as pool:
+        return made.lists(pool) is not None
+
+
+def by_rows(job):
+    return measure(job, execute=lambda job, blocks: threads._by_rows(job, plan_of(job), blocks, 2))
+
+
+def assert_equal(one, other):
+    for name in ("values", "first_level", "counts", "tied", "canonical"):
+        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "values"), name
+
+
+METRICS = st.sampled_from([None, ["AP/level2", "P@5/level3", "ASI/level2"], ["AP/level3", "R@1/level3"]])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 10**9),
+    st.integers(2, 150),
+    st.sampled_from([pessimistic, optimistic]),
+    st.booleans(),
+    METRICS,
+    st.sampled_from([0, 4, 1000]),
+)
+def test_half_of_the_products_gives_the_values_of_all(small, monkeypatch, seed, items, policy, whole, metrics, few):
+    monkeypatch.setattr(rank_positives, "FEW", few)
+    rng = np.random.default_rng(seed)
+    levels = default_levels(3)
+    metrics = metrics and [name.replace("level2", levels[1]).replace("level3", levels[2]) for name in metrics]
+    similarity = dot if whole else cosine
+    job = random_job(rng, items, policy=policy, similarity=similarity, metrics=metrics, whole=whole)
+    assert is_symmetric(job) or not whole
+    assert_equal(measure(job), by_rows(job))
+
+
+def test_products_of_the_usual_sizes_are_symmetric_to_the_bit(monkeypatch):
+    monkeypatch.setattr(compiled, "SMALL", -1)
+    rng = np.random.default_rng(3)
+    labels = np.sort(rng.integers(1700, size=9000))[:, None] // np.array([100, 1])
+    vectors = rng.normal(size=(9000, 384)).astype(np.float32)
+    vectors[100:200] = vectors[4000:4100]
+    job = Job(
+        Ranker(Side(vectors, labels)), scorers_of(conditions(["c", "f"], metrics=["AP/f"]), labels, all_pairs=True)
+    )
+    assert job.ranker.scores.blocks > 10
+    assert len(job.ranker.scores.chunks) > 1
+    assert is_symmetric(job)
+    assert_equal(measure(job), by_rows(job))
+
+
+def test_scores_that_are_not_symmetric_are_taken_row_by_row(small):
+    job = random_job(np.random.default_rng(1), 100, similarity=l2)
+    assert not is_symmetric(job)
+    assert_equal(measure(job), by_rows(job))
+
+
+def test_some_blocks_and_a_gallery_of_its_own_are_taken_row_by_row(small):
+    job = random_job(np.random.default_rng(1), 100)
+    assert symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
+    assert symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks - 1), 2) is None
+    side = Side(np.eye(100, dtype=np.float32), np.arange(100)[:, None] // np.array([20, 4]))
+    other = Job(Ranker(side, side, self_rows=np.arange(100)), job.scorers)
+    assert symmetric.triangle_of(other, plan_of(other), range(other.ranker.blocks), 2) is None
+
+
+def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small, monkeypatch):
+    job = random_job(np.random.default_rng(1), 100)
+    monkeypatch.setattr(symmetric, "MOST", 5)
+    assert symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(compiled, "SMALL", -1)
+    scarce = random_job(np.random.default_rng(1), 100, memory=1 << 20)
+    assert symmetric.triangle_of(scarce, plan_of(scarce), range(scarce.ranker.blocks), 2) is None
+    assert_equal(measure(scarce), by_rows(scarce))
+
+
+def test_the_number_of_threads_changes_nothing(small):
+    job = random_job(np.random.default_rng(5), 140)
+    one, three = (
+        measure(job, execute=lambda job, blocks, n=n: threads.on_threads(job, blocks, threads=n)) for n in (1, 3)
+    )
+    assert_equal(one, three)

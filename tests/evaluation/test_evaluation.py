@@ -1,0 +1,239 @@
+"""Reports of arrays: golden files of the equations and of the released evaluators, and libraries nobody here wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hbench.core.errors import SubmissionError, TreeError, UnknownName, UsageError
+from hbench.evaluation.arrays import score
+from hbench.tree import levels_of_pairs
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = json.loads((GOLDEN / "metrics.json").read_text())["cases"]
+EXPONENTS = ("0.5", "1", "2", "3", "5")
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(GOLDEN / "metrics.npz") as arrays:
+        return dict(arrays)
+
+
+def arrays_of(golden, case):
+    labels = golden[f"{case}/labels"][:, ::-1].astype(np.int32)  # the literature's column 0 is the finest
+    options = {}
+    if not CASES[case]["same_source"]:
+        options = {
+            "gallery": golden[f"{case}/gal_emb"],
+            "gallery_labels": golden[f"{case}/gal_labels"][:, ::-1].astype(np.int32),
+        }
+    return golden[f"{case}/emb"], labels, options
+
+
+def level(depth, column):
+    return f"level{depth - column}"
+
+
+def equation_names(depth):
+    """Our spelling of every array of the equations, for the default ties policy on lists without ties."""
+    increasing = ":".join(repr(2 * n / (depth * (depth + 1))) for n in range(1, depth + 1))
+    names = {f"bf_hap_a{exponent}": f"H-AP(alpha={exponent})" for exponent in EXPONENTS}
+    names |= {
+        "bf_asi": "ASI",
+        "bf_ndcg": "NDCG",
+        "bf_wap_renorm_uniform": "wAP",
+        "bf_hap_map_uniform": "H-AP(relevance=sum_wap)",
+    }
+    names |= {
+        "bf_wap_renorm_increasing": f"wAP(weights={increasing})",
+        "bf_hap_map_increasing": f"H-AP(weights={increasing})",
+    }
+    for column in range(depth):
+        at = level(depth, column)
+        names |= {
+            f"bf_ap_lvl{column}": f"AP/{at}",
+            f"bf_mapR_lvl{column}": f"mAP@R/{at}",
+            f"bf_map100_lvl{column}": f"mAP@100/{at}",
+        }
+        names |= {f"bf_asi_lvl{column}": f"ASI/{at}", f"bf_apx_{depth - column}": f"AP#{at}"}
+    return names
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not CASES[case]["ties"]])
+def test_every_query_of_the_golden_cases_scores_what_the_equations_say(golden, case):
+    vectors, labels, options = arrays_of(golden, case)
+    names = equation_names(CASES[case]["L"])
+    report = score(vectors, labels, metrics=list(names.values()), **options)
+    for key, name in names.items():
+        np.testing.assert_allclose(
+            report.per_query[name], golden[f"{case}/{key}"], rtol=1e-12, err_msg=f"{case} {name}"
+        )
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not CASES[case]["ties"]])
+@pytest.mark.parametrize("cut", [1, 2, 4, 8, 10, 16, 32, 100, 1000])
+def test_recall_is_whether_the_first_positive_of_the_equations_is_in_the_first_k(golden, case, cut):
+    vectors, labels, options = arrays_of(golden, case)
+    depth = CASES[case]["L"]
+    report = score(vectors, labels, metrics=[f"R@{cut}/{level(depth, column)}" for column in range(depth)], **options)
+    for column in range(depth):
+        first = golden[f"{case}/bf_first_lvl{column}"]
+        assert np.array_equal(report.per_query[f"R@{cut}/{level(depth, column)}"], (first > 0) & (first <= cut))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["ties"]])
+@pytest.mark.parametrize(("policy", "tag"), [("pessimistic", "worst"), ("optimistic", "best")])
+def test_ties_take_the_worst_or_the_best_order(golden, case, policy, tag):
+    vectors, labels, options = arrays_of(golden, case)
+    depth = CASES[case]["L"]
+    report = score(vectors, labels, ties=policy, **options)
+    np.testing.assert_allclose(report.per_query["H-AP"], golden[f"{case}/bf_tie_{tag}_hap_a1"], rtol=1e-12)
+    for column in range(depth):
+        expected = golden[f"{case}/bf_tie_{tag}_ap_lvl{column}"]
+        np.testing.assert_allclose(report.per_query[f"AP/{level(depth, column)}"], expected, rtol=1e-12)
+    assert any("equal score" in warning for warning in report.document.warnings)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["L"] > 1 and not CASES[case]["ties"]])
+def test_the_official_protocol_gives_every_query_the_released_h_ap(golden, case):
+    vectors, labels, options = arrays_of(golden, case)
+    names = [f"H-AP(alpha={exponent})" for exponent in EXPONENTS]
+    for protocol, prefix in (("official", "off_hap_a"), ("official-landmark", "off_hapLM_a")):
+        report = score(vectors, labels, metrics=names, protocol=protocol, **options)
+        for name, exponent in zip(names, EXPONENTS, strict=True):
+            np.testing.assert_allclose(
+                report.per_query[name], golden[f"{case}/{prefix}{exponent}"], atol=1e-6, err_msg=name
+            )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "c1_L1",
+        "c2_sop_L2",
+        "c3_L3_unbalanced",
+        "c4_inat_L7",
+        "c5_query_gallery_L3",
+        "c8a_equal_rel_L2",
+        "c8b_equal_rel_L3",
+    ],
+)
+def test_the_official_protocol_gives_the_means_of_the_released_evaluator(golden, case):
+    """Cases with ties and with queries without positives are left out: there the released means depend on the batch
+    size."""
+    vectors, labels, options = arrays_of(golden, case)
+    depth, official = CASES[case]["L"], CASES[case]["official_mean"]["happier_bs256"]
+    names = {"ASI_multi": "ASI", "NDCG_multi": "NDCG", "H-AP_multi": "H-AP"} if depth > 1 else {}
+    for column in range(depth):
+        for theirs in ("AP", "mAP@R", "ASI", "P@1", "R@1", "R@10", "R@100"):
+            names[f"{theirs}_level{column}"] = f"{theirs}/{level(depth, column)}"
+    report = score(vectors, labels, metrics=list(names.values()), protocol="official", **options)
+    lone = {key for key in names if key in official and np.isnan(report.per_query[names[key]]).any()}
+    for key in (set(names) & set(official)) - lone:
+        assert report.scores[names[key]] == pytest.approx(official[key], abs=1e-6), key
+    assert len((set(names) & set(official)) - lone) >= 4
+
+
+def test_scikit_learn_agrees_on_average_precision_and_ndcg():
+    from sklearn.metrics import average_precision_score, ndcg_score
+
+    rng = np.random.default_rng(0)
+    fine = rng.integers(12, size=80)
+    labels, vectors = np.stack([fine // 4, fine], axis=1), rng.normal(size=(80, 8))
+    report = score(vectors, labels, metrics=["AP", "AP/level1", "NDCG", "NDCG@10"], similarity="dot")
+    levels = levels_of_pairs(labels, labels)
+    for query in range(80):
+        others = np.arange(80) != query
+        scores, own = (vectors @ vectors[query])[others], levels[query][others]
+        for at, name in ((2, "AP"), (1, "AP/level1")):
+            assert report.per_query[name][query] == pytest.approx(average_precision_score(own >= at, scores))
+        gains = 2.0**own - 1
+        assert report.per_query["NDCG"][query] == pytest.approx(ndcg_score(gains[None], scores[None]))
+        assert report.per_query["NDCG@10"][query] == pytest.approx(ndcg_score(gains[None], scores[None], k=10))
+
+
+def test_pytorch_metric_learning_agrees_on_map_at_r_and_recall():
+    torch = pytest.importorskip("torch")
+    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+    rng = np.random.default_rng(1)
+    fine, vectors = np.repeat(np.arange(15), 5), rng.normal(size=(75, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    calculator = AccuracyCalculator(
+        include=("mean_average_precision_at_r", "precision_at_1"), k="max_bin_count", device=torch.device("cpu")
+    )
+    theirs = calculator.get_accuracy(torch.tensor(vectors), torch.tensor(fine))
+    report = score(torch.tensor(vectors), fine, metrics=["mAP@R", "R@1"])
+    assert report.scores["mAP@R"] == pytest.approx(theirs["mean_average_precision_at_r"])
+    assert report.scores["R@1"] == pytest.approx(theirs["precision_at_1"])
+
+
+def test_pytrec_eval_agrees_on_the_binary_levels():
+    import pytrec_eval
+
+    rng = np.random.default_rng(2)
+    fine, vectors = rng.integers(10, size=60), rng.normal(size=(60, 6)).astype(np.float32)
+    labels = np.stack([fine // 3, fine], axis=1)
+    report = score(vectors, labels, metrics=["AP", "AP/level1", "P@5", "TR@10/level1"], similarity="dot")
+    levels, products = levels_of_pairs(labels, labels), vectors.astype(np.float64) @ vectors.T.astype(np.float64)
+    for at, names in ((2, {"AP": "map", "P@5": "P_5"}), (1, {"AP/level1": "map", "TR@10/level1": "recall_10"})):
+        truth = {f"q{q}": {f"d{d}": int(levels[q, d] >= at) for d in range(60) if d != q} for q in range(60)}
+        run = {f"q{q}": {f"d{d}": products[q, d] for d in range(60) if d != q} for q in range(60)}
+        found = pytrec_eval.RelevanceEvaluator(truth, set(names.values())).evaluate(run)
+        for ours, theirs in names.items():
+            for query in range(60):
+                if not np.isnan(report.per_query[ours][query]):
+                    assert report.per_query[ours][query] == pytest.approx(found[f"q{query}"][theirs])
+
+
+def test_any_spelling_of_a_metric_finds_it_in_the_report():
+    report = score(np.eye(4), [[0, 0], [0, 0], [1, 1], [1, 2]], level_names=["genus", "species"])
+    assert report.scores["AP"] == report.scores["AP/species"]
+    assert report.per_query["R@1/species"] is report.per_query["R@1"]
+    with pytest.raises(UnknownName, match="metric of this report"):
+        report.scores["R@7"]
+
+
+def test_a_mean_says_how_many_queries_it_was_taken_over():
+    report = score(np.eye(3) + 0.1, [[0, 0], [0, 0], [1, 1]])
+    ap = report.document.scores["AP"]
+    assert (ap.queries, ap.skipped) == (2, 1)
+    assert ap.low <= ap.value <= ap.high
+    assert report.document.scores["R@1"].queries == 3
+    assert any("no positive at any level" in warning for warning in report.document.warnings)
+
+
+def test_a_metric_that_no_query_defines_has_no_value():
+    report = score(np.eye(3) + 0.1, [[0], [1], [2]], metrics=["AP", "R@1"])
+    assert report.document.scores["AP"].value is None
+    assert np.isnan(report.scores["AP"])
+    assert report.scores["R@1"] == 0
+
+
+@pytest.mark.parametrize(
+    ("vectors", "labels", "options", "error", "message"),
+    [
+        ([[1.0, float("nan")]], [[0]], {}, SubmissionError, "1 of the vectors hold NaN or Inf"),
+        ([[1.0], [float("inf")]], [[0], [0]], {}, SubmissionError, "rows 1"),
+        ([[1.0], [0.0]], [[0], [0]], {}, SubmissionError, "zero and have no cosine"),
+        (np.zeros((0, 3)), np.zeros((0, 1), int), {}, SubmissionError, "cannot be ranked"),
+        (["a", "b"], [[0], [0]], {}, SubmissionError, "cannot be ranked"),
+        ([[1.0], [2.0]], [[0]], {}, SubmissionError, "differ in number"),
+        ([[1.0, 2.0]], [[0]], {"gallery": [[1.0]], "gallery_labels": [[0]]}, SubmissionError, "differ in dimension"),
+        ([[1.0]], [[0]], {"gallery": [[1.0]]}, SubmissionError, "a gallery needs its labels"),
+        ([[1.0], [2.0]], [[0, 0], [1, 0]], {}, TreeError, "several parents"),
+        ([[1.0], [2.0]], [[0.5], [1.0]], {}, TreeError, "these are no labels"),
+        ([[1.0], [2.0]], [[0], [0]], {"metrics": ["MAP"]}, UnknownName, "unknown metric"),
+        ([[1.0], [2.0]], [[0], [0]], {"ties": "best"}, UnknownName, "ties policy"),
+        ([[1.0], [2.0]], [[0], [0]], {"similarity": "cos"}, UnknownName, "similarity"),
+        ([[1.0], [2.0]], [[0], [0]], {"protocol": "papers"}, UnknownName, "did you mean 'paper'"),
+        ([[1.0], [2.0]], [[0], [0]], {"alpha": 0}, UsageError, "must be positive"),
+    ],
+)
+def test_bad_input_is_refused_by_one_clear_message(vectors, labels, options, error, message):
+    with pytest.raises(error, match=message):
+        score(vectors, labels, **options)

@@ -1,0 +1,426 @@
+"""Leaderboards: what a file may say, how rows are ranked and placed, and that the shipped rows are the papers'."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core import schema
+from hbench.core.errors import ConfigError, UnknownName
+from hbench.evaluation import leaderboard
+from hbench.evaluation.leaderboard import Leaderboard, place, rank, read, read_file
+from hbench.evaluation.leaderboard.row import Paper, Row, RunProvenance
+
+HEAD = """
+dataset = "toy"
+version = "1"
+protocol = "official"
+levels = ["genus", "species"]
+metric = "H-AP"
+
+[citations]
+"Me, 2026" = { text = "Me, A Paper, 2026" }
+"""
+PAPER = 'paper = { citation = "Me, 2026", table = "Tab. 1" }'
+RUN = (
+    f'run = {{ sha256 = "{"0" * 64}", file = "e.npz", signature = "toy@1", hbench = "0.1.0", '
+    'dataset_digest = "d", date = "2026-01-02", queries = 5 }'
+)
+
+PUBLISHED = {  # rows per leaderboard and paper, counted in the tables of the papers
+    "HAPPIER, ECCV 2022": {
+        "sop": 18,
+        "inat18-base": 23,
+        "inat18-full": 18,
+        "dyml-vehicle": 8,
+        "dyml-animal": 8,
+        "dyml-product": 8,
+    },
+    "SupRank, TPAMI 2025": {
+        "sop": 52,
+        "inat18-base": 43,
+        "inat18-full": 18,
+        "dyml-vehicle": 10,
+        "dyml-animal": 10,
+        "dyml-product": 10,
+        "hgldv2": 7,
+        "cub200": 18,
+    },
+    "ROADMAP, NeurIPS 2021": {"sop": 32, "inat18-base": 18, "cub200": 28},
+    "RaMBO, CVPR 2020": {"sop": 19, "cub200": 21, "inshop": 12, "voc07": 8},
+}
+LATER = {  # rows transcribed from public pages
+    "MSA, ACM MM 2023": {"dyml-vehicle": 11, "dyml-animal": 11, "dyml-product": 11},
+    "HIER, CVPR 2023": {"sop": 29, "cub200": 28, "cars196": 26, "inshop": 28},
+    "Hyp-ViT, CVPR 2022": {"sop": 6, "cub200": 6, "cars196": 6, "inshop": 6},
+    "Proxy-Anchor, CVPR 2020": {"sop": 1, "cub200": 2, "cars196": 2, "inshop": 1},
+    "OML model zoo": {"sop": 1, "cub200": 1, "cars196": 1, "inshop": 1},
+    "GLDv2 README": {"gldv2": 10},
+    "revisitop README": {"roxford5k": 1, "rparis6k": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leaderboards of whoever runs the tests stay out of them."""
+    monkeypatch.delenv("HBENCH_DATA", raising=False)
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+
+
+def row(method: str, source: str = PAPER, *, scores: str = '{ "H-AP" = 50.0 }', more: str = "") -> str:
+    return f'\n[[row]]\nmethod = "{method}"\nscores = {scores}\n{source}\n{more}\n'
+
+
+def board(*rows: str, head: str = HEAD) -> Leaderboard:
+    return schema.parse(Leaderboard, head + "".join(rows), source="toy.toml")
+
+
+def refusal(*rows: str, head: str = HEAD) -> str:
+    with pytest.raises(ConfigError) as caught:
+        board(*rows, head=head)
+    return str(caught.value)
+
+
+def published(method: str, **scores: str) -> Row:
+    return Row(
+        method=method,
+        scores={key.replace("_", "-"): Decimal(value) for key, value in scores.items()},
+        paper=Paper(citation="Me, 2026", table="Tab. 1"),
+    )
+
+
+# what a file may say
+
+
+def test_scores_keep_the_digits_they_are_printed_with() -> None:
+    assert str(board(row("a", scores='{ "R@1" = 42.0, AP = 36.32, ASI = 7 }')).rows[0].scores["R@1"]) == "42.0"
+
+
+def test_a_duplicate_row_is_refused_with_both_numbers() -> None:
+    assert "rows 1 and 3 ('a') are duplicates" in refusal(row("a"), row("b"), row("a", scores="{ AP = 1.0 }"))
+
+
+def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate() -> None:
+    other = PAPER.replace("Tab. 1", "Tab. 2")
+    rows = [row("a"), row("a", other), row("a", more="dim = 64"), row("a", more='setup = { trained_on = "x" }')]
+    assert len(board(*rows).rows) == 4
+
+
+def test_the_same_embedding_under_another_name_is_a_duplicate() -> None:
+    assert "are duplicates" in refusal(row("a", RUN), row("b", RUN))
+
+
+@pytest.mark.parametrize("score", ["100.1", "-0.1", "nan", "inf", '"59.4"', "true"])
+def test_a_score_that_is_no_percentage_is_refused_by_row_and_metric(score: str) -> None:
+    message = refusal(row("a"), row("b", scores=f'{{ "H-AP" = {score} }}'))
+    assert "toy.toml" in message
+    assert "row 2 ('b'), scores, H-AP: " in message
+    assert "expected" in message
+
+
+def test_scores_of_0_and_100_are_percentages() -> None:
+    assert board(row("a", scores="{ AP = 0.0, ASI = 100 }")).rows[0].scores["ASI"] == 100
+
+
+def test_an_unknown_key_is_refused_by_file_row_and_key_with_a_suggestion() -> None:
+    message = refusal(row("a", more='backbne = "ResNet-50"'))
+    assert "row 1 ('a'): unknown key 'backbne'" in message
+    assert "did you mean 'backbone'?" in message
+    assert "did you mean 'citation'?" in refusal(row("a", 'paper = { citatoin = "Me, 2026", table = "Tab. 1" }'))
+
+
+@pytest.mark.parametrize(("source", "found"), [(f"{PAPER}\n{RUN}", "both"), ("", "neither")])
+def test_a_row_has_exactly_one_provenance(source: str, found: str) -> None:
+    assert f"expected exactly one of paper and run, found {found}" in refusal(row("a", source))
+
+
+def test_an_unknown_metric_is_refused_with_a_suggestion() -> None:
+    message = refusal(row("a", scores='{ "NDGC" = 1.0 }'))
+    assert "row 1 ('a'): unknown metric 'NDGC'" in message
+    assert "did you mean 'NDCG'" in message
+
+
+def test_a_metric_of_an_unknown_level_is_refused() -> None:
+    assert "unknown level 'genuss', did you mean 'genus'?" in refusal(row("a", scores='{ "AP/genuss" = 1.0 }'))
+
+
+def test_the_finest_level_has_one_spelling() -> None:
+    assert "'AP/species' is to be written 'AP'" in refusal(row("a", scores='{ "AP/species" = 1.0 }'))
+    assert board(row("a", scores="{ AP = 1.0 }")).key("AP/species") == "AP"
+
+
+def test_a_metric_that_hbench_does_not_compute_must_be_declared() -> None:
+    scores = "{ AP50 = 70.0 }"
+    assert "unknown metric 'AP50'" in refusal(row("a", scores=scores))
+    head = HEAD.replace('"H-AP"', '"AP50"') + '[foreign_metrics]\nAP50 = "boxes"\n'
+    assert rank(board(row("a", scores=scores), head=head), "AP50")[0].place == 1
+
+
+def test_a_citation_must_be_listed() -> None:
+    assert "citation 'You, 2026' is not in [citations]" in refusal(row("a", PAPER.replace("Me", "You")))
+
+
+def test_a_reason_not_to_rank_needs_a_score() -> None:
+    assert "unranked 'AP' has no score" in refusal(row("a", more='unranked = { AP = "why" }'))
+
+
+def test_the_name_of_a_method_is_one_line() -> None:
+    assert "row 1 ('a\\nb'), method" in refusal(row("a\\nb"))
+
+
+def test_a_run_needs_a_real_hash() -> None:
+    assert "sha256" in refusal(row("a", RUN.replace("0" * 64, "abc")))
+
+
+def test_a_protocol_that_no_leaderboard_has_is_refused() -> None:
+    assert "protocol" in refusal(head=HEAD.replace("official", "home-made"))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(str(tmp_path / "none.toml"))
+
+
+# ranks
+
+
+def test_equal_scores_share_a_place_and_the_next_place_counts_them() -> None:
+    scores = {"a": "3.0", "b": "5.0", "c": "5.00", "d": "4.0"}
+    toy = board(*(row(name, scores=f'{{ "H-AP" = {score} }}') for name, score in scores.items()))
+    assert [(s.place, s.rows[0].method) for s in rank(toy, "H-AP")] == [(1, "b"), (1, "c"), (3, "d"), (4, "a")]
+
+
+def test_rows_without_the_metric_or_without_a_comparable_score_come_last_unranked() -> None:
+    reason = 'unranked = { "H-AP" = "another split" }'
+    toy = board(row("a", scores="{ AP = 9.0 }"), row("b", scores='{ "H-AP" = 99.0 }', more=reason), row("c"))
+    assert [(s.place, s.rows[0].method) for s in rank(toy, "H-AP")] == [(1, "c"), (None, "a"), (None, "b")]
+
+
+def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two() -> None:
+    again, elsewhere = PAPER.replace("Tab. 1", "Tab. 2"), PAPER.replace("Tab. 1", "Tab. 3")
+    toy = board(
+        row("a", scores='{ "H-AP" = 5.0, AP = 3.0 }'),
+        row("a", again, scores='{ "H-AP" = 5.0, ASI = 2.0 }'),
+        row("a", elsewhere, scores='{ "H-AP" = 5.0, AP = 4.0 }'),
+    )
+    assert [[r.source[-1] for r in standing.rows] for standing in rank(toy, "H-AP")] == [["1", "2"], ["3"]]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=20))
+def test_a_place_is_one_more_than_the_number_of_better_results(tenths: list[int]) -> None:
+    toy = Leaderboard(
+        dataset="toy",
+        version="1",
+        protocol="official",
+        metric="H-AP",
+        citations={"Me, 2026": leaderboard.Citation(text="Me")},
+        rows=tuple(published(f"m{i}", H_AP=f"{value / 10}") for i, value in enumerate(tenths)),
+    )
+    for standing in rank(toy, "H-AP"):
+        assert standing.score is not None
+        better = sum(value > 10 * standing.score for value in tenths)
+        assert standing.place == better + 1
+        found = place(toy, "H-AP", float(standing.score) / 100)
+        assert (found.place, found.of) == (better + 1, len(tenths))
+        assert (found.better is None) == (better == 0)
+
+
+def test_a_place_names_its_neighbours() -> None:
+    toy = board(
+        *(row(name, scores=f'{{ "H-AP" = {score} }}') for name, score in [("a", 30.0), ("b", 50.0), ("c", 40.0)])
+    )
+    found = place(toy, "H-AP", 0.45)
+    assert found.place == 2
+    assert found.better is not None
+    assert found.worse is not None
+    assert (found.better.rows[0].method, found.worse.rows[0].method) == ("b", "c")
+    assert place(toy, "R@1", 0.5) == (1, 0, None, None)
+
+
+def test_ranking_by_an_unknown_metric_suggests() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'H-AP'"):
+        rank(board(row("a")), "HAP")
+
+
+# files
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of own leaderboards, and an empty folder to work in."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "home" / "data" / "leaderboards"
+
+
+def own(dataset: str = "sop", version: str = "1") -> str:
+    head = f'dataset = "{dataset}"\nversion = "{version}"\nprotocol = "official"\nmetric = "H-AP"\n'
+    return head + row("mine", RUN, scores='{ "H-AP" = 61.234 }')
+
+
+def test_own_rows_are_read_with_the_published_ones(home: Path) -> None:
+    before = len(read("sop").rows)
+    home.mkdir(parents=True)
+    (home / "sop.toml").write_text(own())
+    assert len(read("sop").rows) == before + 1
+    assert rank(read("sop"), "H-AP")[0].rows[0].method == "mine"
+
+
+def test_own_rows_of_another_dataset_version_are_not_mixed_in(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "sop.toml").write_text(own(version="2"))
+    with pytest.raises(ConfigError, match="cannot be read together"):
+        read("sop")
+
+
+def test_a_leaderboard_of_ones_own_dataset_is_listed_and_read(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "mine.toml").write_text(own("mine"))
+    assert "mine" in leaderboard.names()
+    assert read("mine").dataset == "mine"
+
+
+def test_a_leaderboards_folder_where_one_works_replaces_the_shipped_one(home: Path) -> None:
+    Path("leaderboards").mkdir()
+    Path("leaderboards/sop.toml").write_text(own())
+    assert [r.method for r in read("sop").rows] == ["mine"]
+
+
+@pytest.mark.usefixtures("home")
+def test_an_unknown_leaderboard_suggests() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'inat18-base'"):
+        read("inat-base")
+
+
+# the shipped rows
+
+SHIPPED = sorted((Path(__file__).parents[2] / "leaderboards").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_leaderboard_is_valid_named_after_its_file_and_has_a_leader(path: Path) -> None:
+    shipped = read_file(path)
+    assert shipped.dataset == path.stem
+    assert rank(shipped, shipped.metric)[0].place == 1
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_rows_stand_in_order_of_year_and_source(path: Path) -> None:
+    rows = read_file(path).rows
+    assert [r.year or 9999 for r in rows] == sorted(r.year or 9999 for r in rows)
+
+
+def test_every_published_row_is_there_and_no_other() -> None:
+    counts = Counter((r.paper.citation, path.stem) for path in SHIPPED for r in read_file(path).rows if r.paper)
+    expected = {
+        (paper, name): n for papers in (PUBLISHED, LATER) for paper, of in papers.items() for name, n in of.items()
+    }
+    assert counts == expected
+    assert [sum(of.values()) for of in PUBLISHED.values()] == [83, 168, 78, 60]
+    assert sum(sum(of.values()) for of in LATER.values()) == 190
+
+
+def test_only_work_beyond_the_four_papers_is_marked_as_later() -> None:
+    later = {key: citation.later for path in SHIPPED for key, citation in read_file(path).citations.items()}
+    assert later == {key: key in LATER for key in (*PUBLISHED, *LATER)}
+
+
+def value(name: str, method: str, metric: str, table: str) -> str:
+    scores = [
+        r.scores for r in read(name).rows if r.method == method and r.source.endswith(table) and metric in r.scores
+    ]
+    assert len(scores) == 1, f"{len(scores)} rows of {method} in {table}"
+    return str(scores[0][metric])
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "table", "metric", "printed"),
+    [
+        ("sop", "HAPPIER", "HAPPIER, ECCV 2022, Tab. 1", "H-AP", "59.4"),
+        ("inat18-base", "HAPPIER", "HAPPIER, ECCV 2022, Tab. 1", "H-AP", "54.3"),
+        ("inat18-full", "HAPPIER", "HAPPIER, ECCV 2022, Tab. 1", "H-AP", "47.9"),
+        ("dyml-vehicle", "HAPPIER", "HAPPIER, ECCV 2022, Tab. 2", "AP", "37.0"),
+        ("dyml-animal", "HAPPIER", "HAPPIER, ECCV 2022, Tab. 2", "AP", "43.8"),
+        ("dyml-product", "HAPPIER", "HAPPIER, ECCV 2022, Tab. 2", "AP", "38.0"),
+        ("dyml-product", "TL_SH", "HAPPIER, ECCV 2022, Tab. 2", "AP", "36.32"),
+        ("hgldv2", "HAPPIER", "SupRank, TPAMI 2025, Tab. VII", "H-AP", "38.8"),
+        ("hgldv2", "HAPPIER", "SupRank, TPAMI 2025, Tab. VII", "ASI", "83.8"),
+        ("hgldv2", "HAPPIER_F", "SupRank, TPAMI 2025, Tab. VII", "mAP@100", "43.7"),
+        ("sop", "Sum-TL_SH", "SupRank, TPAMI 2025, Tab. V", "AP", "57.6"),
+        ("sop", "Smooth-AP", "SupRank, TPAMI 2025, Tab. V", "R@1", "80.9"),
+        ("sop", "Smooth-AP", "SupRank, TPAMI 2025, Tab. IX", "R@1", "81.3"),
+        ("sop", "HAPPIER_F", "HAPPIER, ECCV 2022, Tab. 3", "AP/super_class", "36.0"),
+        ("inat18-base", "HAPPIER_F", "HAPPIER, ECCV 2022, Tab. 3", "AP/supercategory", "78.8"),
+        ("inat18-base", "HAPPIER_F", "SupRank, TPAMI 2025, Tab. IX", "AP/supercategory", "85.1"),
+        ("inat18-base", "HAPPIER, trained on sum-wAP", "HAPPIER, ECCV 2022, Tab. 6", "wAP", "40.5"),
+        ("inat18-base", "ROADMAP", "ROADMAP, NeurIPS 2021, Tab. 1", "mAP@R", "25.1"),
+        ("inat18-full", "CSL", "HAPPIER, ECCV 2022, Tab. 4", "AP/kingdom", "91.3"),
+        ("inat18-full", "HAPPIER_F", "SupRank, TPAMI 2025, Tab. VI", "AP/family", "38.8"),
+        ("cub200", "SoftBin* (re-run)", "ROADMAP, NeurIPS 2021, Tab. 4", "R@2", "73.14"),
+        ("cub200", "RaMBO log log", "RaMBO, CVPR 2020, Tab. 3", "R@8", "90.6"),
+        ("cub200", "RaMBO, no margin", "RaMBO, CVPR 2020, Tab. 7", "R@1", "63.2"),
+        ("inshop", "FastAP-Matlab", "RaMBO, CVPR 2020, Tab. 4", "R@50", "99.1"),
+        ("sop", "Contrastive", "RaMBO, CVPR 2020, Tab. 2", "R@1000", "89.1"),
+    ],
+)
+def test_a_hand_checked_value_is_as_printed(name: str, method: str, table: str, metric: str, printed: str) -> None:
+    assert value(name, method, metric, table) == printed
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "table", "said"),
+    [
+        ("sop", "Smooth-AP", "Tab. V", "81.3 / 61.7"),
+        ("inat18-base", "NCA++", "Tab. V", "likely copy error"),
+        ("inat18-base", "HAPPIER_F", "Tab. IX", "71.0/78.8 in ECCV"),
+        ("inat18-full", "HAPPIER_F", "Tab. V", "alpha = 3"),
+        ("inat18-base", "SoftBin* (re-run)", "Tab. 4", "plausible typo"),
+        ("hgldv2", "HAPPIER", "Tab. VII", "38.8 - 37.0 = 1.8"),
+        ("dyml-product", "TL_SH", "Tab. 2", "36.32"),
+        ("inshop", "FastAP-Python", "Tab. 4", "question marks"),
+    ],
+)
+def test_a_known_disagreement_stays_with_its_row(name: str, method: str, table: str, said: str) -> None:
+    doubts = [
+        r.paper.doubt
+        for r in read(name).rows
+        if r.method == method and r.paper and r.paper.table == table and r.paper.doubt
+    ]
+    assert any(said in doubt for doubt in doubts)
+
+
+def test_clcd_is_ranked_by_neither_its_asi_nor_its_map() -> None:
+    for metric in ("ASI", "AP"):
+        clcd = [s for s in rank(read("dyml-animal"), metric) if s.rows[0].method.startswith("CLCD")]
+        assert clcd
+        assert all(standing.place is None for standing in clcd)
+
+
+def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the_doubted_rows() -> None:
+    """H-AP at L = 2 is (2·AP + AP/supercategory)/3 up to the smallness of the fine classes; it tells a misprint."""
+    rows = read("inat18-base").rows
+    h_ap = {r.method: r.scores["H-AP"] for r in rows if r.source == "HAPPIER, ECCV 2022, Tab. 1"}
+    aps = {r.method.replace("TL_SH", "Triplet SH"): r.scores for r in rows if r.source == "HAPPIER, ECCV 2022, Tab. 3"}
+    shared = h_ap.keys() & aps.keys()
+    assert len(shared) == 7
+    for method in shared:
+        assert abs((2 * aps[method]["AP"] + aps[method]["AP/supercategory"]) / 3 - h_ap[method]) < Decimal("0.5")
+
+
+def test_a_run_says_its_hash_and_date_as_source() -> None:
+    run = RunProvenance(
+        sha256="ab" * 32, file="e", signature="s", hbench="0", dataset_digest="d", date="2026-01-02", queries=1
+    )
+    assert Row(method="m", scores={"AP": Decimal(1)}, run=run).source == "run abababab, 2026-01-02"
+
+
+def test_the_row_in_the_readme_is_a_row_of_the_shipped_file() -> None:
+    readme = (Path(__file__).parents[2] / "leaderboards" / "README.md").read_text(encoding="utf-8")
+    block = readme.split("```toml\n")[1].split("```")[0]
+    head = HEAD.replace("genus", "super_class").replace("Me, 2026", "HAPPIER, ECCV 2022")
+    assert board(block, head=head).rows[0] in read("sop").rows

@@ -1,0 +1,217 @@
+"""Exports parse back to the same rows, whatever the texts; the command line shows what its options ask for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.cli import group
+from hbench.cli import leaderboard as cli
+from hbench.evaluation.leaderboard import Leaderboard, Standing, rank, read
+from hbench.evaluation.leaderboard.export import BoardTable, as_csv, as_json, latex, markdown, table, title
+from hbench.evaluation.leaderboard.row import Paper, Row
+
+NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
+
+
+@pytest.fixture(autouse=True)
+def _no_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leaderboards of whoever runs the tests stay out of them."""
+    monkeypatch.delenv("HBENCH_DATA", raising=False)
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+
+
+def exported(name: str, metric: str) -> tuple[Leaderboard, list[Standing], BoardTable]:
+    board = read(name)
+    standings = rank(board, metric)
+    return board, standings, table(standings, board.metrics, board.citations)
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a Markdown table's line, unescaped."""
+    return [re.sub(r"\\(.)", r"\1", cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def nasty_table() -> BoardTable:
+    row = Row(
+        method=NASTY, scores={"R@1": Decimal("81.0")}, paper=Paper(citation="A_B, 2026", table="T&1", doubt=NASTY)
+    )
+    return table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], {})
+
+
+# tables
+
+
+def test_a_table_leaves_out_empty_columns_and_marks_doubts_once() -> None:
+    content = nasty_table()
+    assert content.header == ("place", "method", "R@1", "source")
+    assert content.cells == [("1", f"{NASTY} [1]", "81.0", "A_B T&1")]
+    assert content.notes == [f"[1] A_B T&1: {NASTY}"]
+
+
+def test_a_result_printed_in_two_papers_is_one_line_with_both_sources_and_all_scores() -> None:
+    _, _, content = exported("sop", "H-AP")
+    first = dict(zip(content.header, content.cells[0], strict=True))
+    assert first["source"] == "HAPPIER Tab. 1, SupRank Tab. V"
+    assert (first["H-AP"], first["ASI"], first["R@1"], first["AP"]) == ("59.4", "65.9", "81.0", "60.4")
+
+
+def test_every_source_is_spelled_out_and_later_work_is_called_so() -> None:
+    _, _, content = exported("dyml-animal", "AP")
+    sources = [note for note in content.notes if not note.startswith("[")]
+    assert [note.partition(":")[0] for note in sources] == ["HAPPIER", "MSA", "SupRank"]
+    assert ["later work" in note for note in sources] == [False, True, False]
+
+
+def test_scores_that_are_not_comparable_say_why_below_the_table() -> None:
+    _, _, content = exported("dyml-animal", "ASI")
+    assert any("ASI is not ranked: TPAMI prints CLCD's R@1" in note for note in content.notes)
+
+
+def test_the_title_says_protocol_unit_and_tests() -> None:
+    assert title(read("dyml-animal")) == "dyml-animal@1: percent, mean over fine, middle, coarse, official protocol"
+
+
+# Markdown and LaTeX
+
+
+@pytest.mark.parametrize("name", ["sop", "dyml-product", "gldv2"])
+def test_a_markdown_table_parses_back(name: str) -> None:
+    board, _, content = exported(name, read(name).metric)
+    lines = [line for line in markdown(content, title=title(board)).splitlines() if line.startswith("|")]
+    assert [tuple(cells_of(line)) for line in (lines[0], *lines[2:])] == [content.header, *content.cells]
+
+
+def test_markdown_escapes_what_it_would_read_as_markup() -> None:
+    lines = markdown(nasty_table(), title="t").splitlines()
+    assert cells_of(lines[4])[1] == f"{NASTY} [1]"
+
+
+def test_latex_escapes_every_special_character() -> None:
+    text = latex(nasty_table(), title="t")
+    assert r"a|b\_c*d`e<f>\textbackslash g \& 50\% \$x\$ \#1 \{\textasciitilde \textasciicircum \}" in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
+    assert r"\toprule" in text
+
+
+def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column() -> None:
+    board, _, content = exported("hgldv2", "H-AP")
+    body = latex(content, title=title(board)).split(r"\midrule")[1].split(r"\bottomrule")[0]
+    lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert len(lines) == len(content.cells)
+    assert lines[0].removesuffix(r" \\").split(" & ") == list(content.cells[0])
+
+
+# CSV and JSON
+
+
+def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance() -> None:
+    board = read("sop")
+    lines = list(csv.DictReader(io.StringIO(as_csv(board, rank(board, "H-AP")))))
+    assert len(lines) == len(board.rows)
+    printed = {(r.method, r.backbone, r.source, m): str(s) for r in board.rows for m, s in r.scores.items()}
+    read_back = {
+        (line["method"], line["backbone"], f"{line['paper.citation']}, {line['paper.table']}", metric): line[metric]
+        for line in lines
+        for metric in board.metrics
+        if line[metric]
+    }
+    assert read_back == printed
+
+
+def test_a_json_export_is_the_leaderboard_with_places() -> None:
+    board = read("inat18-full")
+    document = json.loads(json.dumps(as_json(board, rank(board, "H-AP")), allow_nan=False))
+    assert (document["dataset"], document["protocol"], document["unit"]) == ("inat18-full", "official", "percent")
+    assert len(document["rows"]) == len(board.rows)
+    assert document["rows"][0]["place"] == 1
+    assert document["rows"][0]["scores"]["H-AP"] == 47.9
+    assert document["rows"][0]["paper"]["table"] == "Tab. 1"
+    assert document["rows"][-1]["place"] is None
+
+
+@given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=30), st.decimals(0, 100, places=2))
+def test_any_method_name_and_score_survive_csv_and_json(method: str, score: Decimal) -> None:
+    row = Row(method=method, scores={"AP": score}, paper=Paper(citation="c", table="t"))
+    board = Leaderboard(
+        dataset="d", version="1", protocol="paper", metric="AP", citations={"c": {"text": "C"}}, rows=(row,)
+    )
+    standings = rank(board, "AP")
+    (line,) = csv.DictReader(io.StringIO(as_csv(board, standings), newline=""))
+    assert (line["method"], line["AP"]) == (method, str(score))
+    assert as_json(board, standings)["rows"][0]["method"] == method
+
+
+# the command line
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(group, ["leaderboard", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_every_shipped_leaderboard_is_listed_with_its_leader() -> None:
+    listed = {line["dataset"]: line for line in json.loads(run("list", "--json"))}
+    assert listed["sop"]["best"] == "HAPPIER"
+    assert listed["sop"]["score"] == "59.4"
+    assert listed["inat18-base"]["rows"] == 84
+    assert "HAPPIER" in run("list")
+
+
+def test_only_comparable_rows_are_shown_unless_all_are_asked_for() -> None:
+    assert {row["place"] for row in json.loads(run("show", "hgldv2", "--json"))["rows"]} == set(range(1, 8))
+    assert len(json.loads(run("show", "dyml-animal", "--json"))["rows"]) == 25
+    assert len(json.loads(run("show", "dyml-animal", "--all", "--json"))["rows"]) == 29
+
+
+def test_rows_are_chosen_by_paper_and_number() -> None:
+    shown = json.loads(run("show", "sop", "--metric", "R@1", "--paper", "rambo", "--top", "2", "--json"))["rows"]
+    assert [row["scores"]["R@1"] for row in shown] == [78.6, 78.6]
+    assert {row["paper"]["citation"] for row in shown} == {"RaMBO, CVPR 2020"}
+
+
+def test_columns_are_chosen_and_begin_with_the_metric_of_the_ranking() -> None:
+    lines = run("show", "inat18-full", "--metric", "AP/genus", "--columns", "AP,AP/kingdom", "--format", "markdown")
+    header = cells_of(next(line for line in lines.splitlines() if line.startswith("| place")))
+    assert header == ["place", "method", "year", "backbone", "dim", "AP/genus", "AP", "AP/kingdom", "source"]
+
+
+def test_a_table_that_is_piped_has_every_metric_and_its_notes() -> None:
+    text = run("show", "dyml-product")
+    assert all(metric in text for metric in ("AP", "ASI", "R@1", "R@10", "R@20"))
+    assert "[1] HAPPIER Tab. 2: mAP printed with two decimals (36.32)" in text
+    assert "results ranked by AP, of 29 rows" in text
+
+
+def test_an_export_is_written_whole_to_a_file(tmp_path: Path) -> None:
+    run("export", "hgldv2", "--format", "csv", "-o", str(tmp_path / "rows.csv"))
+    assert len(list(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text(encoding="utf-8"))))) == 8
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers() -> None:
+    _, _, content = exported("inat18-base", "H-AP")
+    board = read("inat18-base")
+    widths = [
+        cli.needed_width(table(rank(board, "H-AP"), board.metrics[:n], board.citations))
+        for n in range(len(board.metrics))
+    ]
+    assert widths == sorted(widths)
+    assert cli.needed_width(content) > 100 > widths[1]
+
+
+def test_every_command_explains_itself_with_an_example() -> None:
+    assert isinstance(cli.command, click.Group)
+    for name, command in cli.command.commands.items():
+        assert f"Example: hbench leaderboard {name}" in (command.help or "")

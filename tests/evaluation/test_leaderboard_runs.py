@@ -1,0 +1,330 @@
+"""Own rows: made from real evaluations of real files, appended, read back, scored again; the commands that do it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hbench.core.errors import ComparisonError, ConfigError, SubmissionError, UnknownName
+from hbench.evaluation import embeddings
+from hbench.evaluation.arrays import score
+from hbench.evaluation.leaderboard import Leaderboard, rank, read, read_file
+from hbench.evaluation.leaderboard import runs as leaderboard_runs
+from hbench.evaluation.leaderboard.row import Paper, Row
+from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
+from hbench.evaluation.reports.report import Document, Score
+from hbench.evaluation.submission import evaluate
+
+LABELS = [["a", "a1"], ["a", "a1"], ["a", "a2"], ["a", "a2"], ["b", "b1"], ["b", "b1"], ["b", "b2"], ["b", "b2"]]
+IDS = [f"i{n}" for n in range(len(LABELS))]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data folder."""
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HBENCH_DATA", raising=False)
+    monkeypatch.delenv("HBENCH_CACHE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)]
+    (tmp_path / "toy.csv").write_text("\n".join(["item,genus,species", *lines]) + "\n")
+    write(tmp_path / "emb.npz", seed=0)
+    return tmp_path
+
+
+def write(path: Path, *, seed: int) -> None:
+    embeddings.write(path, IDS, np.random.default_rng(seed).normal(size=(len(IDS), 4)).astype(np.float32))
+
+
+def report(place: Path, **options: object) -> Document:
+    return evaluate(place / "emb.npz", place / "toy.csv", method="mine", **options).document  # type: ignore[arg-type]
+
+
+def official(document: Document) -> Leaderboard:
+    return empty_board(document).model_copy(update={"protocol": "official"})
+
+
+def with_value(document: Document, metric: str, value: float | None) -> Document:
+    changed = Score(value=value, low=None, high=None, queries=8, skipped=0)
+    return document.model_copy(update={"scores": dict(document.scores) | {metric: changed}})
+
+
+# a report becomes a row
+
+
+def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again(place: Path) -> None:
+    document = report(place)
+    row = row_of(document, empty_board(document), backbone="ResNet-50")
+    assert row.run is not None
+    assert document.embedding is not None
+    assert set(row.scores) == set(document.scores)
+    assert abs(float(row.scores["H-AP"]) - 100 * (document.scores["H-AP"].value or 0)) <= 0.0005
+    assert (row.method, row.backbone, row.dim, row.year) == ("mine", "ResNet-50", 4, int(document.date[:4]))
+    assert (row.run.sha256, row.run.file) == (document.embedding.sha256, "emb.npz")
+    assert (row.run.dataset_digest, row.run.queries) == (document.dataset_digest, 8)
+    assert row.run.signature == document.signature
+
+
+def test_a_leaderboard_of_published_rows_takes_the_official_scores_and_says_so_in_the_signature(place: Path) -> None:
+    document = report(place, also_official=True)
+    row = row_of(document, official(document))
+    assert document.official["H-AP"].value != document.scores["H-AP"].value
+    assert float(row.scores["H-AP"]) == pytest.approx(100 * (document.official["H-AP"].value or 0), abs=0.0005)
+    assert row.run is not None
+    assert "protocol:official" in row.run.signature
+    assert "protocol:paper" not in row.run.signature
+
+
+def test_a_report_under_the_official_protocol_is_taken_as_it_is(place: Path) -> None:
+    document = report(place, protocol="official")
+    assert scores_under(official(document), document) == document.scores
+
+
+def test_a_report_without_the_leaderboards_protocol_is_refused_with_the_command_that_makes_one(place: Path) -> None:
+    document = report(place)
+    with pytest.raises(SubmissionError, match="--protocol official"):
+        row_of(document, official(document))
+    with pytest.raises(SubmissionError, match="--protocol paper"):
+        row_of(report(place, protocol="official"), empty_board(document))
+
+
+def test_a_report_of_another_dataset_or_version_is_refused(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    with pytest.raises(SubmissionError, match=r"expected: sop@1\n  found:    toy@"):
+        row_of(document, read("sop"))
+    with pytest.raises(SubmissionError, match="another dataset"):
+        row_of(document, board.model_copy(update={"version": "2"}))
+
+
+def test_a_report_needs_a_method_and_a_file(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    with pytest.raises(SubmissionError, match="--method"):
+        row_of(document.model_copy(update={"method": None}), board)
+    arrays = score(np.eye(4, dtype=np.float32), [[0, 0], [0, 0], [1, 1], [1, 1]]).document
+    with pytest.raises(SubmissionError, match="of arrays, not of a file"):
+        row_of(arrays, empty_board(arrays), method="mine")
+
+
+def test_a_metric_that_no_query_defines_is_left_out_of_the_row(place: Path) -> None:
+    document = with_value(report(place), "ASI", None)
+    assert "ASI" not in row_of(document, empty_board(document)).scores
+
+
+# rows are appended
+
+
+def test_a_row_is_read_back_as_it_was_added(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    row = row_of(document, board)
+    add(row, board, place / "own" / "toy.toml")
+    assert read_file(place / "own" / "toy.toml").rows == (row,)
+    assert rank(read("own/toy.toml"), "H-AP")[0].rows[0].method == "mine"
+
+
+def test_adding_keeps_the_text_that_was_there(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    path = place / "toy.toml"
+    before = leaderboard_runs.head(board) + "\n# my remark\n\n\n"
+    path.write_text(before)
+    add(row_of(document, board), board, path)
+    assert path.read_text().startswith(before.rstrip("\n"))
+    assert len(read_file(path).rows) == 1
+
+
+def test_a_duplicate_is_refused_and_the_file_stays(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    path = place / "toy.toml"
+    add(row_of(document, board), board, path)
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="are duplicates"):
+        add(row_of(document, read_file(path), method="another name"), read_file(path), path)
+    with pytest.raises(ConfigError, match="are duplicates"):
+        add(row_of(document, board), board, path)
+    assert path.read_bytes() == before
+    assert [found.name for found in place.iterdir() if "toy.toml" in found.name] == ["toy.toml"]
+
+
+def test_a_broken_file_is_refused_and_stays(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    path = place / "toy.toml"
+    path.write_text("dataset = 'toy'\nversion =")
+    with pytest.raises(ConfigError, match="no TOML"):
+        add(row_of(document, board), board, path)
+    assert path.read_text() == "dataset = 'toy'\nversion ="
+
+
+def test_the_block_of_a_row_survives_any_text() -> None:
+    name = 'a "quoted" \\ name with } , and = and ]] é'
+    nasty = f"{name}\tand\nof two lines"
+    row = Row(
+        method=name,
+        backbone=nasty,
+        scores={"R@1": Decimal("30.10"), "AP/genus": Decimal("100")},
+        unranked={"R@1": nasty},
+        paper=Paper(citation=nasty, table="Tab. 1", doubt=nasty),
+    )
+    (values,) = tomllib.loads(block(row), parse_float=Decimal)["row"]
+    assert values["method"] == name
+    assert values["paper"]["doubt"] == nasty
+    assert str(values["scores"]["R@1"]) == "30.10"
+
+
+def test_rows_added_at_the_same_time_are_all_there(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    row = row_of(document, board)
+    assert row.run is not None
+    rows = [
+        row.model_copy(update={"method": f"m{n}", "run": row.run.model_copy(update={"sha256": f"{n:064x}"})})
+        for n in range(12)
+    ]
+    with ThreadPoolExecutor(max_workers=6) as pool:
+        for done in [pool.submit(add, each, board, place / "toy.toml") for each in rows]:
+            done.result()
+    assert {each.method for each in read_file(place / "toy.toml").rows} == {each.method for each in rows}
+
+
+def test_own_rows_go_beside_the_work_where_such_a_file_is_and_to_the_user_otherwise(place: Path) -> None:
+    assert target("sop") == place / "home" / "data" / "leaderboards" / "sop.toml"
+    Path("leaderboards").mkdir()
+    Path("leaderboards/sop.toml").touch()
+    assert target("sop") == Path("leaderboards/sop.toml")
+    assert target("mine/x.toml") == Path("mine/x.toml")
+
+
+# rows are scored again
+
+
+def test_the_conditions_of_a_row_are_those_of_its_signature(place: Path) -> None:
+    document = report(place, similarity="dot", ties="optimistic", alpha=3.0)
+    board = empty_board(document)
+    assert recorded(row_of(document, board), board) == ("paper", "dot", "optimistic", "alpha", 3.0)
+
+
+def test_a_row_scored_again_under_its_conditions_is_equal(place: Path) -> None:
+    document = report(place, similarity="l2", alpha=2.0)
+    board = empty_board(document)
+    board = board.model_copy(update={"rows": (row_of(document, board),)})
+
+    def rescore(row: Row) -> Document:
+        return report(place, metrics=list(row.scores), **recorded(row, board)._asdict())
+
+    assert document.embedding is not None
+    checks = verify(board, "mine", document.embedding.sha256, rescore)
+    assert [check.metric for check in checks] == list(document.scores)
+    assert not any(check.differs for check in checks)
+    leaderboard_runs.refuse_differences(checks)
+
+
+def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(place: Path) -> None:
+    document = report(place)
+    exact = Decimal(100 * (document.scores["H-AP"].value or 0))
+    printed, off = round(exact, 1), round(exact, 1) + Decimal("0.1")
+    board = empty_board(document)
+    for value, differs in ((printed, False), (off, True)):
+        row = Row(method="theirs", scores={"H-AP": value}, paper=Paper(citation="c", table="t"))
+        checks = verify(board.model_copy(update={"rows": (row,)}), "theirs", "any", lambda _: document)
+        assert [check.differs for check in checks] == [differs]
+    with pytest.raises(ComparisonError, match=f"1 of 1 scores differ.*\n.*H-AP {off}\n.*H-AP {exact:.3f}"):
+        leaderboard_runs.refuse_differences(checks)
+
+
+def test_what_cannot_be_compared_is_refused_before_anything_is_scored(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    board = board.model_copy(update={"rows": (row_of(document, board),)})
+
+    def never(row: Row) -> Document:
+        raise AssertionError("scored")
+
+    with pytest.raises(UnknownName, match="did you mean 'mine'"):
+        verify(board, "mien", "0" * 64, never)
+    with pytest.raises(ComparisonError, match="not the file that the row"):
+        verify(board, "mine", "0" * 64, never)
+
+
+def test_a_dataset_that_has_changed_is_refused(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    board = board.model_copy(update={"rows": (row_of(document, board),)})
+    assert document.embedding is not None
+    changed = document.model_copy(update={"dataset_digest": "0"})
+    with pytest.raises(ComparisonError, match="is not what it was"):
+        verify(board, "mine", document.embedding.sha256, lambda _: changed)
+
+
+def test_a_row_of_foreign_metrics_alone_cannot_be_verified(place: Path) -> None:
+    document = report(place)
+    row = Row(method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t"))
+    board = empty_board(document).model_copy(update={"foreign_metrics": {"AP50": "boxes"}, "rows": (row,)})
+    with pytest.raises(ComparisonError, match="no score of 'theirs'"):
+        verify(board, "theirs", "any", lambda _: document)
+
+
+# the command line
+
+
+def hbench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hbench", "leaderboard", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usefixtures("place")
+def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fails(place: Path) -> None:
+    evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
+    added = hbench("add", "toy", "report.json", "--backbone", "PCA")
+    assert added.returncode == 0, added.stderr
+    assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
+    shown = json.loads(hbench("show", "toy", "--json").stdout)
+    assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [(1, "mine", "PCA")]
+
+    again = hbench("verify", "toy", "mine", "--embeddings", "emb.npz", "--dataset", "toy.csv", "--json")
+    assert again.returncode == 0, again.stderr
+    assert {line["verdict"] for line in json.loads(again.stdout)} == {"equal"}
+
+    write(place / "other.npz", seed=1)
+    other = hbench("verify", "toy", "mine", "--embeddings", "other.npz", "--dataset", "toy.csv")
+    assert other.returncode == 7
+    assert "not the file" in other.stderr
+
+    twice = hbench("add", "toy", "report.json")
+    assert twice.returncode == 3
+    assert "duplicates" in twice.stderr
+
+
+def test_a_tampered_score_is_found_and_its_difference_shown(place: Path) -> None:
+    document = report(place)
+    board = empty_board(document)
+    row = row_of(document, board)
+    raised = row.model_copy(update={"scores": row.scores | {"H-AP": row.scores["H-AP"] + 1}})
+    add(raised, board, place / "toy.toml")
+    found = hbench("verify", "./toy.toml", "mine", "--embeddings", "emb.npz", "--dataset", "toy.csv")
+    assert found.returncode == 7
+    assert f"H-AP {raised.scores['H-AP']}" in found.stderr
+    assert found.stdout.count("differs") == 1
+
+
+@pytest.mark.usefixtures("place")
+def test_a_bad_metric_or_file_ends_with_one_message_and_its_exit_code() -> None:
+    wrong = hbench("show", "sop", "--metric", "HAP")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "did you mean 'H-AP'" in wrong.stderr
+    Path("bad.toml").write_text("dataset = 1")
+    bad = hbench("show", "./bad.toml")
+    assert bad.returncode == 3
+    assert "bad.toml" in bad.stderr
+    assert "Traceback" not in bad.stderr

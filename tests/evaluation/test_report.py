@@ -1,0 +1,84 @@
+"""Reports on disk: what is written is what is read; what is no report is refused by name of the key."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hbench.core.errors import SubmissionError
+from hbench.evaluation.arrays import score
+from hbench.evaluation.reports import report as reports
+from hbench.evaluation.reports.formats import FORMATS, percent, table, tables
+from hbench.evaluation.reports.report import Document
+
+
+@pytest.fixture(scope="module")
+def report():
+    rng = np.random.default_rng(0)
+    fine = rng.integers(6, size=30)
+    return score(rng.normal(size=(30, 4)), np.stack([fine // 3, fine], axis=1), level_names=["genus", "species"])
+
+
+def test_a_report_is_read_back_as_it_was_written(report, tmp_path):
+    report.write(tmp_path / "r.json")
+    report.write_by_query(tmp_path / "r.parquet")
+    assert reports.read(tmp_path / "r.json") == report.document
+    by_query = reports.read_by_query(tmp_path / "r.parquet", report.document)
+    for name, values in report.values.items():
+        assert np.array_equal(by_query[name].to_numpy(zero_copy_only=False).astype(float), values, equal_nan=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.parquet"]
+
+
+def test_the_schema_of_a_report_can_be_published():
+    schema = Document.model_json_schema()
+    assert {"signature", "scores", "official", "embedding"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "no JSON"),
+        ("{}", "no report"),
+        ("[1]", "no report"),
+        ('{"schema_version": 1, "colour": "red"}', "no report"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path, text, message):
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(SubmissionError, match=message):
+        reports.read(tmp_path / "r.json")
+
+
+def test_a_changed_report_names_the_key(report, tmp_path):
+    document = json.loads(report.document.model_dump_json())
+    document["scores"]["H-AP"]["value"] = "high"
+    (tmp_path / "r.json").write_text(json.dumps(document))
+    with pytest.raises(SubmissionError, match=r"scores\.H-AP\.value"):
+        reports.read(tmp_path / "r.json")
+
+
+def test_tables_show_percent_and_one_column_per_level(report):
+    overall, by_level = tables(report.document)
+    assert [row[0] for row in overall.cells] == ["H-AP", "wAP", "ASI", "NDCG"]
+    assert by_level.header == ("metric", "species", "genus")
+    assert by_level.cells[0][2].startswith(percent(report.scores["AP/genus"]))
+    assert len(table(report.document).cells) == len(report.values)
+
+
+def test_an_official_value_is_shown_only_where_it_differs(report):
+    scores = report.document.scores
+    other = scores["H-AP"].model_copy(update={"value": 0.5})
+    both = report.document.model_copy(update={"official": {**scores, "H-AP": other}})
+    content = table(both)
+    assert "official" in content.header
+    assert [row[3] for row in content.cells][:2] == ["50.00", "same"]
+    assert "official" not in table(report.document.model_copy(update={"official": scores})).header
+
+
+def test_every_format_holds_every_metric(report):
+    for name, form in FORMATS.items():
+        text = form(report.document)
+        for metric in report.values:
+            assert metric in text, (name, metric)

@@ -1,0 +1,179 @@
+"""Parts and resumed runs against the whole: the same report to the bit, and nothing merged that does not belong together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from hbench.core import files
+from hbench.core.errors import ComparisonError, SubmissionError, UsageError
+from hbench.engine.executors.kept_blocks import kept_in
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.score_blocks import BLOCK
+from hbench.evaluation import shards
+from hbench.evaluation.measurement import report_on, shard_on
+from hbench.evaluation.shards import Part
+from hbench.evaluation.submission import examine
+from tests import zoo
+
+BLOCKS = -(-2_300 // BLOCK)  # of zoo's items
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("zoo")
+    zoo.make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def examined(home):
+    return examine(home / zoo.FILE, home / zoo.DATASET, also_official=True)
+
+
+@pytest.fixture(scope="module")
+def whole(examined):
+    return report_on(examined)
+
+
+@pytest.fixture(scope="module")
+def parts(home, examined):
+    paths = [home / f"{number}.npz" for number in (1, 2, 3)]
+    for number, path in enumerate(paths, start=1):
+        shard_on(path, examined, Part(number, 3))
+    return paths
+
+
+def test_the_parts_in_any_order_make_the_report_of_the_whole(parts, whole):
+    assert zoo.same(shards.merge([parts[2], parts[0], parts[1]]), whole)
+
+
+def test_more_parts_than_blocks_leave_some_empty_and_merge_all_the_same(home, examined, whole):
+    paths = [home / f"one-of-many-{number}.npz" for number in range(1, 9)]
+    for number, path in enumerate(paths, start=1):
+        shard_on(path, examined, Part(number, 8), execute=partial(on_threads, threads=1))
+    assert zoo.same(shards.merge(paths), whole)
+
+
+def test_a_gap_a_repeat_and_nothing_are_refused(parts):
+    with pytest.raises(SubmissionError, match="missing 2"):
+        shards.merge([parts[0], parts[2]])
+    with pytest.raises(SubmissionError, match="twice 1"):
+        shards.merge([parts[0], parts[0], parts[1], parts[2]])
+    with pytest.raises(UsageError, match="nothing to merge"):
+        shards.merge([])
+
+
+def test_parts_of_other_vectors_or_conditions_are_refused(home, parts, tmp_path):
+    other = examine(home / zoo.FILE, home / zoo.DATASET, also_official=True, ties="optimistic")
+    shard_on(tmp_path / "ties.npz", other, Part(2, 3))
+    zoo.make(tmp_path, seed=1)
+    moved = examine(tmp_path / zoo.FILE, tmp_path / zoo.DATASET, also_official=True)
+    shard_on(tmp_path / "vectors.npz", moved, Part(2, 3))
+    for name in ("ties", "vectors"):
+        with pytest.raises(ComparisonError, match="different evaluations"):
+            shards.merge([parts[0], tmp_path / f"{name}.npz", parts[2]])
+
+
+def test_a_damaged_or_foreign_part_is_refused_by_name(home, parts, tmp_path):
+    (tmp_path / "cut.npz").write_bytes(parts[1].read_bytes()[:5000])
+    np.savez(tmp_path / "foreign.npz", values=np.zeros(3))
+    for name in ("cut", "foreign", "absent"):
+        with pytest.raises(SubmissionError, match=name):
+            shards.merge([parts[0], tmp_path / f"{name}.npz", parts[2]])
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "2", "a/b", "1/0", "-1/2"])
+def test_a_part_is_spelt_i_of_n(text):
+    with pytest.raises(UsageError, match="i/n"):
+        Part.parse(text)
+
+
+def test_a_finished_block_is_kept_and_not_computed_again(examined, whole, tmp_path):
+    assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
+    [folder] = tmp_path.iterdir()
+    assert len(list(folder.iterdir())) == BLOCKS
+
+    def refuses(job, blocks):
+        assert not blocks, "every block is there"
+        return iter(())
+
+    assert zoo.same(report_on(examined, execute=kept_in(tmp_path, refuses)), whole)
+
+
+def test_a_kept_block_that_cannot_be_read_is_computed_again(examined, whole, tmp_path):
+    report_on(examined, execute=kept_in(tmp_path, on_threads))
+    first, second, *_ = sorted(next(tmp_path.iterdir()).iterdir())
+    first.write_bytes(first.read_bytes()[:100])
+    files.write(second, {"job": "another"}, {})
+    assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
+
+
+def test_an_evaluation_that_was_killed_goes_on_where_it_stopped(home, examined, whole, tmp_path):
+    code = """
+import sys, time
+from pathlib import Path
+from hbench.evaluation.measurement import report_on
+from hbench.engine.executors.kept_blocks import kept_in
+from hbench.engine.score_blocks import BLOCK
+from hbench.evaluation.submission import examine
+from hbench.engine.executors.threads import on_threads
+
+def slowly(job, blocks):
+    for found in on_threads(job, blocks):
+        yield found
+        time.sleep(60)
+
+report_on(examine(sys.argv[1], sys.argv[2], also_official=True), execute=kept_in(Path(sys.argv[3]), slowly))
+"""
+    arguments = [home / zoo.FILE, home / zoo.DATASET, tmp_path / "kept"]
+    with subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)]) as process:
+        while process.poll() is None and not list(tmp_path.glob("kept/*/block-*.npz")):
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+    kept = len(list(tmp_path.glob("kept/*/block-*.npz")))
+    assert 1 <= kept < BLOCKS
+    asked = []
+
+    def counted(job, blocks):
+        asked.extend(blocks)
+        return on_threads(job, blocks)
+
+    assert zoo.same(report_on(examined, execute=kept_in(tmp_path / "kept", counted)), whole)
+    assert len(asked) == BLOCKS - kept
+
+
+def hbench(folder, *arguments, code=0):
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert run.returncode == code, run.stderr + run.stdout
+    return run
+
+
+def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
+    evaluate = ["evaluate", home / zoo.FILE, "-d", home / zoo.DATASET]
+    hbench(tmp_path, *evaluate, "-o", "whole.json", "--max-memory", "60M", "--resume", "kept", "--threads", "1")
+    hbench(tmp_path, *evaluate, "--shard", "1/2", "-o", "1.npz", "--resume", "kept")
+    hbench(tmp_path, *evaluate, "--shard", "2/2", "-o", "2.npz")
+    merged = hbench(tmp_path, "merge", "2.npz", "1.npz", "-o", "merged.json", "--by-query", "merged.parquet")
+    assert "H-AP" in merged.stdout
+    assert (tmp_path / "merged.json").read_text() == (tmp_path / "whole.json").read_text()
+    assert "--method" in hbench(tmp_path, "merge", "1.npz", "2.npz", "--row", "row.toml", code=3).stderr
+    hbench(tmp_path, "merge", "1.npz", "2.npz", "--row", "row.toml", "--method", "mine")
+    assert 'method = "mine"' in (tmp_path / "row.toml").read_text()
+    assert "missing 2" in hbench(tmp_path, "merge", "1.npz", code=3).stderr
+    block = next((tmp_path / "kept").rglob("*.npz"))
+    np.savez(tmp_path / "other.npz", ids=np.arange(3))
+    for path, reason in ((block, "is no part"), ("other.npz", "another .npz"), ("none.npz", "does not exist")):
+        assert reason in hbench(tmp_path, "merge", "1.npz", path, code=3).stderr
+    assert "--out" in hbench(tmp_path, *evaluate, "--shard", "1/2", code=2).stderr
+    assert "no size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr
+    assert "one query" in hbench(tmp_path, *evaluate, "--max-memory", "100K", code=2).stderr

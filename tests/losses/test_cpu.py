@@ -1,0 +1,143 @@
+"""The compiled kernels against plain sums: windows item by item and on panels, black-box ranks by packed sorts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbench.losses.baselines.blackbox import blackbox_rank, chosen_ranks
+from hbench.losses.baselines.rambo import ap_loss, log_weight, recall_loss, score_margin
+from hbench.losses.cpu import blackbox
+from hbench.losses.cpu.chebyshev import panel_kernels, panel_slopes, panel_values
+from hbench.losses.cpu.lists import LANES
+from hbench.losses.cpu.rank_sums import constants
+from hbench.losses.cpu.windows import direct_slopes, direct_values
+from hbench.losses.steps import Sigmoid, SupRank
+
+
+def window_problem(seed, spread, step):
+    rng = np.random.default_rng(seed)
+    own = -np.sort(-rng.normal(0.02, spread, 70)).astype(np.float32)
+    score = -np.sort(-rng.normal(0, spread, 300)).astype(np.float32)
+    weight = rng.choice([0.25, 1.0, 2.0], 300).astype(np.float32)
+    numbers = constants(step, 300)
+    t = score[None] - own[:, None]
+    edges = tuple(
+        np.count_nonzero(before, axis=1).astype(np.int32) for before in (t > numbers[1], t >= 0, -t < numbers[5])
+    )
+    return own, score, np.append(weight, np.zeros(LANES, np.float32)), edges, numbers, rng.normal(size=70).astype("f4")
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.2])
+@pytest.mark.parametrize("step", [SupRank(), SupRank(tau=0.05, delta=0.2), Sigmoid(0.02)])
+def test_windows_on_panels_and_item_by_item_are_the_plain_sum(spread, step):
+    own, score, padded, edges, numbers, wanted = window_problem(3, spread, step)
+    items, weight = (score, padded, np.empty_like(padded)), padded[:300]
+    t = score[None].astype(np.float64) - own[:, None]
+    inside = ~(t > np.float32(numbers[1]))
+    sigmoid = 1 / (1 + np.exp(-np.clip(t / step.tau, -600, 600)))
+    slope = sigmoid * (1 - sigmoid) / step.tau * inside
+    expected = (weight * sigmoid * inside).sum(1)
+    to_own, to_item = wanted * (weight * slope).sum(1), (wanted[:, None] * slope).sum(0)
+    for panels in (False, True):
+        values, found_own, found_item = np.zeros(70), np.zeros(70), np.zeros_like(padded)
+        if panels:
+            panel_values(own, items, edges[0], numbers, (panel_kernels(), values))
+            panel_slopes((own, wanted), items, edges[0], numbers, (panel_kernels(), found_own, found_item))
+        else:
+            direct_values(own, items, edges, numbers, values)
+            direct_slopes((own, wanted), items, edges, numbers, (found_own, found_item))
+        np.testing.assert_allclose(values, expected, rtol=3e-6, atol=2e-5)
+        np.testing.assert_allclose(found_own, to_own, rtol=1e-4, atol=1e-5 * np.abs(to_own).max())
+        np.testing.assert_allclose(found_item[:300], to_item, rtol=1e-4, atol=1e-5 * np.abs(to_item).max())
+
+
+def integer_rank(scores):
+    """1 + the number of higher scores, or of equal ones in an earlier column, item by item."""
+    return [
+        1 + sum(other > score or (other == score and j < k) for j, other in enumerate(scores))
+        for k, score in enumerate(scores)
+    ]
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=12), st.floats(0.1, 30), st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_a_black_box_gradient_is_the_difference_of_integer_ranks(drawn, lam, seed):
+    scores = torch.tensor([drawn], dtype=torch.float32) / 4
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.rand(1, len(drawn), generator=generator) < 0.5
+    upstream = torch.zeros_like(scores)
+    upstream[chosen] = torch.randn(int(chosen.sum()), generator=generator) / 5
+    leaf = scores.clone().requires_grad_()
+    rank = blackbox_rank(leaf, lam)
+    (rank * upstream).sum().backward()
+    before, after = (integer_rank(row.tolist()) for row in (scores[0], (scores + lam * upstream)[0]))
+    assert rank[0].tolist() == before
+    torch.testing.assert_close(leaf.grad[0], (torch.tensor(after) - torch.tensor(before)) / lam)
+    some = scores.clone().requires_grad_()
+    ranked = chosen_ranks(some, lam, chosen)
+    order = rank[chosen].argsort()
+    assert ranked.rank.tolist() == rank[chosen][order].tolist()
+    (ranked.rank * upstream[chosen][order]).sum().backward()
+    torch.testing.assert_close(some.grad, leaf.grad)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_packed_sort_and_the_general_path_agree_exactly(ties, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 400, generator=generator)
+    scores = (scores * 4).round() / 4 if ties else scores
+    scores[0, :3] = torch.tensor([0.0, -0.0, 0.0])
+    chosen = torch.rand(5, 400, generator=generator) < 0.2
+    chosen[2] = False
+    results = []
+    for usable in (blackbox.usable, lambda scores: False):
+        monkeypatch.setattr(blackbox, "usable", usable)
+        leaf = scores.clone().requires_grad_()
+        ranked = chosen_ranks(leaf, 40.0, chosen)
+        (ranked.within / ranked.rank).sum().backward()
+        results.append((*ranked, leaf.grad))
+    for first, second in zip(*results, strict=True):
+        assert torch.equal(first, second)
+
+
+def test_rambo_losses_are_their_equations():
+    scores = torch.tensor([[0.9, 0.5, 0.7, 0.1], [0.2, 0.8, 0.4, 0.6]])
+    positive = torch.tensor([[True, True, False, False], [False, False, True, False]])
+    # ranks of the positives: 1 and 3 of the first row, 3 of the second
+    assert ap_loss(scores, positive, 1.0).item() == pytest.approx(1 - ((1 / 1 + 2 / 3) / 2 + 1 / 3) / 2)
+    expected = (np.log1p(0) + np.log1p(1) + np.log1p(2)) / 3  # irrelevant items ahead: 0, 1, 2
+    assert recall_loss(scores, positive, 1.0, log_weight).item() == pytest.approx(expected)
+    shifted = score_margin(0.4)(scores, positive)
+    assert shifted[0].tolist() == pytest.approx([0.7, 0.3, 0.9, 0.3])
+    nothing = torch.zeros_like(positive)
+    assert ap_loss(scores, nothing, 1.0).item() == 0
+    assert recall_loss(scores, nothing, 1.0, log_weight).item() == 0
+
+
+def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
+    code = """
+import torch
+from hbench.losses import build_loss
+generator = torch.Generator().manual_seed(0)
+vectors = torch.nn.functional.normalize(torch.randn(128, 16, generator=generator)).requires_grad_()
+labels = torch.arange(128)[:, None] // torch.tensor([32, 8, 4])
+for name in ("sup_hap", "smooth_ap"):
+    loss = build_loss(name)(vectors, labels)
+    gradient, = torch.autograd.grad(loss, vectors)
+    print(name, loss.item().hex(), gradient.numpy().tobytes().hex())
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, again = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
+        for _ in range(2)
+    )
+    assert first == again
+    assert list(tmp_path.rglob("*.nbi"))

@@ -1,0 +1,274 @@
+"""Rank losses against the equations as double loops, against the metrics, and as bounds of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbench.losses import build_loss, rank_losses
+from hbench.losses.cpu import rank_sums
+from hbench.losses.rank_losses import RankLoss
+from hbench.losses.rank_scores import recall as recall_score
+from hbench.losses.steps import LowerBound, Sigmoid, SupRank
+from hbench.metrics import definitions
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.relevance import alpha, exponential, sum_wap
+
+_spec = importlib.util.spec_from_file_location("oracle_losses", Path(__file__).parents[1] / "oracle_losses.py")
+oracle = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(oracle)
+
+NAMES = list(rank_losses.RANK_LOSSES)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@st.composite
+def lists(draw, most=12, depth=None):
+    """One query's list: scores, perhaps with ties, and the labels of the query and the items."""
+    depth = draw(st.integers(1, 7)) if depth is None else depth
+    number = draw(st.integers(1, most))
+    scores = draw(st.lists(st.integers(-20, 20), min_size=number, max_size=number))
+    levels = draw(st.lists(st.integers(0, depth), min_size=number, max_size=number))
+    return np.array(scores) / draw(st.sampled_from([20.0, 400.0, 5000.0])), np.array(levels), depth
+
+
+def loss_of(loss, scores, levels, depth, dtype=torch.float64):
+    """The loss of one list, through embeddings whose products are the scores; labels share `level` leading columns."""
+    query = torch.ones(1, 1, dtype=dtype)
+    labels = torch.zeros(1, depth, dtype=torch.int64)
+    refs = torch.as_tensor(scores, dtype=dtype)[:, None]
+    column = torch.arange(depth)
+    ref_labels = torch.where(column < torch.as_tensor(levels)[:, None], 0, torch.arange(1, len(scores) + 1)[:, None])
+    return loss(query, labels, refs.requires_grad_(), ref_labels), refs
+
+
+def relevance_of(relevance, levels, depth):
+    return relevance(np.bincount(levels, minlength=depth + 1)[None].astype(float))[0].tolist()
+
+
+def sequence_of(scores, levels, depth):
+    order = sorted(range(len(scores)), key=lambda k: (-scores[k], levels[k], k))
+    ranked = levels[order]
+    places = np.flatnonzero(ranked > 0)
+    return LevelSequence(places + 1, ranked[places].astype(np.uint8), np.bincount(levels, minlength=depth + 1))
+
+
+@given(lists())
+@settings(max_examples=150, deadline=None)
+def test_with_the_exact_step_each_loss_is_one_minus_the_metric(drawn):
+    scores, levels, depth = drawn
+    sequence = sequence_of(scores, levels, depth)
+    cases = [
+        (rank_losses.h_ap(), rank_losses.fine_label(), definitions.ap(sequence, level=depth)),
+        (rank_losses.h_ap(), alpha(), definitions.h_ap(sequence, relevance=alpha())),
+        (rank_losses.h_ap(), alpha(3.0), definitions.h_ap(sequence, relevance=alpha(3.0))),
+        (rank_losses.h_ap(), sum_wap(), definitions.h_ap(sequence, relevance=sum_wap())),
+        (rank_losses.ndcg(), exponential(), definitions.ndcg(sequence)),
+    ]
+    for score, relevance, metric in cases:
+        value, _ = loss_of(RankLoss(score, rank_losses.exact(), relevance), scores, levels, depth)
+        assert value.item() == pytest.approx(0.0 if math.isnan(metric) else 1 - metric, abs=4e-9)
+
+
+@given(lists())
+@settings(max_examples=100, deadline=None)
+def test_exact_recall_counts_the_positives_among_the_first_k(drawn):
+    scores, levels, depth = drawn
+    ranked = [levels[k] == depth for k in sorted(range(len(scores)), key=lambda k: (-scores[k], levels[k], k))]
+    number = sum(ranked)
+    loss = RankLoss(recall_score((1, 3), None, clip=False), rank_losses.exact(), rank_losses.fine_label())
+    expected = 1 - sum(sum(ranked[:k]) / min(k, number) for k in (1, 3)) / 2 if number else 0.0
+    assert loss_of(loss, scores, levels, depth)[0].item() == pytest.approx(expected, abs=4e-9)
+
+
+@given(lists(), st.sampled_from(NAMES))
+@settings(max_examples=200, deadline=None)
+def test_every_rank_loss_is_its_equation(drawn, name):
+    scores, levels, depth = drawn
+    if "hap" in name:
+        relevance = relevance_of(alpha(), levels, depth)
+    elif "ndcg" in name:
+        relevance = relevance_of(exponential(), levels, depth)
+    else:
+        relevance = [0.0] * depth + [1.0]
+    if all(relevance[level] == 0 for level in levels):
+        expected = 0.0
+    else:
+        smooth = name.startswith(("smooth", "recall_at_k"))
+        steps = (
+            {"less": oracle.smooth_step(), "others": oracle.smooth_step()}
+            if smooth
+            else {"less": oracle.suprank_step()}
+        )
+        if "recall" in name:
+            expected = 1 - oracle.recall(scores, levels, relevance, (1, 2, 4, 8, 16), **steps)
+        elif "ndcg" in name:
+            expected = 1 - oracle.ndcg(scores, levels, relevance, **steps)
+        else:
+            inner = {"above": oracle.smooth_step(), "within": oracle.smooth_step()} if smooth else {}
+            expected = 1 - oracle.h_ap(scores, levels, relevance, **steps, **inner)
+    assert loss_of(build_loss(name), scores, levels, depth)[0].item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(lists(depth=3))
+@settings(max_examples=50, deadline=None)
+def test_the_linear_h_rank_replaces_the_step_of_more_relevant_items(drawn):
+    scores, levels, depth = drawn
+    relevance = relevance_of(alpha(), levels, depth)
+    if not any(levels):
+        return
+    expected = 1 - oracle.h_ap(scores, levels, relevance, less=oracle.suprank_step(), above=oracle.linear_lower_bound())
+    assert loss_of(build_loss("sup_hap", h_rank="linear"), scores, levels, depth)[0].item() == pytest.approx(expected)
+
+
+def random_lists(number, depth, seed):
+    """Scores and levels (number, 16) of lists of 2 to 16 items, a third of them with ties; depth + 1 is padding."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(scale=0.1, size=(number, 16))
+    scores[::3] = np.round(scores[::3], 1)
+    levels = rng.integers(0, depth + 1, size=(number, 16))
+    levels[np.arange(16) >= rng.integers(2, 17, size=number)[:, None]] = depth + 1
+    return torch.tensor(scores), torch.tensor(levels)
+
+
+def gaps(loss, number, seed):
+    """loss − (1 − metric) of random lists of 1 to 4 levels, those without positives left out."""
+    exact, found = RankLoss(loss.score, rank_losses.exact(), loss.relevance), []
+    for depth in (1, 2, 3, 4):
+        scores, levels = random_lists(number // 4, depth, seed + depth)
+        (surrogate, counted), (metric, _) = (which.per_list(scores, levels, depth) for which in (loss, exact))
+        found.append((metric - surrogate)[counted])
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("name", ["sup_ap", "sup_hap", "sup_ndcg"])
+def test_suprank_losses_are_upper_bounds_of_the_metric_ties_included(name):
+    found = gaps(build_loss(name), number=6000, seed=1)
+    assert len(found) >= 3000
+    assert found.min() >= -1e-12
+
+
+@pytest.mark.parametrize("loss", [build_loss("sup_ap", offset=1.0, start=0.0), build_loss("smooth_ap")])
+def test_the_released_inat_step_and_the_plain_sigmoid_are_no_upper_bounds(loss):
+    assert (gaps(loss, number=3000, seed=2) < -1e-9).sum() > 50
+
+
+def test_a_negative_a_little_above_the_positive_escapes_the_released_inat_step():
+    # .02 above: true .5, the surrogate 1 − 1/(1 + σ(2)) = .468
+    value, _ = loss_of(build_loss("sup_ap", offset=1.0, start=0.0), np.array([0.0, 0.02]), np.array([1, 0]), 1)
+    assert value.item() == pytest.approx(1 - 1 / (1 + oracle.sigmoid(2)))
+
+
+def test_an_exact_tie_counts_fully_against_the_positive():
+    value, _ = loss_of(build_loss("sup_ap"), np.array([0.3, 0.3]), np.array([1, 0]), 1)
+    assert value.item() == pytest.approx(1 - 1 / 2)  # released SOP setting: 1 − 1/(1 + .5) = .333
+
+
+def test_L5_relevances_decide_what_is_less_relevant_and_levels_when_released():
+    # three coarse items share ½, one fine item has 1: at depth 2 with 1 coarse and 3 fine the coarse one outweighs each fine one
+    scores, levels = np.array([0.9, 0.8, 0.1, 0.5]), np.array([2, 2, 2, 1])
+    relevance = relevance_of(alpha(), levels, 2)
+    assert relevance[1] > relevance[2]
+    by_relevance = 1 - oracle.h_ap(scores, levels, relevance, less=oracle.suprank_step())
+    assert loss_of(build_loss("sup_hap"), scores, levels, 2)[0].item() == pytest.approx(by_relevance)
+    released, _ = loss_of(build_loss("sup_hap", released=True), scores, levels, 2)
+    assert released.item() != pytest.approx(by_relevance)
+
+
+@pytest.mark.parametrize(
+    "step", [Sigmoid(), SupRank(), SupRank(offset=1.44), SupRank(delta=0.0, offset=1.0, start=0.0), LowerBound()]
+)
+def test_a_slope_is_the_derivative_of_its_step(step):
+    t = torch.linspace(-0.3, 0.3, 1001, dtype=torch.float64) + 1e-5
+    width = 1e-7
+    difference = (step.value(t + width) - step.value(t - width)) / (2 * width)
+    np.testing.assert_allclose(step.slope(t), difference, atol=1e-5)
+
+
+def square_batch(seed=0, size=24, dim=6, depth=3, dtype=torch.float64):
+    rng = np.random.default_rng(seed)
+    fine = rng.integers(0, 6, size)
+    labels = torch.tensor(np.stack([fine // 4, fine // 2, fine][-depth:], axis=1))
+    return torch.nn.functional.normalize(torch.tensor(rng.normal(size=(size, dim))), dim=1).to(dtype), labels
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_agree_with_finite_differences(name):
+    embeddings, labels = square_batch(size=10, dim=4)
+    assert torch.autograd.gradcheck(lambda x: build_loss(name, tau=0.2)(x, labels), embeddings.requires_grad_())
+    refs, ref_labels = square_batch(seed=1, size=8, dim=4)
+    assert torch.autograd.gradcheck(
+        lambda x, r: build_loss(name, tau=0.2)(x, labels, r, ref_labels), (embeddings, refs.requires_grad_())
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_order_of_a_batch_does_not_matter(name, dtype):
+    embeddings, labels = square_batch(dtype=dtype)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    first, second = embeddings.clone().requires_grad_(), embeddings[order].clone().requires_grad_()
+    values = [build_loss(name)(first, labels), build_loss(name)(second, labels[order])]
+    sum(values).backward()
+    assert values[0].item() == pytest.approx(values[1].item(), rel=1e-5)
+    torch.testing.assert_close(first.grad[order], second.grad, rtol=1e-4, atol=1e-5 if dtype == torch.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_descent_on_free_vectors_reaches_a_perfect_ranking(name):
+    embeddings, labels = square_batch(seed=3, dim=16, dtype=torch.float32)
+    vectors = embeddings.clone().requires_grad_()
+    optimiser = torch.optim.Adam([vectors], lr=0.05)
+    # a sigmoid vanishes far away, so it starts wide, and the outer one of recall must not be saturated by large ranks
+    width = {"temperature": 3.0} | ({"rho": 1.0} if name.startswith("sup") else {}) if "recall" in name else {}
+    loss, exact = (
+        build_loss(name, tau=0.1, **width),
+        RankLoss(rank_losses.h_ap(), rank_losses.exact(), rank_losses.fine_label()),
+    )
+    for _ in range(250):
+        optimiser.zero_grad()
+        loss(torch.nn.functional.normalize(vectors, dim=1), labels).backward()
+        optimiser.step()
+    assert exact(torch.nn.functional.normalize(vectors.detach(), dim=1), labels).item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sup_hap_linear"])
+@pytest.mark.parametrize("spread", [0.02, 0.3])
+def test_the_kernel_and_the_general_path_agree(name, spread, monkeypatch):
+    settings_ = {"h_rank": "linear"} if name == "sup_hap_linear" else {}
+    loss = build_loss(name.removesuffix("_linear"), **settings_)
+    rng = np.random.default_rng(5)
+    for size, depth, most_terms in ((40, 3, 8), (150, 2, 8), (150, 1, -1)):
+        embeddings, labels = square_batch(
+            seed=int(rng.integers(1000)), size=size, dim=5, depth=depth, dtype=torch.float32
+        )
+        embeddings = (embeddings * spread**0.5).round(decimals=3)  # repeated vectors tie
+        results = []
+        for usable in (lambda scores: True, lambda scores: False):
+            monkeypatch.setattr(rank_sums, "usable", usable)
+            monkeypatch.setattr(rank_sums, "MOST_TERMS", most_terms)
+            leaf = embeddings.clone().requires_grad_()
+            value = loss(leaf, labels)
+            value.backward()
+            results.append((value.item(), leaf.grad))
+        assert results[0][0] == pytest.approx(results[1][0], rel=2e-6, abs=2e-7)
+        torch.testing.assert_close(
+            results[0][1], results[1][1], rtol=2e-4, atol=2e-5 * float(results[1][1].abs().max())
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_diverged_model_shows_in_the_loss(name, dtype):
+    embeddings, labels = square_batch(dtype=dtype)
+    embeddings[3] = torch.nan
+    assert torch.isnan(build_loss(name)(embeddings, labels))

@@ -1,0 +1,244 @@
+"""Metrics against hand-worked values, the equations as double loops, golden files, and what others wrote."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.names import MetricName, default_metrics
+from hbench.metrics.relevance import alpha, inverted, sum_wap, table
+from tests import oracle
+
+SPELLINGS = [
+    *("H-AP", "H-AP(alpha=3)", "H-AP@R", "H-AP(relevance=sum_wap)", "wAP", "wAP(weights=0.2:0.8)", "ASI", "ASI/genus"),
+    *("NDCG", "NDCG@100", "AP", "AP/genus", "AP#genus", "R@10", "R@1/genus", "TR@10", "TR(norm=min)@10", "P@5"),
+    *("mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10"),
+]
+lists_of_levels = st.integers(1, 8).flatmap(
+    lambda depth: st.tuples(st.just(depth), st.lists(st.integers(0, depth), min_size=1, max_size=40))
+)
+
+
+def sequence_of(ranked, depth):
+    ranked = np.array(ranked, dtype=np.uint8)
+    at = np.flatnonzero(ranked)
+    return LevelSequence(at + 1, ranked[at], np.bincount(ranked, minlength=depth + 1))
+
+
+def value(spelling, ranked, depth):
+    levels = [f"level{level}" for level in range(1, depth + 1)]
+    return MetricName.parse(spelling).bind(levels)(sequence_of(ranked, depth))
+
+
+def test_h_ap_of_the_worked_example():
+    # one fine item at rank 1, one coarse item at rank 3: relevances 1/1 and (1/2)/1
+    h_rank_fine, h_rank_coarse = 1.0, 0.5 + min(0.5, 1.0)
+    expected = (h_rank_fine / 1 + h_rank_coarse / 3) / (1.0 + 0.5)
+    assert value("H-AP", [2, 0, 1, 0], 2) == pytest.approx(expected, rel=1e-15)
+
+
+def test_two_levels_of_equal_relevance_are_not_counted_twice():
+    # levels 2, 2, 1, 0: 2 fine items at (2/2)/2 and one coarse at (1/2)/1 are all worth 1/2; the list is ideal
+    assert value("H-AP", [2, 2, 1, 0], 2) == pytest.approx(1.0, rel=1e-15)
+
+
+def test_a_list_in_level_order_is_not_optimal_when_relevances_are_inverted():
+    assert value("H-AP", [2] * 6 + [1], 2) == pytest.approx(0.8095238095238095)
+    assert value("H-AP", [1] + [2] * 6, 2) == pytest.approx(1.0)
+    counts = np.array([[0, 1, 6], [0, 6, 2]])
+    assert inverted(alpha()(counts), counts).tolist() == [True, False]
+
+
+def test_binary_metrics_of_a_worked_list():
+    ranked = [0, 1, 1, 0, 1]
+    assert value("AP", ranked, 1) == pytest.approx((1 / 2 + 2 / 3 + 3 / 5) / 3)
+    assert value("mAP@R", ranked, 1) == pytest.approx((1 / 2 + 2 / 3) / 3)
+    assert value("mAP@2", ranked, 1) == pytest.approx((1 / 2) / 2)
+    assert [value(f"R@{k}", ranked, 1) for k in (1, 2, 5)] == [0, 1, 1]
+    assert value("TR@3", ranked, 1) == pytest.approx(2 / 3)
+    assert value("TR(norm=min)@2", ranked, 1) == pytest.approx(1 / 2)
+    assert value("P@4", ranked, 1) == pytest.approx(2 / 4)
+    assert value("NDCG", ranked, 1) == pytest.approx(
+        (1 / math.log2(3) + 1 / math.log2(4) + 1 / math.log2(6)) / (1 + 1 / math.log2(3) + 1 / math.log2(4))
+    )
+    assert value("ASI", ranked, 1) == pytest.approx((0 / 1 + 1 / 2 + 2 / 3) / 3)
+
+
+def test_ndcg_at_k_takes_the_ideal_of_the_whole_gallery():
+    # D14: the released ndcg(at_k) re-sorts the truncated list and says .631
+    assert value("NDCG@2", [0, 1, 2, 2], 2) == pytest.approx((1 / math.log2(3)) / (3 + 3 / math.log2(3)))
+
+
+def test_exclusive_ap_removes_the_items_of_higher_level():
+    assert value("AP#level1", [2, 0, 1, 2, 1], 2) == pytest.approx((1 / 2 + 2 / 3) / 2)
+
+
+def test_a_query_without_positives_is_undefined_except_for_recall():
+    for spelling in [
+        "H-AP",
+        "H-AP@R",
+        "wAP",
+        "ASI",
+        "NDCG",
+        "NDCG@3",
+        "AP",
+        "mAP@R",
+        "mAP@3",
+        "P@3",
+        "TR@3",
+        "H-P@1",
+        "H-R@1",
+    ]:
+        assert math.isnan(value(spelling, [0, 0, 0], 2)), spelling
+    assert value("R@2", [0, 0, 0], 2) == 0
+
+
+def test_a_cut_list_that_holds_none_of_its_positives_scores_zero_not_undefined():
+    cut = LevelSequence(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.array([50, 3, 2]))
+    for spelling in ("H-P@5", "H-R@5", "P@5", "TR@5", "mAP@5", "NDCG@5", "R@5"):
+        assert MetricName.parse(spelling).bind(["level1", "level2"])(cut) == 0, spelling
+
+
+def test_wap_renormalises_over_the_levels_that_have_positives():
+    # no fine positive: level 2 has no AP and all the weight falls to level 1
+    assert value("wAP(weights=0.2:0.8)", [0, 1], 2) == value("AP/level1", [0, 1], 2) == 1 / 2
+
+
+@given(lists_of_levels, st.sampled_from([0.5, 1.0, 3.0]), st.integers(1, 45))
+def test_every_metric_equals_the_equation_as_double_loops(case, exponent, cut):
+    depth, ranked = case
+    weights = [2 * level / (depth * (depth + 1)) for level in range(1, depth + 1)]
+    joined = ":".join(map(repr, weights))
+    relevance = oracle.alpha_relevance(ranked, depth, exponent)
+    expected = {
+        f"H-AP(alpha={exponent})": oracle.h_ap(ranked, relevance),
+        f"H-AP(weights={joined})": oracle.h_ap(ranked, oracle.sum_wap_relevance(ranked, depth, weights)),
+        f"wAP(weights={joined})": oracle.w_ap(ranked, weights),
+        "ASI": oracle.asi(ranked, depth),
+        "NDCG": oracle.ndcg(ranked),
+        f"NDCG@{cut}": oracle.ndcg(ranked, cut),
+        f"H-R(alpha={exponent})@{cut}": oracle.h_recall(ranked, relevance, cut),
+        f"H-P(alpha={exponent})@{cut}": oracle.h_precision(ranked, relevance, cut),
+    }
+    for level in range(1, depth + 1):
+        expected |= {
+            f"AP/level{level}": oracle.ap_at(ranked, level),
+            f"AP#level{level}": oracle.ap_exclusive(ranked, level),
+            f"ASI/level{level}": oracle.asi([int(other >= level) for other in ranked], 1),
+            f"R@{cut}/level{level}": oracle.recall(ranked, level, cut),
+            f"TR@{cut}/level{level}": oracle.true_recall(ranked, level, cut),
+            f"TR(norm=min)@{cut}/level{level}": oracle.true_recall(ranked, level, cut, min),
+            f"P@{cut}/level{level}": oracle.precision(ranked, level, cut),
+            f"mAP@R/level{level}": oracle.map_at(
+                ranked, level, sum(other >= level for other in ranked), lambda total: total
+            ),
+            f"mAP@{cut}/level{level}": oracle.map_at(ranked, level, cut, lambda total: min(total, cut)),
+        }
+    for spelling, wanted in expected.items():
+        assert value(spelling, ranked, depth) == pytest.approx(wanted, rel=1e-12, abs=1e-15, nan_ok=True), spelling
+
+
+@given(lists_of_levels)
+def test_h_ap_with_the_wap_relevance_is_the_weighted_sum_of_ap(case):
+    depth, ranked = case
+    assert value("H-AP(relevance=sum_wap)", ranked, depth) == pytest.approx(value("wAP", ranked, depth), nan_ok=True)
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
+def test_h_ap_of_one_level_is_ap(ranked):
+    assert value("H-AP", ranked, 1) == pytest.approx(value("AP", ranked, 1), nan_ok=True)
+
+
+@given(lists_of_levels)
+def test_the_ideal_order_scores_one(case):
+    depth, ranked = case
+    ideal = sorted([*ranked, depth], reverse=True)
+    for spelling in ("H-AP(relevance=exponential)", "H-AP(relevance=sum_wap)", "wAP", "ASI", "NDCG", "AP", "mAP@R"):
+        assert value(spelling, ideal, depth) == pytest.approx(1.0), spelling
+
+
+@given(lists_of_levels)
+def test_h_ap_is_the_area_under_the_h_pr_curve(case):
+    depth, ranked = case
+    area, before = 0.0, 0.0
+    for k in range(1, len(ranked) + 1):
+        here = value(f"H-R@{k}", ranked, depth)
+        area += (here - before) * value(f"H-P@{k}", ranked, depth)
+        before = here
+    assert area == pytest.approx(value("H-AP", ranked, depth), nan_ok=True)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_metric_name_round_trips(spelling):
+    name = MetricName.parse(spelling)
+    assert str(name) == spelling
+    assert MetricName.parse(str(name)) == name
+
+
+def test_the_finest_level_may_be_named_or_left_out():
+    assert MetricName.parse("AP/species").at(["genus", "species"]) == MetricName.parse("AP")
+    assert str(MetricName.parse("ASI/species").at(["genus", "species"])) == "ASI/species"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "suggestion"),
+    [
+        ("map@r", "mAP@R"),
+        ("NDGC@100", "NDCG@100"),
+        ("r@10", "R@10"),
+        ("HAP", "H-AP"),
+        ("AP@10", "mAP@10"),
+        ("H-AP/x", "H-AP"),
+    ],
+)
+def test_a_misspelt_metric_is_refused_with_a_suggestion(spelling, suggestion):
+    with pytest.raises(UnknownName, match=f"did you mean .*'{suggestion}'"):
+        MetricName.parse(spelling)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3", "R@1/", "NDCG(", "@5"]
+)
+def test_what_is_no_metric_is_refused(spelling):
+    with pytest.raises(UsageError):
+        MetricName.parse(spelling)
+
+
+def test_an_unknown_level_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownName, match=r"unknown level 'genius'[\s\S]*genus[\s\S]*did you mean 'genus'"):
+        MetricName.parse("AP/genius").at(["genus", "species"])
+
+
+def test_weights_that_do_not_fit_the_tree_are_refused():
+    for spelling in ("wAP(weights=0.5:0.5:0)", "wAP(weights=0.5:0.6)", "wAP(weights=-1:2)", "wAP(weights=nan:nan)"):
+        with pytest.raises(UsageError, match="weights of wAP"):
+            value(spelling, [2, 1], 2)
+    with pytest.raises(UsageError, match="relevance table"):
+        table([1.0])(np.array([1, 2, 3]))
+
+
+def test_an_exponent_that_gives_no_increasing_relevance_is_refused():
+    for exponent in ("0", "-1", "nan", "inf"):
+        with pytest.raises(UsageError, match="exponent of the relevance"):
+            value(f"H-AP(alpha={exponent})", [2, 1], 2)
+
+
+def test_default_metrics_cover_every_level():
+    names = [str(name) for name in default_metrics(["genus", "species"])]
+    assert names[:6] == ["H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R"]
+    assert {"R@1000", "AP/genus", "R@1/genus"} <= set(names)
+
+
+def test_relevances_take_whole_batches_and_torch_tensors():
+    torch = pytest.importorskip("torch")
+    counts = np.array([[5, 2, 1], [3, 0, 4]])
+    for relevance in (alpha(2.0), sum_wap(), sum_wap([0.25, 0.75]), table([1.0, 3.0])):
+        rows = np.stack([relevance(row) for row in counts])
+        assert np.allclose(relevance(counts), rows)
+        assert np.allclose(relevance(torch.tensor(counts, dtype=torch.float64)).numpy(), rows)

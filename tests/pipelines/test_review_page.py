@@ -1,0 +1,468 @@
+"""The review page, used by keyboard and mouse in a real Chromium."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hbench_hgldv2.curation import decisions_file, review, review_sheet
+from hbench_hgldv2.curation.decisions import Decisions, Name, labels_named
+from hbench_hgldv2.curation.replay import replay, require_clean
+from hbench_hgldv2.grouping.cluster import Clustered
+from hbench_hgldv2.labels.label import Label, digest
+from playwright.sync_api import Browser, Locator, Page
+
+CLUSTERS = [
+    ["church building", "cathedral", "chapel", "priory"],
+    ["castle", "fort", "palace"],
+    ["lake", "river"],
+    ["church ruin", "abbey"],
+]
+KINDS = {
+    "church": "human-made",
+    "castle / fort": "human-made",
+    "lake": "natural",
+    "ruins": "human-made",
+    "ocean area ": "natural",
+}
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2",
+    "@SUM(A1)",
+    '<img src=x onerror="document.title=1">',
+    "\u202eright to left\u202c",
+    "קתדרלה",
+    "🏰🗼",
+    "a\u2028b\u0085c",
+    "</script><b>bold</b>",
+    "{{ 7*7 }}",
+    'quote " and \\ slash',
+    "&lt;b&gt;",
+]
+
+
+def material_of(
+    clusters: list[list[str]], decisions: Decisions | None = None, suggestion: str = "church"
+) -> review.Material:
+    labels, clustered = [], []
+    for cluster, names in enumerate(clusters):
+        for place, name in enumerate(names):
+            class_id = f"Q{100 * cluster + place + 1}"
+            labels.append(Label(class_id, name, 10 * (len(clusters) - cluster), place, 0, (f"{name} 1", "=2")))
+            clustered.append(Clustered(class_id, cluster, names[0], 0.1, 0.2 - 0.1 * place, 0, 0.05, False))
+    suggestions = {label.class_id: (suggestion, "ruins", "ocean area ") for label in labels}
+    return review.Material(labels, clustered, suggestions, KINDS, decisions or Decisions())
+
+
+def opened(browser: Browser, tmp_path: Path, material: review.Material, **size: int) -> Page:
+    file = tmp_path / "review.html"
+    file.write_text(review.page(material), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1200, "height": 800} | size, accept_downloads=True)
+    page.problems = []  # type: ignore[attr-defined]
+    page.on("pageerror", lambda error: page.problems.append(str(error)))  # type: ignore[attr-defined]
+    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)  # type: ignore[attr-defined]
+    page.on("request", lambda request: page.problems.append(request.url) if request.url.startswith("http") else None)  # type: ignore[attr-defined]
+    page.goto(file.as_uri())
+    return page
+
+
+def downloaded(page: Page, press: Any) -> str:
+    with page.expect_download() as waiting:
+        press()
+    return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+
+def exported(page: Page) -> str:
+    return downloaded(page, lambda: page.click("#export"))
+
+
+def titles(page: Page) -> list[str]:
+    return page.locator("#cards .card h3").all_text_contents()
+
+
+def card(page: Page, title: str) -> Locator:
+    return page.locator(f"#cards .card:has(h3:text-is({title!r}))")
+
+
+def picked(page: Page, key: str, text: str) -> None:
+    page.keyboard.press(key)
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def places(material: review.Material, decisions: Decisions) -> dict[str, str]:
+    curation = replay(material.labels, material.clusters, decisions)
+    require_clean(curation)
+    return {row.label: row.group or row.status for row in curation.rows}
+
+
+def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_keyboard(
+    browser: Browser, tmp_path: Path
+) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    page.fill("#reviewer", "A")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")  # the first cluster is church
+    assert titles(page)[0] == "church"
+    picked(page, "n", "castle / fort")  # the next cluster, now current
+    picked(page, "n", "water")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("t")  # water is natural
+    picked(page, "r", "lake")
+    page.keyboard.press("ArrowRight")
+    picked(page, "n", "ruins")
+    page.keyboard.press("d")
+    page.keyboard.press("u")
+    card(page, "ruins").locator(".row", has_text="abbey").click()
+    picked(page, "s", "monastery")
+    card(page, "church").locator(".row", has_text="priory").click()
+    picked(page, "m", "monastery")
+    card(page, "monastery").locator("h3").click()
+    picked(page, "g", "church")
+    page.keyboard.press("Control+z")
+    card(page, "castle / fort").locator(".row", has_text="palace").click()
+    page.keyboard.press("d")
+    text = exported(page)
+    decisions = decisions_file.loads(text)
+    assert decisions_file.dumps(decisions) == text
+    assert {decision.by for decision in decisions.decisions} == {"A"}
+    assert [decision.op for decision in decisions.decisions] == [
+        "name",
+        "name",
+        "name",
+        "set_kind",
+        "rename",
+        "name",
+        "split",
+        "move",
+        "drop",
+    ]
+    assert places(material, decisions) == {
+        "church building": "church",
+        "cathedral": "church",
+        "chapel": "church",
+        "priory": "monastery",
+        "castle": "castle / fort",
+        "fort": "castle / fort",
+        "palace": "dropped",
+        "lake": "lake",
+        "river": "lake",
+        "church ruin": "ruins",
+        "abbey": "monastery",
+    }
+    assert replay(material.labels, material.clusters, decisions).kinds["lake"] == "natural"
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+
+
+def test_rows_are_dragged_with_the_mouse_onto_a_group(browser: Browser, tmp_path: Path) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    page.keyboard.press("Enter")
+    row = page.locator(".row", has_text="palace").first
+    row.drag_to(page.locator("nav [data-card='g:church']"))
+    card(page, "lake …").locator("button", has_text="ruins").click()
+    decisions = decisions_file.loads(exported(page))
+    found = places(material, decisions)
+    assert (found["palace"], found["castle"], found["lake"]) == ("church", "unassigned", "ruins")
+    page.close()
+
+
+def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(browser: Browser, tmp_path: Path) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    card(page, "church ruin …").locator(".row", has_text="abbey").click()
+    page.keyboard.press("b")
+    assert page.locator("#ambiguous-ok").is_disabled()
+    page.keyboard.type("chur")
+    page.keyboard.press("Enter")
+    page.keyboard.type("monastery")
+    page.keyboard.press("Enter")
+    page.select_option("#ambiguous-use", "monastery")
+    page.fill("#ambiguous-rule", "what the photo shows")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # what is left of the cluster is church
+    card(page, "lake …").locator(".row", has_text="river").click()
+    card(page, "lake …").locator("button", has_text="Ambiguous").click()
+    page.check("#ambiguous-choices label:has-text('lake') input")
+    page.check("#ambiguous-choices label:has-text('ruins') input")
+    page.click("#ambiguous-ok")
+    assert card(page, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
+    assert page.get_attribute("body", "data-decided") == "3"
+    page.keyboard.press("Enter")  # lake, now alone in its cluster
+    text = exported(page)
+    table = downloaded(page, lambda: page.click("#sheet"))
+    decisions = decisions_file.loads(text)
+    assert decisions_file.dumps(decisions) == text
+    first, _, second, _ = decisions.decisions
+    assert (first.op, first.choices, first.use, first.rule) == (  # type: ignore[union-attr]
+        "ambiguous",
+        ("church", "monastery"),
+        "monastery",
+        "what the photo shows",
+    )
+    assert (second.choices, second.use) == (("lake", "ruins"), None)  # type: ignore[union-attr]
+    found = places(material, decisions)
+    assert (found["abbey"], found["church ruin"], found["lake"], found["river"]) == (
+        "monastery",
+        "church",
+        "church",
+        "unassigned",
+    )
+    curation = replay(material.labels, material.clusters, decisions)
+    assert (
+        review_sheet.text_of(review_sheet.rows_of(material.labels, material.clustered, material.suggestions, curation))
+        == table
+    )
+    page.keyboard.press("u")
+    page.keyboard.press("u")
+    assert card(page, "lake …").locator(".row").count() == 2
+    page.close()
+    again = opened(browser, tmp_path, material_of(CLUSTERS, decisions))
+    assert card(again, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
+    assert exported(again) == text
+    assert not again.problems  # type: ignore[attr-defined]
+    again.close()
+
+
+def test_links_span_cards_and_a_decision_says_why(browser: Browser, tmp_path: Path) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    page.locator(".row", has_text="priory").click()
+    page.keyboard.press("=")
+    assert "two selected labels" in (page.text_content("#status") or "")
+    page.locator(".row", has_text="abbey").click(modifiers=["Control"])
+    assert "1 of them in other cards" in (page.text_content("#status") or "")
+    page.keyboard.press("=")
+    page.keyboard.press("c")
+    page.keyboard.type("both are houses of monks ")
+    page.keyboard.press("Enter")
+    page.locator(".row", has_text="church ruin").click()
+    page.locator(".row", has_text="cathedral").click(modifiers=["Control"])
+    page.keyboard.press("!")
+    assert page.locator(".row[aria-selected=true]").count() == 0
+    page.keyboard.press("Shift+H")
+    assert page.locator("#history-list li").all_text_contents()[1].startswith("must link priory, abbey d001")
+    page.click("#history-close")
+    text = exported(page)
+    decisions = decisions_file.loads(text)
+    assert decisions_file.dumps(decisions) == text
+    assert [(d.op, d.labels, d.why) for d in decisions.decisions] == [  # type: ignore[union-attr]
+        ("must_link", ("Q4", "Q302"), "both are houses of monks"),
+        ("cannot_link", ("Q2", "Q301"), None),
+    ]
+    page.keyboard.press("u")
+    page.keyboard.press("u")
+    page.keyboard.press("y")
+    assert decisions_file.loads(exported(page)).decisions == decisions.decisions[:1]
+    page.close()
+
+
+def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(browser: Browser, tmp_path: Path) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    page.keyboard.press("x")
+    assert page.locator(".row.at .suggested").text_content() == "nearest: 1 church  2 ruins  3 ocean area   "
+    page.keyboard.press("2")
+    assert card(page, "ruins").locator(".row .name").all_text_contents() == ["church building"]
+    assert card(page, "ruins").locator(".hint").all_text_contents() == ["→ church?"]
+    card(page, "ruins").locator("h3").click()
+    page.keyboard.press("i")
+    told = dict(
+        page.locator("#details-table tr").evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))")
+    )
+    assert (told["class id"], told["silhouette"], told["suggestion2"]) == ("Q1", "0.2000", "ruins")
+    assert "move church building → “ruins”" in page.locator("#details-list li").all_text_contents()[0]
+    page.click("#details-close")
+    page.keyboard.press("1")  # without a selection too: a group has no name to accept
+    assert places(material, decisions_file.loads(exported(page)))["church building"] == "church"
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+
+
+def test_an_approval_is_shown_until_the_group_changes(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of(CLUSTERS))
+    page.keyboard.press("Enter")
+    card(page, "church").locator("h3").click()
+    page.keyboard.press("v")
+    assert "initials" in (page.text_content("#status") or "")
+    page.keyboard.type("A")
+    page.keyboard.press("Escape")
+    page.keyboard.press("v")
+    card(page, "church").locator(".tag.approved").wait_for()
+    page.keyboard.press("d")
+    card(page, "church").locator(".tag.stale").wait_for()
+    page.keyboard.press("u")
+    card(page, "church").locator(".tag.approved").wait_for()
+    page.close()
+
+
+def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    page.fill("#reviewer", "B")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    picked(page, "n", 'new / group: "x" ')
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("v")
+    page.locator("#status", has_text="approved").wait_for()
+    text = exported(page)
+    table = downloaded(page, lambda: page.click("#sheet"))
+    assert not page.problems  # type: ignore[attr-defined]
+    page.evaluate("localStorage.clear()")
+    page.close()
+    file = tmp_path / "decisions.yaml"
+    file.write_text(text, encoding="utf-8")
+    again = opened(browser, tmp_path, material)
+    again.set_input_files("#file", str(file))
+    again.locator("body:not([data-decided='0'])").wait_for()
+    assert exported(again) == text
+    assert downloaded(again, lambda: again.click("#sheet")) == table
+    again.evaluate("localStorage.clear()")
+    again.close()
+    decisions = decisions_file.load(file)
+    built = material_of(CLUSTERS, decisions)
+    curation = replay(built.labels, built.clusters, decisions)
+    assert (
+        review_sheet.text_of(review_sheet.rows_of(built.labels, built.clustered, built.suggestions, curation)) == table
+    )
+    approved = curation.groups()[decisions.approvals[0].group]
+    assert decisions.approvals[0].sha256_of_members == digest(approved)
+    assert not curation.stale
+    page = opened(browser, tmp_path, built)
+    assert exported(page) == text
+    page.close()
+
+
+def test_work_survives_a_closed_tab(browser: Browser, tmp_path: Path) -> None:
+    context = browser.new_context(accept_downloads=True)
+    file = tmp_path / "review.html"
+    file.write_text(review.page(material_of(CLUSTERS)), encoding="utf-8")
+    first = context.new_page()
+    first.goto(file.as_uri())
+    first.keyboard.press("Enter")
+    text = exported(first)
+    first.close()
+    second = context.new_page()
+    second.goto(file.as_uri())
+    assert "church" in titles(second)
+    assert exported(second) == text
+    context.close()
+
+
+def test_hostile_labels_stay_text_in_the_page_and_in_the_sheet(browser: Browser, tmp_path: Path) -> None:
+    material = material_of([HOSTILE, [*HOSTILE[::-1], "plain"]], suggestion="=1+1")
+    page = opened(browser, tmp_path, material)
+    shown = page.locator("#cards .card").first.locator(".row .name").all_text_contents()
+    assert shown == HOSTILE
+    assert page.title() == "Review of super-categories"
+    assert page.locator("#cards b, #cards img, #cards script").count() == 0
+    picked(page, "n", "<i>x</i>\t= 1")
+    text = exported(page)
+    assert page.locator("nav i").count() == 0
+    decisions = decisions_file.loads(text)
+    table = downloaded(page, lambda: page.click("#sheet"))
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+    file = tmp_path / "review.csv"
+    file.write_text(table, encoding="utf-8")
+    rows = {row.class_id: row for row in review_sheet.read(file)}
+    assert [rows[label.class_id].label for label in material.labels] == [label.label for label in material.labels]
+    assert not [line for line in table.splitlines() for cell in line.split(",") if cell[:1] in "=+@" and cell]
+    assert decisions_file.dumps(decisions) == text
+
+
+def test_search_narrows_the_cards_and_marks_what_matches(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of(CLUSTERS))
+    page.keyboard.press("/")
+    page.keyboard.type("chURch r")
+    assert page.locator("#cards .row").count() == 1
+    assert page.locator("mark").first.text_content() == "church r"
+    page.fill("#search", "q201")
+    assert page.locator("#cards .row .name").all_text_contents() == ["lake"]
+    page.fill("#search", "nothing like it")
+    assert page.locator("#empty").is_visible()
+    page.fill("#search", "")
+    assert page.locator("#cards .row").count() == sum(map(len, CLUSTERS))
+    page.close()
+
+
+@pytest.mark.parametrize("width", [360, 800, 1600])
+def test_nothing_overflows_at_any_width(browser: Browser, tmp_path: Path, width: int) -> None:
+    page = opened(browser, tmp_path, material_of([["unbreakable" * 30, *HOSTILE], *CLUSTERS]), width=width)
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.keyboard.press("n")
+    box = page.locator("#picker").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    page.close()
+
+
+def test_twenty_thousand_labels_make_a_page_of_few_elements_that_still_decides(
+    browser: Browser, tmp_path: Path
+) -> None:
+    clusters = [[f"label {cluster} {number}" for number in range(100)] for cluster in range(200)]
+    material = material_of(clusters)
+    page = opened(browser, tmp_path, material)
+    assert page.evaluate("document.querySelectorAll('*').length") < 200 * 12 * 12
+    page.keyboard.press("Enter")
+    page.keyboard.press("d")
+    page.fill("#search", "label 77 5")
+    assert page.locator("#cards .row").count() == 11
+    found = places(material, decisions_file.loads(exported(page)))
+    assert sum(place == "church" for place in found.values()) == 100
+    assert sum(place == "dropped" for place in found.values()) == 1
+    page.close()
+
+
+def test_the_page_and_the_replay_agree_on_random_decisions(browser: Browser, tmp_path: Path) -> None:
+    material = material_of([[f"l{c} {n}" for n in range(6)] for c in range(5)])
+    page = opened(browser, tmp_path, material)
+    for seed in range(12):
+        page.evaluate("localStorage.clear()")
+        page.reload()
+        randomly(page, random.Random(seed))
+        decisions = decisions_file.loads(page.evaluate("exportText(model, data.inputs)"))
+        state = page.evaluate("Object.fromEntries([...model.places].map(([id, p]) => [id, p.group || p.status]))")
+        curation = replay(material.labels, material.clusters, decisions)
+        require_clean(curation)
+        assert {row.class_id: row.group or row.status for row in curation.rows} == state
+        kinds = page.evaluate("Object.fromEntries(model.kinds)")
+        assert curation.kinds == kinds
+        assert all(len(labels_named(d)) for d in decisions.decisions if isinstance(d, Name))
+    page.close()
+
+
+def randomly(page: Page, rng: random.Random) -> None:
+    """Twenty random actions through the functions that keys and buttons call."""
+    groups = ["a", "b ", "c / d", "e"]
+    for _ in range(20):
+        group = rng.choice(groups)
+        kind = rng.choice(["natural", "human-made"])
+        card = f"focusCard(visibleCards()[{rng.randrange(9)} % visibleCards().length]); step({rng.randrange(4)});"
+        action = rng.choice(
+            [
+                f"nameCard({group!r}, {kind!r})",
+                f"moveTo({group!r}, {kind!r})",
+                f"mergeInto({group!r}, {kind!r})",
+                f"rename({group!r}, {kind!r})",
+                f"splitOff({group!r}, {kind!r})",
+                "drop(chosen())",
+                f"setAmbiguous(chosen(), {{choices: [{group!r}, 'f'], use: {rng.choice(['', 'f'])!r}, rule: ''}})",
+                "toggleKind()",
+                "selectAll()",
+                "toggle()",
+                "stepBack()",
+                "stepForward()",
+            ]
+        )
+        page.evaluate(f"{{ {card} {action} }}")

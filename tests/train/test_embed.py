@@ -1,0 +1,205 @@
+"""Embedding a dataset's images: complete, in order, resumable, from checkpoints and from backbones of other sources."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+from torch.nn import functional
+
+import hbench
+from hbench.cli import group
+from hbench.core.errors import DataError, UnknownName, UsageError
+from hbench.datasets import save
+from hbench.datasets.benchmarks import glyphs
+from hbench.evaluation import embeddings
+from hbench.train import embed_dataset as embedding
+from hbench.train import loop
+from hbench.train.images.batches import all_tests
+from hbench.train.models.backbones import build_backbone
+from hbench.train.models.embed_images import Views
+from hbench.train.recipes.recipe import Images
+from tests.training import small_glyphs, tiny
+
+
+@pytest.fixture(scope="module")
+def letters():
+    return small_glyphs()
+
+
+@pytest.fixture(scope="module")
+def trained(letters, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    loop.train(tiny(), out, dataset=letters)
+    return out
+
+
+class Shape(nn.Module):
+    """An embedding that names the image it is of: its mean in 16 parts; counts the images it saw."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+
+    def forward(self, images):
+        self.seen += len(images)
+        return functional.adaptive_avg_pool2d(images, 4).flatten(1) + 0.1
+
+
+def model(batch_limit=None):
+    settings = Images(size=32, resize=32, mean=(0.0,), std=(1.0,))
+    return embedding.Embedder(Shape(), settings, "shape")
+
+
+def test_a_checkpoint_embeds_to_the_vectors_of_its_run(letters, trained, tmp_path):
+    embedding.embed(
+        embedding.embedder(str(trained)), letters, tmp_path / "e.parquet", manner=embedding.EmbedOptions(batch=16)
+    )
+    ours, runs = (embeddings.read(path) for path in (tmp_path / "e.parquet", trained / "test.parquet"))
+    assert ours.ids.tolist() == runs.ids.tolist() == letters.tests["test"].items.tolist()
+    np.testing.assert_allclose(ours.vectors, runs.vectors, atol=1e-6)
+    hbench.evaluate(tmp_path / "e.parquet", letters)
+
+
+def test_parts_that_are_done_are_not_done_again(letters, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(done, _number):
+        if done >= 50:
+            raise Stopped
+
+    number, manner = len(letters.tests["test"]), embedding.EmbedOptions(batch=10, part=20)
+    first, second = model(), model()
+    with pytest.raises(Stopped):
+        embedding.embed(first, letters, tmp_path / "e.npz", manner=manner, watch=stop)
+    assert not (tmp_path / "e.npz").exists()
+    embedding.embed(second, letters, tmp_path / "e.npz", manner=manner)
+    assert second.model.seen == number - 40
+    embedding.embed(model(), letters, tmp_path / "whole.npz", manner=manner)
+    assert (tmp_path / "e.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
+    assert not (tmp_path / "e.npz.parts").exists()
+
+
+def test_parts_of_another_model_are_refused(letters, tmp_path):
+    def stop(done, _number):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(model(), letters, tmp_path / "e.npz", watch=stop)
+    with pytest.raises(UsageError, match="another model"):
+        embedding.embed(model(), letters, tmp_path / "e.npz", manner=embedding.EmbedOptions(flip=True))
+
+
+def test_a_file_that_exists_is_not_replaced(letters, tmp_path):
+    (tmp_path / "e.npz").write_text("mine")
+    with pytest.raises(UsageError, match="exists"):
+        embedding.embed(model(), letters, tmp_path / "e.npz")
+
+
+def test_every_split_can_be_embedded_and_unknown_ones_are_named(letters, tmp_path):
+    embedding.embed(model(), letters, tmp_path / "t.npz", split="train")
+    assert embeddings.read(tmp_path / "t.npz").ids.tolist() == letters.train.items.tolist()
+    with pytest.raises(UnknownName, match="split"):
+        embedding.embed(model(), letters, tmp_path / "x.npz", split="validation")
+
+
+def test_items_that_several_tests_share_are_embedded_once(letters):
+    test = letters.tests["test"]
+    both = dataclasses.replace(letters, tests={"fine": test, "coarse": test})
+    assert all_tests(both).items.tolist() == test.items.tolist()
+
+
+def test_views_are_the_mean_of_the_unit_vectors_of_all_scales_and_mirrors():
+    net, images = Shape(), torch.rand(3, 1, 32, 32)
+    smaller = functional.interpolate(images, scale_factor=0.5, mode="bilinear", antialias=True, align_corners=False)
+    views = [images, smaller, images.flip(-1), smaller.flip(-1)]
+    expected = functional.normalize(sum(functional.normalize(net(view)) for view in views) / 4)
+    assert torch.allclose(Views(net, (1.0, 0.5), flip=True)(images), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["torchvision:resnet18", "torchvision:mobilenet_v3_small", "timm:vit_tiny_patch16_224"]
+)
+def test_other_sources_give_their_own_features(name):
+    backbone = build_backbone(name, weights="random", pools=True)
+    backbone.net.eval()
+    with torch.no_grad():
+        assert backbone.net(torch.zeros(2, 3, 224, 224)).shape == (2, backbone.features)
+
+
+def test_open_clip_gives_its_image_tower():
+    backbone = build_backbone("open_clip:ViT-S-32", weights="random", pools=True)
+    with torch.no_grad():
+        assert backbone.net.eval()(torch.zeros(1, 3, backbone.size, backbone.size)).shape == (1, backbone.features)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("resnet50:torchvision", "unknown source of backbones"),
+        ("torchvision:resnet5", "unknown torchvision model"),
+        ("timm:vit_base", "unknown timm model"),
+        ("open_clip:ViT", "unknown open_clip model"),
+        ("hbench:large", "unknown hbench backbone"),
+    ],
+)
+def test_unknown_backbones_are_named(name, problem):
+    with pytest.raises(UnknownName, match=problem):
+        build_backbone(name, weights="random")
+
+
+@pytest.mark.parametrize("name", ["torchvision:resnet18", "timm:vit_tiny_patch16_224"])
+def test_without_network_the_message_says_where_to_put_the_weights(name, tmp_path, monkeypatch):
+    """The proxy named here does not exist, as in a place without network."""
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    monkeypatch.setattr(torch.hub, "_hub_dir", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=r"cannot be fetched[\s\S]*model.weights=random") as refused:
+        build_backbone(name)
+    assert ("checkpoints" if name.startswith("torchvision") else "HF_HOME") in str(refused.value)
+
+
+def test_a_file_of_weights_is_loaded_and_another_nets_refused(tmp_path):
+    net = build_backbone("hbench:small", weights="random").net
+    torch.save(net.state_dict(), tmp_path / "w.pth")
+    again = build_backbone("hbench:small", weights=str(tmp_path / "w.pth")).net
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters(), strict=True))
+    with pytest.raises(DataError, match="lacks weights"):
+        build_backbone("torchvision:resnet18", weights=str(tmp_path / "w.pth"))
+    with pytest.raises(DataError, match="no file of weights"):
+        build_backbone("hbench:small", weights=str(tmp_path / "absent.pth"))
+
+
+def test_image_files_are_resized_cut_and_normalised(letters, tmp_path):
+    """glyphs at another size than they are held in memory are opened as pictures."""
+    opened = dataclasses.replace(letters.tests["test"], picture=lambda item: glyphs.picture(tmp_path, item))
+    data = dataclasses.replace(letters, tests={"test": opened})
+    wide = embedding.Embedder(Shape(), Images(size=64, resize=64, mean=(0.0,) * 3, std=(1.0,) * 3), "wide")
+    embedding.embed(wide, data, tmp_path / "wide.npz", manner=embedding.EmbedOptions(workers=0))
+    embedding.embed(model(), letters, tmp_path / "held.npz")
+    wide_vectors, held = (embeddings.read(tmp_path / name).vectors for name in ("wide.npz", "held.npz"))
+    assert wide_vectors.shape == (len(opened), 48)
+    one_colour = wide_vectors[:, :16] / np.linalg.norm(wide_vectors[:, :16], axis=1, keepdims=True)
+    assert np.vecdot(one_colour, held).min() > 0.99
+
+
+def test_the_command_embeds_and_says_what_comes_next(letters, trained, tmp_path):
+    save(letters, tmp_path / "letters")
+    line = ["embed", str(trained), "--dataset", str(tmp_path / "letters"), "-o", str(tmp_path / "e.parquet")]
+    done = CliRunner().invoke(group, line)
+    assert done.exit_code == 0, done.output
+    assert "hbench evaluate" in done.stderr
+    wrong = CliRunner().invoke(group, [*line[:-1], str(tmp_path / "f.parquet"), "--scales", "0"])
+    assert wrong.exit_code == 2
+
+
+def test_images_that_are_not_on_this_disk_are_refused(tmp_path):
+    data = dataclasses.replace(small_glyphs(), name="elsewhere")
+    with pytest.raises(DataError, match="not on this disk"):
+        embedding.embed(model(), data, tmp_path / "e.npz")

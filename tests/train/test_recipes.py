@@ -1,0 +1,198 @@
+"""Recipes: all that are shipped resolve, aim at rows that exist, build their nets and losses, and take two steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from hbench.cli import group
+from hbench.core.errors import ConfigError, UnknownName, UsageError
+from hbench.datasets import Dataset, Protocol
+from hbench.datasets import manifest as manifests
+from hbench.evaluation import leaderboard
+from hbench.train import loop
+from hbench.train.models.model import build_model
+from hbench.train.recipes.files import as_toml, names, resolve, shipped
+from hbench.train.recipes.recipe import Model
+from hbench.train.run import begin
+
+FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
+LEVELS = {  # classes per level, coarse to fine: the depth is the dataset's, the numbers are scaled down
+    "sop": (4, 48),
+    "inshop": (4, 48),
+    "inat18-base": (4, 48),
+    "inat18-full": (2, 3, 4, 6, 12, 24, 48),
+    "dyml-vehicle": (2, 6, 48),
+    "dyml-animal": (2, 6, 48),
+    "dyml-product": (3, 9, 48),
+    "cub200": (3, 9, 48),
+    "hgldv2": (2, 9, 48),
+    "glyphs": (3, 5, 12, 48),
+}
+
+
+def path_of(fine, counts):
+    """The names of a class's path: the classes of a level are shared out evenly among those of the level above."""
+    path = [fine]
+    for count, below in zip(counts[-2::-1], counts[:0:-1], strict=True):
+        path.append(path[-1] * count // below)
+    return [f"{level}-{node}" for level, node in enumerate(reversed(path))]
+
+
+def synthetic(name):
+    """A dataset of so many levels, 6 images of each of 48 classes, of which nothing is on a disk."""
+    counts = LEVELS[name]
+    rows = [path_of(fine, counts) for fine in range(counts[-1]) for _ in range(6)]
+    items = [f"{i:04d}" for i in range(len(rows))]
+    manifest = manifests.from_names(items, rows, levels=[f"l{i}" for i in range(len(counts))])
+    return Dataset(name, "1", Protocol(), manifest, {"test": manifest})
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Noise(torch.utils.data.Dataset):
+    """An image of noise of every row, the same each time."""
+
+    def __getitems__(self, keys):
+        pictures = [torch.from_numpy(np.random.default_rng(row).normal(size=(1, 32, 32))).float() for row, _ in keys]
+        return torch.stack(pictures), torch.tensor([row for row, _ in keys])
+
+
+def test_there_is_a_recipe_for_every_method_of_the_papers_on_its_datasets():
+    assert len(names()) > 140
+    assert {
+        "sop-happier",
+        "inat18-full-csl",
+        "dyml-animal-roadmap",
+        "hgldv2-happier-f",
+        "cub200-vit-b-roadmap-memory",
+    } <= set(names())
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_recipe_file_has_at_most_25_lines_and_opens_with_what_it_is(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 25
+    assert text.startswith("# ")
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_survives_being_written_and_aims_at_a_published_row(name, tmp_path):
+    recipe = resolve(name)
+    (tmp_path / "recipe.toml").write_text(as_toml(recipe))
+    assert resolve(str(tmp_path / "recipe.toml")) == recipe
+    if recipe.aim and recipe.aim.table:
+        rows = leaderboard.read(recipe.dataset).rows
+        assert [row for row in rows if (row.method, row.source) == (recipe.aim.method, recipe.aim.table)]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
+    """Its own sampler, losses, optimisers, schedule, on 48 classes of its dataset's depth; a small net, 16 images."""
+    monkeypatch.setattr(loop, "images_of", lambda *args, **options: Noise())
+    recipe = resolve(name, ["sampler.batch=16", "sampler.per_class=4", "steps_per_epoch=2", "epochs=1"])
+    recipe = recipe.model_copy(update={"model": SMALL, "two_pass": 8 if recipe.two_pass else 0})
+    data = synthetic(recipe.dataset)
+    run = begin(recipe, data)
+    before = [weight.clone() for weight in run.objective.parameters()]
+    moments = list(loop.steps(run, recipe, data, tmp_path))
+    assert [moment.step for moment in moments] == [1, 2]
+    assert all(np.isfinite(moment.loss) for moment in moments)
+    assert set(moments[0].terms) == set(recipe.losses)
+    learning = moments[0].rates.get("proxies", 0) > 0
+    assert all(not torch.equal(a, b) for a, b in zip(before, run.objective.parameters(), strict=True)) or not learning
+
+
+SMALL = Model(backbone="hbench:small", weights="random", dim=16)
+NETS = {json.dumps(resolve(name).model.model_dump(), sort_keys=True) for name in names()}
+
+
+@pytest.mark.parametrize("settings", sorted(NETS), ids=lambda text: json.loads(text)["backbone"])
+def test_every_net_of_the_recipes_gives_embeddings_of_its_dimension(settings):
+    """Built without memory for its weights (torch's meta device), so that shapes are checked, not numbers."""
+    wanted = Model(**{**json.loads(settings), "weights": "random"})
+    with torch.device("meta"):
+        model = build_model(wanted).eval()
+        colours = 1 if wanted.backbone == "hbench:small" else 3
+        side = 32 if colours == 1 else 224
+        assert model(torch.zeros(2, colours, side, side)).shape == (2, wanted.dim or 384)
+
+
+def test_two_recipes_differ_by_the_lines_in_which_they_differ():
+    assert shipped().methods["happier"]["losses"] == {"sup_hap": {"weight": 0.9}, "cluster": {"weight": 0.1}}
+    sop, full = resolve("sop-happier"), resolve("inat18-full-happier")
+    assert sop.losses["sup_hap"].weight == full.losses["sup_hap"].weight == 0.9
+    assert (sop.sampler.name, full.sampler.name) == ("hierarchical", "m_per_class")
+    assert resolve("sop-happier-f").losses["sup_hap"].params == {"alpha": 5.0}
+    assert resolve("dyml-animal-happier").losses["cluster"].weight == 0.5
+
+
+def test_an_own_file_extends_a_recipe(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "sop-happier"\n[optimizer]\nlr = 1e-4\n')
+    mine, base = resolve(str(path)), resolve("sop-happier")
+    assert mine.optimizer.lr == 1e-4
+    assert mine.optimizer.head == base.optimizer.head
+    assert mine.losses == base.losses
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("optimizer.learning_rate=1", "unknown key 'learning_rate'"),
+        ("modle.dim=1", "did you mean 'model'"),
+        ("optimizer.lr=fast", "valid number, found fast"),
+        ("optimizer.lr=-1", "greater than or equal to 0"),
+        ("sampler.batch=10", "multiple of sampler.per_class"),
+        ("precision=float8", "expected 'float32', 'bfloat16' or 'float16'"),
+    ],
+)
+def test_a_setting_that_breaks_the_schema_is_named(change, problem):
+    with pytest.raises(ConfigError, match=problem):
+        resolve("sop-happier", [change])
+
+
+def test_unknown_recipes_and_malformed_changes_are_refused(tmp_path):
+    with pytest.raises(UnknownName, match="did you mean 'sop-happier'"):
+        resolve("sop-hapier")
+    with pytest.raises(UsageError, match="changes nothing"):
+        resolve("sop-happier", ["optimizer.lr"])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resolve(str(tmp_path / "absent.toml"))
+    (tmp_path / "bad.toml").write_text("dataset = ")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resolve(str(tmp_path / "bad.toml"))
+
+
+def test_losses_are_checked_when_a_run_begins():
+    recipe = resolve("glyphs-happier", ["losses.sup_hap.params.alhpa=2"])
+    recipe = recipe.model_copy(update={"model": SMALL})
+    with pytest.raises(ConfigError, match="did you mean 'alpha'"):
+        begin(recipe, synthetic("glyphs"))
+
+
+def test_the_command_lists_and_prints_recipes():
+    listed = CliRunner().invoke(group, ["recipes", "sop-*"])
+    assert "sop-happier" in listed.output
+    assert "HAPPIER, ECCV 2022, Tab. 1" in listed.output
+    assert "inat18" not in listed.output.split("recipe", 1)[1].split("sop-b64")[0]
+    printed = CliRunner().invoke(group, ["recipes", "sop-happier", "--set", "epochs=7"])
+    assert tomllib.loads(printed.output)["epochs"] == 7
+    as_json = CliRunner().invoke(group, ["recipes", "sop-happier", "--json"])
+    assert json.loads(as_json.output)["losses"]["cluster"]["weight"] == 0.1
+
+
+def test_a_dataset_without_training_images_is_refused():
+    from hbench.core.errors import DataError
+
+    data = dataclasses.replace(synthetic("sop"), train=None)
+    with pytest.raises(DataError, match="no training images"):
+        begin(resolve("sop-happier"), data)

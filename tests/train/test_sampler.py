@@ -1,0 +1,125 @@
+"""Samplers: what a batch is made of, what an epoch covers, that processes share it, and that it can be made again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core.errors import ConfigError, UnknownName
+from hbench.train.images.sampler import plan
+from hbench.train.recipes.recipe import Sampler
+
+
+def labels_of(sizes, coarse=None):
+    """(N, 2) labels of classes of these sizes, whose coarse classes are given or one."""
+    coarse = [0] * len(sizes) if coarse is None else coarse
+    rows = [(coarse[fine], fine) for fine, size in enumerate(sizes) for _ in range(size)]
+    return np.random.default_rng(0).permutation(np.array(rows, dtype=np.int32))
+
+
+@st.composite
+def settings_and_labels(draw):
+    m, width = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    sizes = draw(st.lists(st.integers(1, 30), min_size=width, max_size=12))
+    return Sampler(batch=m * width, per_class=m), labels_of(sizes)
+
+
+@given(settings_and_labels(), st.integers(0, 5))
+def test_every_item_is_in_some_batch_of_an_epoch(case, epoch):
+    settings, labels = case
+    rows = plan(labels, settings, seed=1, epoch=epoch).rows
+    assert set(rows.ravel()) == set(range(len(labels)))
+
+
+@given(settings_and_labels())
+def test_a_batch_has_so_many_items_of_so_many_classes(case):
+    settings, labels = case
+    for row in plan(labels, settings, seed=1, epoch=0).rows:
+        _, counts = np.unique(labels[row, -1], return_counts=True)
+        assert counts.tolist() == [settings.per_class] * (settings.batch // settings.per_class)
+
+
+@given(settings_and_labels())
+def test_an_item_comes_twice_in_a_batch_only_where_its_class_is_too_small(case):
+    settings, labels = case
+    sizes = np.bincount(labels[:, -1])
+    for row in plan(labels, settings, seed=1, epoch=0).rows:
+        twice = [item for item in row if (row == item).sum() > 1]
+        assert all(sizes[labels[item, -1]] < settings.per_class for item in twice)
+
+
+@given(settings_and_labels())
+def test_every_epoch_has_as_many_batches(case):
+    settings, labels = case
+    lengths = {len(plan(labels, settings, seed=seed, epoch=epoch).rows) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(lengths) == 1
+
+
+def test_an_epoch_hardly_exceeds_its_items():
+    labels = labels_of([8] * 40)
+    assert plan(labels, Sampler(batch=32, per_class=4), seed=0, epoch=0).rows.shape == (10, 32)
+
+
+@pytest.mark.parametrize("name", ["m_per_class", "hierarchical"])
+def test_the_plan_is_that_of_seed_and_epoch(name):
+    labels = labels_of([6] * 24, coarse=[i // 8 for i in range(24)])
+    settings = Sampler(name=name, batch=16, per_class=4)
+    first, again = (plan(labels, settings, seed=3, epoch=7) for _ in range(2))
+    assert np.array_equal(first.rows, again.rows)
+    assert np.array_equal(first.draws, again.draws)
+    for other in (plan(labels, settings, seed=4, epoch=7), plan(labels, settings, seed=3, epoch=8)):
+        assert not np.array_equal(first.rows, other.rows)
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_processes_take_disjoint_parts_that_are_the_batch_again(world):
+    whole = plan(labels_of([6] * 24), Sampler(batch=16, per_class=4), seed=0, epoch=0)
+    parts = [whole.share(rank, world) for rank in range(world)]
+    assert np.array_equal(np.concatenate([part.rows for part in parts], axis=1), whole.rows)
+    assert np.array_equal(np.concatenate([part.draws for part in parts], axis=1), whole.draws)
+
+
+def test_what_is_left_of_an_epoch_is_its_end():
+    whole = plan(labels_of([6] * 24), Sampler(batch=16, per_class=4), seed=0, epoch=0)
+    assert np.array_equal(whole.after(4).rows, whole.rows[4:])
+
+
+def test_hierarchical_batches_come_from_pairs_of_coarse_classes():
+    labels = labels_of([5] * 40, coarse=[i // 10 for i in range(40)])
+    settings = Sampler(name="hierarchical", batch=32, per_class=4, groups=2, batches_per_group=5)
+    rows = plan(labels, settings, seed=0, epoch=0).rows
+    pairs = [tuple(np.unique(labels[row, 0])) for row in rows]
+    assert len(rows) == 6 * 5  # C(4, 2) pairs, 5 batches of each
+    assert {pair: pairs.count(pair) for pair in pairs} == {(a, b): 5 for a in range(4) for b in range(a + 1, 4)}
+    for row in rows:
+        _, per_coarse = np.unique(labels[row, 0], return_counts=True)
+        _, per_fine = np.unique(labels[row, 1], return_counts=True)
+        assert per_coarse.tolist() == [16, 16]
+        assert per_fine.tolist() == [4] * 8
+
+
+def test_within_a_pair_no_class_comes_again_before_all_were_taken():
+    labels = labels_of([4] * 20, coarse=[i // 10 for i in range(20)])
+    settings = Sampler(name="hierarchical", batch=8, per_class=2, groups=2, batches_per_group=5)
+    rows = plan(labels, settings, seed=0, epoch=0).rows
+    assert np.bincount(labels[rows.ravel(), 1]).tolist() == [2] * 20  # 5 batches × 2 classes = all 10 of each
+
+
+def test_too_few_classes_are_refused():
+    with pytest.raises(ConfigError, match="too few classes"):
+        plan(labels_of([9] * 3), Sampler(batch=16, per_class=4), seed=0, epoch=0)
+    with pytest.raises(ConfigError, match="too few classes"):
+        plan(labels_of([9] * 30), Sampler(name="hierarchical", batch=16, per_class=4), seed=0, epoch=0)
+
+
+def test_a_batch_that_coarse_classes_cannot_share_is_refused():
+    settings = Sampler(name="hierarchical", batch=12, per_class=4, groups=2)
+    with pytest.raises(ConfigError, match="shared among"):
+        plan(labels_of([9] * 30, coarse=[i % 3 for i in range(30)]), settings, seed=0, epoch=0)
+
+
+def test_an_unknown_sampler_is_named():
+    with pytest.raises(UnknownName, match="did you mean 'm_per_class'"):
+        plan(labels_of([9] * 30), Sampler(name="m_per_clas"), seed=0, epoch=0)

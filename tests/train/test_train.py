@@ -1,0 +1,430 @@
+"""Training: end to end on letters, the parts of a step, interruption and resume to the bit, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import load as read_weights
+from torch import nn
+
+import hbench
+from hbench.cli import group
+from hbench.core.errors import DataError, HBenchError, UnknownName, UsageError
+from hbench.datasets import save
+from hbench.train import loop
+from hbench.train import run as checkpoint
+from hbench.train.images.batches import images_of, training_batches
+from hbench.train.images.sampler import plan
+from hbench.train.images.transforms import shifted, uniform
+from hbench.train.models.model import EmbeddingModel, GeM, begin_projection_by_pca, build_model
+from hbench.train.processes import ALONE
+from hbench.train.progress import Log
+from hbench.train.recipes.files import resolve
+from hbench.train.recipes.recipe import Images, Model, Sampler, Schedule
+from hbench.train.run import FACTORS, begin, set_rates
+from hbench.train.step import direct, in_two_passes
+from tests.training import small_glyphs, tiny
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def letters():
+    return small_glyphs()
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def weights_of(folder):
+    return (checkpoint.latest(folder) / checkpoint.MODEL).read_bytes()
+
+
+def logged(folder):
+    """The log's lines without what depends on the clock."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if "second" not in key} for line in lines]
+
+
+# ---- the whole way
+
+
+def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_again(letters, tmp_path):
+    untrained = loop.train(
+        tiny("glyphs-happier", "optimizer.lr=0", "epochs=1", "steps_per_epoch=1"), tmp_path / "a", dataset=letters
+    )
+    changes = ["epochs=10", "sampler.batch=48", "optimizer.lr=3e-3", "model.dim=32"]
+    report = loop.train(tiny("glyphs-happier", *changes), tmp_path / "b", dataset=letters)
+    assert report.scores["H-AP"] > untrained.scores["H-AP"] + 0.05
+    assert {path.name for path in (tmp_path / "b").iterdir()} == {
+        *("recipe.toml", "log.jsonl", "step-00000030", "test.parquet", "report.json", "report.by-query.parquet")
+    }
+    again = hbench.evaluate(tmp_path / "b" / "test.parquet", letters)
+    assert again.scores["H-AP"] == report.scores["H-AP"]
+
+
+def test_the_same_recipe_gives_the_same_bits(letters, tmp_path):
+    for name in "ab":
+        loop.train(tiny(), tmp_path / name, dataset=letters)
+    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
+    assert logged(tmp_path / "a") == logged(tmp_path / "b")
+
+
+def test_the_number_of_decoding_workers_changes_nothing(letters):
+    images = images_of(
+        "glyphs", letters.train, Images(size=32, augment="shifted", scale=(0.8, 1), mean=(0.5,), std=(0.5,)), vary=True
+    )
+    batches = plan(letters.train.labels, Sampler(batch=16), seed=0, epoch=0, steps=3)
+    alone, helped = (list(training_batches(images, batches, workers=workers)) for workers in (0, 2))
+    for (a, rows_a), (b, rows_b) in zip(alone, helped, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(rows_a, rows_b)
+
+
+def test_the_log_has_losses_rates_and_speed_of_every_step(letters, tmp_path):
+    loop.train(tiny("glyphs-happier", "schedule.name=steps", "schedule.milestones=[1]"), tmp_path, dataset=letters)
+    lines = logged(tmp_path)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6, 6]
+    assert lines[0]["loss"] == pytest.approx(0.9 * lines[0]["terms"]["sup_hap"] + 0.1 * lines[0]["terms"]["cluster"])
+    assert lines[3]["rates"]["body"] == pytest.approx(0.1 * lines[2]["rates"]["body"])
+    assert lines[-1]["scores"]["H-AP"] > 0
+
+
+def test_scores_in_between_are_logged(letters, tmp_path):
+    loop.train(tiny("glyphs-happier", "evaluate_every=1"), tmp_path, dataset=letters)
+    assert [line["step"] for line in logged(tmp_path) if "scores" in line] == [3, 6]
+
+
+def test_tensorboard_events_are_written_where_wanted(letters, tmp_path):
+    loop.train(tiny("glyphs-happier", "epochs=1"), tmp_path, dataset=letters, tensorboard=True)
+    assert list(tmp_path.glob("events.*"))
+
+
+# ---- parts of a step
+
+
+def gradients(compute, run, pixels, labels):
+    run.model.zero_grad()
+    run.objective.zero_grad()
+    outcome = compute(run.embed, run.objective, pixels, labels, processes=ALONE, scale=lambda loss: loss)
+    both = [*run.model.parameters(), *run.objective.parameters()]
+    return float(outcome.total), [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in both]
+
+
+@pytest.mark.parametrize("part", [3, 4, 16])
+def test_two_passes_give_the_direct_gradient(letters, part):
+    recipe = tiny("glyphs-happier", "model.freeze_batch_norm=true")
+    run = begin(recipe, letters)
+    torch.manual_seed(1)
+    pixels = torch.randn(16, 1, 32, 32)
+    labels = torch.from_numpy(letters.train.labels[:160:10].astype(np.int64))
+    loss, wanted = gradients(direct, run, pixels, labels)
+    again, found = gradients(in_two_passes(part), run, pixels, labels)
+    assert again == pytest.approx(loss, rel=1e-6)
+    for one, other in zip(wanted, found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_two_passes_drop_the_same_units(letters):
+    run = begin(tiny("glyphs-happier", "model.freeze_batch_norm=true"), letters)
+    run.model.pooling.append(nn.Dropout(0.5))
+    seen = []
+    run.model.pooling.register_forward_hook(lambda _module, _inputs, output: seen.append(output.detach().clone()))
+    labels = torch.from_numpy(letters.train.labels[:16].astype(np.int64))
+    gradients(in_two_passes(8), run, torch.randn(16, 1, 32, 32), labels)
+    assert torch.equal(seen[0], seen[2])
+    assert torch.equal(seen[1], seen[3])
+    assert not torch.equal(seen[0] == 0, seen[1] == 0)
+
+
+def test_two_passes_need_batch_norms_that_are_frozen(letters):
+    with pytest.raises(UsageError, match="two passes"):
+        begin(tiny("glyphs-happier", "two_pass=4"), letters)
+
+
+def test_gem_is_the_generalised_mean_over_the_map():
+    features = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    expected = ((1**3 + 2**3 + 3**3 + 4**3) / 4) ** (1 / 3)
+    assert GeM()(features).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_embeddings_have_length_one_and_batch_norms_stay_frozen():
+    model = build_model(Model(backbone="hbench:small", weights="random", dim=8)).train()
+    norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
+    before = norms[0].running_mean.clone()
+    vectors = model(torch.randn(4, 1, 32, 32))
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(4))
+    assert torch.equal(norms[0].running_mean, before)
+    assert not any(norm.training for norm in norms)
+
+
+def test_a_projection_that_begins_by_pca_whitens_the_features():
+    model = build_model(Model(backbone="hbench:small", weights="random", dim=4)).eval()
+    images = torch.randn(64, 1, 32, 32)
+    begin_projection_by_pca(model, images.split(16))
+    with torch.no_grad():
+        projected = model.projection(model.describe(images)).double().numpy()
+    np.testing.assert_allclose(projected.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(np.cov(projected.T), np.eye(4), atol=1e-2)
+    with pytest.raises(DataError, match="too few images"):
+        begin_projection_by_pca(model, [images[:3]])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("cosine", [1, (1 + 2**-0.5) / 2, 0.5]), ("constant", [1, 1, 1]), ("steps", [1, 0.1, 0.01])],
+)
+def test_a_schedule_is_its_formula(name, expected):
+    schedule = Schedule(milestones=(1, 2), gamma=0.1)
+    factors = [FACTORS[name](epoch, 4, schedule) for epoch in range(3)]
+    assert factors == pytest.approx(expected)
+
+
+def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
+    changes = ["optimizer.lr=0.1", "optimizer.head=2", "optimizer.lr_min=0.01", "proxies.lr=10", "proxies.lr_min=0.5"]
+    recipe = tiny("glyphs-happier", *changes, "schedule.warm_up=1", "epochs=4")
+    run = begin(recipe, letters)
+    assert set_rates(run.optimizers, recipe, 0) == {"body": 0, "head": 0.2, "proxies": 10}
+    half = set_rates(run.optimizers, recipe, 2)
+    assert half == pytest.approx({"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2})
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_trains_and_embeds_in_float32(letters, tmp_path, precision):
+    report = loop.train(tiny("glyphs-happier", f"precision={precision}"), tmp_path, dataset=letters)
+    assert report.document.embedding.dtype == "float32"
+    assert all(np.isfinite(line["loss"]) for line in logged(tmp_path)[:-1])
+    begun = begin(tiny("glyphs-happier", f"precision={precision}"), letters).model
+    trained = read_weights(weights_of(tmp_path))
+    assert not torch.equal(trained["projection.weight"], begun.projection.weight)
+
+
+def test_uniform_numbers_are_uniform_and_their_seeds_own():
+    shares = uniform(np.arange(20_000), 2)
+    assert shares.min() >= 0
+    assert shares.max() < 1
+    assert shares.mean() == pytest.approx(0.5, abs=0.01)
+    assert abs(np.corrcoef(shares.T)[0, 1]) < 0.02
+
+
+def test_a_shift_by_nothing_changes_nothing():
+    images = torch.rand(3, 1, 32, 32)
+    moved = shifted(images, np.array([1, 2, 3]), (1.0, 1.0))
+    again = shifted(images, np.array([1, 2, 3]), (1.0, 1.0))
+    assert torch.equal(moved, again)
+    assert not torch.equal(moved, images)
+    assert torch.equal(moved[1:2], shifted(images[1:2], np.array([2]), (1.0, 1.0)))
+
+
+# ---- stopping and going on
+
+
+def command(dataset, out, *changes):
+    settings = ["sampler.batch=16", "epochs=2", "steps_per_epoch=6", "log_every=1", "checkpoint_every=2", "model.dim=8"]
+    sets = [part for change in [f"dataset={dataset}", *settings, *changes] for part in ("--set", change)]
+    return [sys.executable, "-m", "hbench.train", "glyphs-happier", *sets, "--out", str(out), "--threads", "1"]
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(letters, tmp_path):
+    """Killed (SIGKILL) at a random step, resumed; its weights and log are those of a run that was never stopped."""
+    save(letters, tmp_path / "letters")
+    whole, killed = (command(tmp_path / "letters", tmp_path / name) for name in ("whole", "killed"))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    victim = subprocess.Popen(killed, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
+    last = random.choice([2, 4, 6, 8])
+    while victim.poll() is None and not any(int(p.name[5:]) >= last for p in (tmp_path / "killed").glob("step-*")):
+        time.sleep(0.005)
+    victim.kill()
+    assert victim.wait() == -signal.SIGKILL, "the run was over before it could be killed"
+    for line in (whole, [*killed, "--resume"]):
+        subprocess.run(line, env=environment, cwd=ROOT, check=True, capture_output=True)
+    assert weights_of(tmp_path / "whole") == weights_of(tmp_path / "killed")
+    assert logged(tmp_path / "whole") == logged(tmp_path / "killed")
+
+
+def test_an_interrupted_run_saves_and_says_how_to_go_on(letters, tmp_path):
+    def interrupt(moment):
+        if moment.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(loop.TrainingInterrupted, match="stopped after step 2 of 6") as stopped:
+        loop.train(tiny(), tmp_path / "a", dataset=letters, watch=interrupt)
+    assert stopped.value.exit_code == 130
+    assert "--resume" in str(stopped.value)
+    loop.train(tiny(), tmp_path / "a", dataset=letters, resume=True)
+    loop.train(tiny(), tmp_path / "b", dataset=letters)
+    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
+    assert logged(tmp_path / "a") == logged(tmp_path / "b")
+
+
+def test_a_process_that_torchrun_starts_again_goes_on_by_itself(letters, tmp_path, monkeypatch):
+    def interrupt(moment):
+        if moment.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(loop.TrainingInterrupted):
+        loop.train(tiny(), tmp_path, dataset=letters, watch=interrupt)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    taken = []
+    loop.train(tiny(), tmp_path, dataset=letters, watch=lambda moment: taken.append(moment.step))
+    assert taken == [5, 6]
+
+
+@pytest.mark.parametrize("changes", [("glyphs-xbm", "losses.xbm.params.warm_up=0"), ("glyphs-rambo-log",)])
+def test_a_memory_is_part_of_what_is_resumed(letters, tmp_path, changes):
+    recipe = tiny(*changes)
+
+    def interrupt(moment):
+        if moment.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(loop.TrainingInterrupted):
+        loop.train(recipe, tmp_path / "a", dataset=letters, watch=interrupt)
+    loop.train(recipe, tmp_path / "a", dataset=letters, resume=True)
+    loop.train(recipe, tmp_path / "b", dataset=letters)
+    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
+
+
+def test_resuming_a_finished_run_changes_nothing(letters, tmp_path):
+    first = loop.train(tiny(), tmp_path, dataset=letters)
+    before = weights_of(tmp_path)
+    again = loop.train(tiny(), tmp_path, dataset=letters, resume=True)
+    assert weights_of(tmp_path) == before
+    assert again.scores["H-AP"] == first.scores["H-AP"]
+
+
+def test_a_folder_with_another_run_is_refused(letters, tmp_path):
+    loop.train(tiny(), tmp_path, dataset=letters)
+    with pytest.raises(UsageError, match="holds a run already"):
+        loop.train(tiny(), tmp_path, dataset=letters)
+    with pytest.raises(UsageError, match=r"another recipe[\s\S]*optimizer.lr"):
+        loop.train(tiny("glyphs-happier", "optimizer.lr=1"), tmp_path, dataset=letters, resume=True)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_items(letters, tmp_path, monkeypatch):
+    class Held(torch.utils.data.Dataset):
+        def __getitems__(self, keys):
+            return torch.full((len(keys), 1, 32, 32), torch.nan), torch.tensor([row for row, _ in keys])
+
+    monkeypatch.setattr(loop, "images_of", lambda *args, **options: Held())
+    with pytest.raises(HBenchError, match="the loss of step 0 is not finite") as stopped:
+        loop.train(tiny("glyphs-nsm"), tmp_path, dataset=letters)
+    saved = json.loads((tmp_path / loop.NON_FINITE).read_text())
+    assert len(saved["items"]) == 16
+    assert set(saved["items"]) <= set(letters.train.items)
+    assert saved["items"][0] in str(stopped.value)
+
+
+# ---- checkpoints
+
+
+def test_a_checkpoint_holds_plain_values_only_and_anything_else_is_refused(letters, tmp_path):
+    run = begin(tiny(), letters)
+    run.save(tmp_path)
+    state = torch.load(checkpoint.latest(tmp_path) / checkpoint.STATE, weights_only=True)
+    assert {"objective", "optimizers", "random", "scaler", "step", "format"} == set(state)
+    torch.save({"format": 1, "step": Path("x")}, checkpoint.latest(tmp_path) / checkpoint.STATE)
+    with pytest.raises(DataError, match="cannot be loaded"):
+        checkpoint.load_state(checkpoint.latest(tmp_path))
+
+
+@pytest.mark.parametrize("name", [checkpoint.MODEL, checkpoint.STATE])
+def test_a_damaged_checkpoint_is_refused(letters, tmp_path, name):
+    run = begin(tiny(), letters)
+    run.save(tmp_path)
+    path = checkpoint.latest(tmp_path) / name
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match="cannot be loaded"):
+        run.restore(checkpoint.latest(tmp_path))
+
+
+def test_only_the_last_checkpoint_is_kept_and_half_written_ones_do_not_count(letters, tmp_path):
+    run = begin(tiny(), letters)
+    for step in (1, 2):
+        run.step = step
+        run.save(tmp_path)
+    (tmp_path / ".step-00000003.1.part").mkdir()
+    assert [path.name for path in checkpoint.saved(tmp_path)] == ["step-00000002"]
+    with pytest.raises(DataError, match="no checkpoint"):
+        checkpoint.latest(tmp_path / "elsewhere")
+
+
+def test_a_resumed_log_drops_what_lies_behind_its_checkpoint(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    Log(tmp_path, step=2)
+    assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_the_parts_are_importable_and_work_by_themselves(letters):
+    model = build_model(Model(backbone="hbench:small", weights="random", dim=8))
+    loss = hbench_loss("sup_hap")
+    batches = plan(letters.train.labels, Sampler(batch=16), seed=0, epoch=0, steps=1)
+    images = images_of("glyphs", letters.train, Images(size=32, augment="none", mean=(0.5,), std=(0.5,)), vary=True)
+    pixels, rows = next(training_batches(images, batches, workers=0))
+    value = loss(model(pixels), torch.from_numpy(letters.train.labels.astype(np.int64))[rows])
+    value.backward()
+    assert isinstance(model, EmbeddingModel)
+    assert torch.isfinite(value)
+
+
+def hbench_loss(name):
+    from hbench.losses import build_loss
+
+    return build_loss(name)
+
+
+# ---- docs/training.md and the command line
+
+DOC = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+def block(kind):
+    return re.search(rf"^```{kind}\n(.*?)^```", DOC, re.MULTILINE | re.DOTALL)[1]
+
+
+def test_the_python_of_the_docs_runs():
+    done = subprocess.run(
+        [sys.executable, "-c", block("python")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_recipe_of_the_docs_resolves(tmp_path):
+    (tmp_path / "mine.toml").write_text(block("toml"))
+    assert resolve(str(tmp_path / "mine.toml")).losses["sup_hap"].params == {"alpha": 2.0}
+
+
+def test_the_command_prints_a_recipe_trains_it_and_refuses_what_is_wrong(letters, tmp_path):
+    save(letters, tmp_path / "letters")
+    sets = ["--set", f"dataset={tmp_path / 'letters'}"]
+    for change in ("epochs=1", "steps_per_epoch=1", "sampler.batch=16"):
+        sets += ["--set", change]
+    printed = CliRunner().invoke(group, ["train", "glyphs-happier", "--print", *sets])
+    (tmp_path / "mine.toml").write_text(printed.stdout)
+    done = CliRunner().invoke(
+        group, ["train", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "H-AP" in done.stdout
+    assert "step 1/1" in done.stderr
+    with pytest.raises(UnknownName, match="did you mean 'glyphs-happier'"):
+        CliRunner().invoke(group, ["train", "glyphs-hapier"], catch_exceptions=False)
+
+
+def test_every_command_of_training_says_how_it_is_used():
+    for verb in ("train", "recipes", "embed", "study"):
+        helped = CliRunner().invoke(group, [verb, "--help"])
+        assert helped.exit_code == 0
+        assert f"Example: hbench {verb}" in " ".join(helped.output.split())

@@ -1,0 +1,174 @@
+"""Trees in files: every format read back gives the same tree; foreign files are read or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+
+from hbench.core.errors import DataError, HBenchError, TreeError, UnknownName, UsageError
+from hbench.core.tables import lines
+from hbench.datasets import manifest
+from hbench.datasets.manifest import name_table_of
+from hbench.tree import RESERVED, LabelTree
+from hbench.tree.files import WRITERS, nested, read, write
+from hbench.tree.names import class_rows, find_problems
+from hbench.tree.policies import mend
+from tests.tree_strategies import label_trees
+
+TREES = Path(__file__).parents[1] / "golden" / "trees"
+READ_BACK = sorted(set(WRITERS) - {".dot"})
+
+
+@pytest.mark.parametrize("kind", READ_BACK)
+@given(tree=label_trees())
+def test_a_tree_written_and_read_is_the_same_tree(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, tree: LabelTree
+) -> None:
+    if set(tree.levels) & set(RESERVED):
+        return
+    path = tmp_path_factory.getbasetemp() / f"tree{kind}"
+    path.write_bytes(write(tree, kind).encode())
+    again, items = read(path).tree()
+    assert again == tree
+    assert items.tolist() == [1] * len(tree.paths)
+
+
+@pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
+def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path: Path, kind: str) -> None:
+    tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
+    path = tmp_path / f"tree{kind}"
+    path.write_text(write(tree, kind), encoding="utf-8")
+    assert read(path).tree()[0] == tree
+
+
+@given(label_trees())
+def test_graphml_is_read_by_networkx_as_the_same_arborescence(tree: LabelTree) -> None:
+    graph = nx.parse_graphml(write(tree, ".graphml"))
+    assert nx.is_arborescence(graph)
+    expected = nx.relabel_nodes(tree.graph(), lambda node: f"{node[0]}.{node[1]}")
+    assert dict(graph.nodes(data=True)) == dict(expected.nodes(data=True))
+    assert list(graph.edges) == list(expected.edges)
+
+
+def test_dot_quotes_what_its_grammar_would_take_for_an_end() -> None:
+    tree, _ = LabelTree.from_names([('say "a\\b"',)], levels=("label",))
+    assert 'n1_0 [label="say \\"a\\\\b\\""];' in write(tree, ".dot")
+
+
+def test_nested_nodes_carry_their_items_where_these_are_known() -> None:
+    tree, labels = LabelTree.from_names([("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine"))
+    assert nested(tree, tree.counts(labels)[-1]) == {
+        "name": "root",
+        "levels": ["coarse", "fine"],
+        "children": [
+            {"name": "a", "children": [{"name": "x", "items": 2}]},
+            {"name": "b", "children": [{"name": "y", "items": 1}]},
+        ],
+    }
+
+
+def test_the_columns_of_a_table_are_its_levels_unless_some_are_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("item,fine,coarse,query\ni1,x,a,true\ni2,x,a,true\ni3,y,a,false\n")
+    assert read(path).levels == ("fine", "coarse")
+    table = read(path, levels=["coarse", "fine"])
+    assert table.rows == {("a", "x"): 2, ("a", "y"): 1}
+    with pytest.raises(UnknownName, match="did you mean 'coarse'"):
+        read(path, levels=["corse"])
+
+
+def test_columns_parent_and_child_are_edges_unless_chosen_as_levels(tmp_path: Path) -> None:
+    path = tmp_path / "edges.tsv"
+    path.write_text("child\tparent\nanimal\t\ncat\tanimal\ndog\tanimal\n")
+    assert read(path).rows == {("cat",): 1, ("dog",): 1}
+    assert read(path, levels=["parent", "child"]).levels == ("parent", "child")
+
+
+def test_a_node_with_several_parents_is_found_in_edges_and_in_graphml(tmp_path: Path) -> None:
+    graph = nx.DiGraph(
+        [("root", "a"), ("root", "b"), ("a", "n"), ("b", "m"), ("m", "n"), ("n", "leaf"), ("m", "other")]
+    )
+    (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(graph)))
+    (tmp_path / "g.csv").write_text(lines(["parent", "child"], graph.edges))
+    for name in ("g.graphml", "g.csv"):
+        found = find_problems(read(tmp_path / name))
+        assert [(each.kind, each.node, each.where) for each in found if each.kind == "several parents"] == [
+            ("several parents", "n", ("a", "m"))
+        ]
+        assert [each.kind for each in found if each.kind == "ragged"] == ["ragged"] * 2
+
+
+def test_graphml_nodes_of_one_name_are_told_apart_by_their_ids_where_nodes_have_several_parents(tmp_path: Path) -> None:
+    graph = nx.DiGraph([("r", "a"), ("r", "b"), ("a", "n1"), ("b", "n1"), ("b", "n2")])
+    nx.set_node_attributes(graph, {"r": "r", "a": "a", "b": "b", "n1": "Iris", "n2": "Iris"}, "label")
+    (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(graph)))
+    assert list(read(tmp_path / "g.graphml").rows) == [("a", "Iris [n1]"), ("b", "Iris [n1]"), ("b", "Iris [n2]")]
+
+
+def test_manifests_give_the_classes_of_all_their_items(tmp_path: Path) -> None:
+    train = manifest.from_names(["1", "2", "3"], [("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine"))
+    test = manifest.from_names(["4"], [("b", "z")], levels=("coarse", "fine"))
+    assert name_table_of([train, test]).rows == {("a", "x"): 2, ("b", "y"): 1, ("b", "z"): 1}
+    train.write(tmp_path / "train.parquet")
+    table = read(tmp_path / "train.parquet")
+    assert (table.levels, table.rows) == (train.levels, {("a", "x"): 2, ("b", "y"): 1})
+    other = manifest.from_names(["5"], [("x",)], levels=("fine",))
+    with pytest.raises(UsageError, match="different levels"):
+        name_table_of([train, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.json", "{", "no JSON"),
+        ("t.json", "[1, 2]", "this JSON is no tree"),
+        ("t.json", '{"name": "root", "children": [{"name": 1}]}', "this JSON is no tree"),
+        ("t.json", '{"name": "root", "children": {"name": "a"}}', "this JSON is no tree"),
+        ("t.json", "[" * 100_000, "no JSON"),
+        ("t.json", '{"name": "root", "children": []}', "no classes"),
+        ("t.graphml", "<graphml", "no GraphML"),
+        ("t.graphml", "<html></html>", "no GraphML"),
+        ("t.nwk", "(a,b", "no Newick"),
+        ("t.xlsx", "", "of no format that holds a tree"),
+        ("tree", "", "of no format that holds a tree"),
+    ],
+)
+def test_what_holds_no_tree_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(HBenchError, match=message):
+        read(tmp_path / name)
+
+
+def test_graphs_without_direction_missing_files_and_foreign_bytes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(nx.Graph([("a", "b")]))))
+    with pytest.raises(DataError, match="no direction"):
+        read(tmp_path / "g.graphml")
+    with pytest.raises(DataError, match="does not exist"):
+        read(tmp_path / "missing.csv")
+    (tmp_path / "t.nwk").write_bytes(b"(\xff);")
+    with pytest.raises(DataError, match="UTF-8"):
+        read(tmp_path / "t.nwk")
+    (tmp_path / "t.json").write_text(json.dumps({"name": "r", "children": [{"name": "a"}]}))
+    with pytest.raises(UsageError, match="no table"):
+        read(tmp_path / "t.json", levels=["a"])
+
+
+def test_names_that_not_every_format_holds_are_not_exported() -> None:
+    tree, _ = LabelTree.from_names([("a\nb",)], levels=("label",))
+    with pytest.raises(TreeError, match="control characters") as refusal:
+        write(tree, ".csv")
+    assert refusal.value.found == "'a\\nb'"
+    with pytest.raises(UnknownName):
+        write(tree, ".xml")
+
+
+def test_one_row_of_names_stands_for_each_class() -> None:
+    rows = [("b", "y"), ("a", "x")]
+    tree, _ = LabelTree.from_names(rows, levels=("coarse", "fine"))
+    assert class_rows(tree) == sorted(rows)
+    assert np.array(class_rows(tree)).shape == (2, 2)

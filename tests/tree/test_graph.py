@@ -1,0 +1,73 @@
+"""Class graphs: unfolding edges into rows, with cycles, several roots and several parents."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core.errors import DataError, TreeError
+from hbench.tree.graph import edges, packed, unfold, unpacked
+from hbench.tree.names import find_problems
+from tests.tree_strategies import level_names
+
+pairs = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), min_size=1, max_size=14)
+
+
+@given(pairs)
+def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its_degrees_say(
+    arcs: list[tuple[str, str]],
+) -> None:
+    graph = edges(arcs)
+    reference = nx.DiGraph(arcs)
+    table = unfold(graph)
+    kinds = [problem.kind for problem in table.broken]
+    roots = [node for node in reference if reference.in_degree(node) == 0]
+    parts = list(nx.strongly_connected_components(reference))
+    cyclic = [part for part in parts if len(part) > 1 or reference.has_edge(*(list(part) * 2)[:2])]
+    assert kinds.count("cycle") == len(cyclic)
+    assert {frozenset(problem.where) for problem in table.broken if problem.kind == "cycle"} == set(
+        map(frozenset, cyclic)
+    )
+    assert kinds.count("several roots") == (len(roots) > 1)
+    if not cyclic:
+        leaves = [node for node in reference if reference.out_degree(node) == 0]
+        paths = [path for root in roots for leaf in leaves for path in nx.all_simple_paths(reference, root, leaf)]
+        cut = 1 if len(roots) == 1 else 0
+        lone = [(root,) for root in roots if reference.out_degree(root) == 0]
+        assert sorted(table.rows) == sorted([*(tuple(path[cut:]) for path in paths), *lone])
+        several = {node for node in reference if reference.in_degree(node) > 1}
+        found = {each.node for each in find_problems(table) if each.kind in {"homonym", "several parents"}}
+        assert found == several
+
+
+def test_a_cycle_is_told_in_its_order_and_the_rest_is_still_unfolded() -> None:
+    table = unfold(edges([("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")]))
+    (cycle,) = table.broken
+    assert (cycle.kind, cycle.node, cycle.where) == ("cycle", "a", ("a", "b", "c", "a"))
+    assert ("d", "e") in table.rows
+
+
+def test_a_node_that_is_its_own_parent_is_a_cycle() -> None:
+    assert [problem.where for problem in unfold(edges([("a", "a")])).broken] == [("a", "a")]
+
+
+def test_a_graph_of_its_root_alone_has_no_classes() -> None:
+    with pytest.raises(DataError, match="no classes"):
+        unfold(edges([("", "a")]))
+    with pytest.raises(DataError, match="no classes"):
+        unfold(edges([]))
+
+
+def test_a_graph_of_too_many_paths_is_refused_before_they_are_listed() -> None:
+    ladder = [(f"n{i}", f"{side}{i}") for i in range(30) for side in "ab"]
+    ladder += [(f"{side}{i}", f"n{i + 1}") for i in range(30) for side in "ab"]
+    with pytest.raises(TreeError, match="too many paths") as refusal:
+        unfold(edges(ladder))
+    assert refusal.value.found == f"{2**30:,}"
+
+
+@given(level_names)
+def test_packed_level_names_come_back(levels: list[str]) -> None:
+    assert unpacked(packed(levels)) == tuple(levels)

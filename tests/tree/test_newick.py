@@ -1,0 +1,67 @@
+"""Newick: its grammar, its quoting, and what is no Newick."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from hbench.core.errors import DataError
+from hbench.tree import LabelTree
+from hbench.tree.graph import unfold
+from hbench.tree.newick import format_newick, label, parse_newick
+from tests.tree_strategies import label_trees, names
+
+
+def rows_of(text: str) -> list[tuple[str, ...]]:
+    return list(unfold(parse_newick(text)).rows)
+
+
+@given(label_trees())
+def test_a_tree_written_and_read_is_the_same_tree(tree: LabelTree) -> None:
+    assert unfold(parse_newick(format_newick(tree))).tree()[0] == tree
+
+
+@given(names)
+def test_a_written_name_is_read_as_one_token(name: str) -> None:
+    assert rows_of(f"({label(name)});") == [(name,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("(A,B,(C,D)E)F;", [("A",), ("B",), ("E", "C"), ("E", "D")]),
+        ("(A:0.1,B:0.2,(C:0.3,D:4e-1)E:0.5)F:1;", [("A",), ("B",), ("E", "C"), ("E", "D")]),
+        ("(dog:20, (elephant:30, horse:60):20):50;", [("dog",), ("", "elephant"), ("", "horse")]),
+        ("(Homo_sapiens,'Homo_sapiens','it''s');", [("Homo sapiens",), ("Homo_sapiens",), ("it's",)]),
+        ("[a comment] ( A [another; with (marks)],\n\t'B (b), [b]:;' )\n;\n", [("A",), ("B (b), [b]:;",)]),
+    ],
+)
+def test_the_usual_forms_of_newick_are_read(text: str, rows: list[tuple[str, ...]]) -> None:
+    assert rows_of(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "the end of the text at line 1, character 1"),
+        ("(A,B)", "the end of the text at line 1, character 6"),
+        ("(A,B;", "';' at line 1, character 5"),
+        ("(A,B));", "');' at line 1, character 6"),
+        ("(A,\nB C);", "'C);' at line 2, character 3"),
+        ("(A,'B);", '"\'B);" at line 1, character 4'),
+        ("A(B,C);", "'(B,C);' at line 1, character 2"),
+        ("(A)(B);", "'(B);' at line 1, character 4"),
+        ("A,B;", "',B;' at line 1, character 2"),
+        ("(A]);", "']);' at line 1, character 3"),
+    ],
+)
+def test_what_is_no_newick_is_refused_at_its_place(text: str, found: str) -> None:
+    with pytest.raises(DataError, match="no Newick") as refusal:
+        parse_newick(text)
+    assert refusal.value.found == found
+
+
+def test_a_tree_ten_thousand_levels_deep_is_read() -> None:
+    text = "(" * 10_000 + "leaf" + ")" * 10_000 + ";"
+    (row,) = rows_of(text)
+    assert len(row) == 10_000

@@ -1,0 +1,206 @@
+"""Policies: each makes the tree it promises, and records every row that it changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core.errors import TreeError, UnknownName, UsageError
+from hbench.tree.files import read
+from hbench.tree.graph import edges, unfold
+from hbench.tree.names import KINDS, REMARKS, NameTable, find_problems
+from hbench.tree.policies import Change, mend, policies, policies_for
+from tests.tree_strategies import messy_rows
+
+TREES = Path(__file__).parents[1] / "golden" / "trees"
+LEVELS = ("order", "family", "species")
+MENDING = ["trim", "add-root", "fill-from-parent", "repeat-leaf", "by-path"]
+
+
+def table_of(*rows: str) -> NameTable:
+    """A table from rows such as "a/x/1"."""
+    return NameTable.of(LEVELS, [row.split("/") for row in rows])
+
+
+def rows_of(table: NameTable) -> list[str]:
+    return ["/".join(row) for row in table.rows]
+
+
+@given(messy_rows)
+def test_the_mending_policies_together_make_a_tree_of_any_table_whose_rows_have_names(rows: list[list[str]]) -> None:
+    named = [row for row in rows if any(name.strip() for name in row)]
+    if not named:
+        return
+    mended = mend(NameTable.of(LEVELS, named), MENDING)
+    assert [problem for problem in find_problems(mended.table) if problem.kind not in REMARKS] == []
+    tree, items = mended.table.tree()
+    assert items.sum() == len(named)
+    assert tree.depth == max(len(row) for row in mended.table.rows)
+
+
+@given(messy_rows)
+def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows: list[list[str]]) -> None:
+    table = NameTable.of(LEVELS, rows)
+    whole = [row for row in table.rows if len(row) == 3 and not any(map(table.is_placeholder, row))]
+    sound = [row for row in whole if all(len({o[at - 1] for o in whole if o[at] == row[at]}) == 1 for at in (1, 2))]
+    if sound:
+        kept = mend(table, ["drop"]).table
+        assert list(kept.rows) == sound
+        kept.tree()
+    else:
+        with pytest.raises(TreeError, match="leaves nothing"):
+            mend(table, ["drop"])
+
+
+@given(messy_rows)
+def test_by_path_keeps_whole_paths_apart_and_same_paths_together(rows: list[list[str]]) -> None:
+    whole = [tuple(row) for row in rows if not any(name in {"", "NA"} for name in row)]
+    if not whole:
+        return
+    mended = mend(NameTable.of(LEVELS, whole), ["by-path"])
+    tree, _ = mended.table.tree()
+    assert [len(names) for names in tree.names] == [len({row[:depth] for row in whole}) for depth in (1, 2, 3)]
+    for before, after in mended.final.items():
+        assert after is not None
+        assert all(new.startswith(old) for old, new in zip(before, after, strict=True))
+
+
+@given(messy_rows)
+def test_the_majority_parent_of_every_node_is_that_of_most_items(rows: list[list[str]]) -> None:
+    whole = [tuple(row) for row in rows if not any(name in {"", "NA"} for name in row)]
+    if not whole:
+        return
+    mended = mend(NameTable.of(LEVELS, whole), ["majority-parent"])
+    mended.table.tree()
+    for level in (1, 2):
+        for name in {row[level] for row in whole}:
+            votes = Counter(row[level - 1] for row in whole if row[level] == name)
+            winner = min(parent for parent in votes if votes[parent] == max(votes.values()))
+            found = {after[level - 1] for after in mended.table.rows if after[level] == name}
+            assert found == {winner} or (level == 1 and not found)  # what lay below it may all have gone elsewhere
+
+
+@given(messy_rows, st.permutations(MENDING), st.randoms(use_true_random=False))
+def test_neither_the_order_of_rows_nor_of_policies_changes_what_becomes_of_a_row(
+    rows: list[list[str]],
+    order: list[str],
+    random,  # type: ignore[no-untyped-def]
+) -> None:
+    shuffled = random.sample(rows, len(rows))
+    first = mend(NameTable.of(LEVELS, rows), MENDING)
+    second = mend(NameTable.of(LEVELS, shuffled), order)
+    assert first.final == second.final
+    assert first.table.rows == second.table.rows
+
+
+def test_by_path_shows_a_name_with_its_parent_and_what_lies_below_only_where_it_must() -> None:
+    mended = mend(table_of("a/x/1", "b/x/1", "b/x/2", "b/y/3"), ["by-path"])
+    assert rows_of(mended.table) == ["a/x (a)/1 (x (a))", "b/x (b)/1 (x (b))", "b/x (b)/2", "b/y/3"]
+    assert mended.changes[0] == Change("by-path", ("a", "x", "1"), ("a", "x (a)", "1 (x (a))"), 1)
+    assert len(mended.changes) == 3
+
+
+def test_by_path_takes_no_name_that_another_node_has() -> None:
+    mended = mend(table_of("a/x/1", "b/x/2", "b/x (a)/3"), ["by-path"])
+    assert rows_of(mended.table) == ["a/x (a) (a)/1", "b/x (b)/2", "b/x (a)/3"]
+
+
+def test_a_missing_name_is_filled_level_by_level_and_stays_within_its_parent() -> None:
+    mended = mend(table_of("Aves/NA/gull", "Pisces//NA", "Pisces/Not assigned /trout", "NA/x/y"), ["fill-from-parent"])
+    assert rows_of(mended.table) == [
+        "Aves/unplaced family of Aves/gull",
+        "Pisces/unplaced family of Pisces/unplaced species of unplaced family of Pisces",
+        "Pisces/unplaced family of Pisces/trout",
+        "unplaced order/x/y",
+    ]
+
+
+def test_ragged_rows_are_repeated_or_all_cut_or_dropped() -> None:
+    table = table_of("a/x/1", "a/y", "a/x/2")
+    assert rows_of(mend(table, ["repeat-leaf"]).table) == ["a/x/1", "a/y/y", "a/x/2"]
+    cut = mend(table, ["cut"])
+    assert (cut.table.levels, cut.table.rows) == (("order", "family"), {("a", "x"): 2, ("a", "y"): 1})
+    assert cut.final == {("a", "x", "1"): ("a", "x"), ("a", "y"): ("a", "y"), ("a", "x", "2"): ("a", "x")}
+    dropped = mend(table, ["drop"])
+    assert rows_of(dropped.table) == ["a/x/1", "a/x/2"]
+    assert dropped.final["a", "y"] is None
+
+
+def test_a_repeated_leaf_that_meets_its_name_elsewhere_is_told_apart_by_path() -> None:
+    mended = mend(table_of("a/x", "b/y/x"), ["repeat-leaf", "by-path"])
+    assert rows_of(mended.table) == ["a/x/x (x)", "b/y/x (y)"]
+
+
+def test_trimming_joins_names_that_differ_in_spaces() -> None:
+    mended = mend(NameTable.of(("label",), [("ocean area ",), ("ocean area",), ("a\tb\x00",)]), ["trim"])
+    assert mended.table.rows == {("ocean area",): 2, ("a b",): 1}
+
+
+def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth() -> None:
+    graph = unfold(edges([("root", "a"), ("root", "b"), ("a", "n"), ("b", "c"), ("c", "n"), ("n", "1"), ("n", "2")]))
+    assert rows_of(graph) == ["a/n/1", "a/n/2", "b/c/n/1", "b/c/n/2"]
+    by_path = mend(graph, ["by-path"]).table
+    assert rows_of(by_path)[:2] == ["a/n (a)/1 (n (a))", "a/n (a)/2 (n (a))"]
+    majority = mend(graph, ["majority-parent"]).table
+    assert majority.rows == {("a", "n", "1"): 2, ("a", "n", "2"): 2}
+    assert majority.levels == ("level1", "level2", "level3")
+
+
+def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem() -> None:
+    graph = unfold(edges([("a", "1"), ("b", "2"), ("x", "y"), ("y", "x")]))
+    assert [problem.kind for problem in find_problems(graph)] == ["cycle", "several roots"]
+    mended = mend(graph, ["add-root"]).table
+    assert [problem.kind for problem in find_problems(mended)] == ["cycle"]
+    with pytest.raises(TreeError, match="cycle"):
+        mended.tree()
+    tree, _ = mend(unfold(edges([("a", "1"), ("b", "2")])), ["add-root"]).table.tree()
+    assert tree.names == (("a", "b"), ("1", "2"))
+
+
+def test_policies_that_contradict_each_other_are_refused() -> None:
+    table = table_of("a/x/1")
+    with pytest.raises(UsageError, match="by-path and majority-parent both mend"):
+        mend(table, ["majority-parent", "by-path"])
+    with pytest.raises(UsageError, match="cut and repeat-leaf both mend ragged"):
+        mend(table, ["repeat-leaf", "cut"])
+    with pytest.raises(UnknownName, match="did you mean 'by-path'"):
+        mend(table, ["bypath"])
+    assert mend(table, ["by-path", "by-path", "drop"]).changes == []
+
+
+def test_a_policy_that_leaves_nothing_says_so() -> None:
+    with pytest.raises(TreeError, match="drop leaves nothing"):
+        mend(table_of("a/NA/1"), ["drop"])
+
+
+def test_every_problem_but_a_cycle_and_look_alikes_has_a_policy_that_explains_itself() -> None:
+    assert [kind for kind in KINDS if not policies_for(kind)] == ["cycle", "alike"]
+    assert all(policies[name].text.endswith(".") for name in policies)
+
+
+def test_inaturalist_2018_becomes_a_tree_with_no_species_lost() -> None:
+    table = read(TREES / "inat2018_names.csv.gz")
+    mended = mend(table, ["by-path", "fill-from-parent"])
+    tree, items = mended.table.tree()
+    placed = {"order": 272 - 1 + 2, "family": 1118 - 2 + 4, "genus": 4401 + 11}  # NA, NA and Not assigned, homonyms
+    assert [len(names) for names in tree.names] == [6, 25, 57, *placed.values(), 8142]
+    assert items.tolist() == [1] * 8142
+    assert {"Iris (Iridaceae)", "Iris (Tarachodidae)"} <= set(tree.names[5])
+    assert {"unplaced order of Gastropoda", "unplaced order of Agaricomycetes"} <= set(tree.names[3])
+    assert "unplaced family of unplaced order of Agaricomycetes" in tree.names[4]
+    assert not any(map(table.is_placeholder, (name for names in tree.names for name in names)))
+    assert Counter(change.policy for change in mended.changes) == {"fill-from-parent": 30 + 1 + 3, "by-path": 38}
+
+
+def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority() -> None:
+    table = read(TREES / "cub_species_family_order.csv", levels=LEVELS)
+    assert [len(names) for names in mend(table, ["by-path"]).table.tree()[0].names] == [13, 39, 200]
+    moved = mend(table, ["majority-parent"])
+    assert [len(names) for names in moved.table.tree()[0].names] == [13, 38, 200]
+    (change,) = moved.changes
+    assert change.before == ("Coraciiformes", "Laridae", "Red_legged_Kittiwake")
+    assert change.after == ("Charadriiformes", "Laridae", "Red_legged_Kittiwake")
