@@ -103,7 +103,7 @@ def opening(folder: Path) -> None:
     inat_manifest(path)
     code = f"""
 from pathlib import Path
-from hbench import manifest
+from hbench.datasets import manifest
 lap("import s")
 opened = manifest.read(Path({str(path)!r}))
 opened.tree.paths

@@ -4,9 +4,9 @@ Where one name stands for several nodes of a level (homonym genera, "NA"), the r
 its equal columns, and a metric at one level looks at that column alone. A query without such a name sees the levels
 that the tree gives; only the others have to be ranked by name.
 
->>> names, nodes = np.array([[0, 0], [1, 0], [2, 1]]), np.array([[0, 0], [1, 1], [2, 2]])  # two genera of one name
->>> affected(names, nodes).tolist(), equal_columns(names[0], names).tolist()
-([True, True, False], [2, 1, 0])
+>>> names = np.array([[0, 0], [1, 0], [2, 1]])  # two genera of one name
+>>> equal_columns(names[0], names).tolist()
+[2, 1, 0]
 """
 
 from __future__ import annotations

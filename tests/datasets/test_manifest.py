@@ -157,7 +157,9 @@ def test_reading_a_manifest_does_not_load_pandas(tmp_path):
     manifests.from_names(["b", "a"], [("x", "y"), ("x", "z")], levels=["genus", "species"]).write(
         tmp_path / "m.parquet"
     )
-    code = "import sys; from pathlib import Path; from hbench import manifest; manifest.read(Path(sys.argv[1])); "
+    code = (
+        "import sys; from pathlib import Path; from hbench.datasets import manifest; manifest.read(Path(sys.argv[1])); "
+    )
     code += "print('pandas' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "m.parquet")], capture_output=True, text=True, check=True

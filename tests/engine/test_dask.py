@@ -94,12 +94,14 @@ def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, schedu
         file = cluster.File(cluster.Path(zoo.FILE))  # relative: each worker looks in its own folder
         report = report_on(examined, execute=cluster.on_cluster(client, [file], READER))
         with pytest.raises(UsageError, match="no worker sees"):
-            report_on(examined, execute=cluster.on_cluster(client, [cluster.File(cluster.Path("elsewhere.npy"))]))
+            report_on(
+                examined, execute=cluster.on_cluster(client, [cluster.File(cluster.Path("elsewhere.npy"))], READER)
+            )
     assert zoo.same(report, report_on(examined))
 
 
 def test_a_job_of_arrays_is_refused():
-    execute = cluster.on_cluster(None, [])
+    execute = cluster.on_cluster(None, [], READER)
     with pytest.raises(UsageError, match="embedding files"):
         list(execute(Job(None, []), [0]))
 

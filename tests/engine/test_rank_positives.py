@@ -209,7 +209,7 @@ def test_without_numba_the_values_are_the_same():
     code = """
 import json
 import numpy as np
-from hbench import compiled
+from hbench.core import compiled
 compiled.SMALL = -1
 from hbench.evaluation.arrays import score
 labels = np.arange(200)[:, None] // np.array([80, 20, 4])
@@ -229,7 +229,7 @@ print(json.dumps({name: each.value for name, each in scores.items()}))
 def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
     code = """
 import numpy as np
-from hbench import compiled
+from hbench.core import compiled
 compiled.SMALL = -1
 from hbench.evaluation.arrays import score
 from hbench.engine.kernels import COMPILED

@@ -151,27 +151,27 @@ def test_a_memory_of_scores_agrees_up_to_the_order_of_equal_scores():
 
 # Departure of the released code -> the tests that hold hbench to its own choice (docs/losses.md says which).
 DEPARTURES = {
-    "L1": ["test_losses_ranks.test_gradients_agree_with_finite_differences"],
-    "L2": ["test_losses_golden.test_the_released_value_and_gradient_are_reproduced"],
-    "L3": ["test_losses_ranks.test_suprank_losses_are_upper_bounds_of_the_metric_ties_included"],
-    "L4": ["test_losses_ranks.test_with_the_exact_step_each_loss_is_one_minus_the_metric"],
-    "L5": ["test_losses_ranks.test_L5_relevances_decide_what_is_less_relevant_and_levels_when_released"],
+    "L1": ["test_rank_sums.test_gradients_agree_with_finite_differences"],
+    "L2": ["test_golden.test_the_released_value_and_gradient_are_reproduced"],
+    "L3": ["test_rank_sums.test_suprank_losses_are_upper_bounds_of_the_metric_ties_included"],
+    "L4": ["test_rank_sums.test_with_the_exact_step_each_loss_is_one_minus_the_metric"],
+    "L5": ["test_rank_sums.test_L5_relevances_decide_what_is_less_relevant_and_levels_when_released"],
     "L6": ["test_losses.test_calibration_is_equation_7"],
     "L7": ["test_losses.test_a_named_combination_is_its_two_losses"],
-    "L8": ["test_losses_golden.test_the_released_value_and_gradient_are_reproduced"],
+    "L8": ["test_golden.test_the_released_value_and_gradient_are_reproduced"],
     "L9": ["test_losses.test_a_memory_holds_the_newest_and_never_ranks_a_query_against_itself"],
     "L10": ["test_losses.test_a_parameter_that_cannot_be_is_refused"],
-    "L11": ["test_losses_golden.test_what_the_released_code_cannot_compute_is_computed"],
-    "L12": ["test_losses_golden.test_L12_the_easiest_positive_of_semi_hard_mining_is_never_the_query_itself"],
-    "L13": ["test_losses_golden.test_what_the_released_code_cannot_compute_is_computed"],
-    "L14": ["test_losses_ranks.test_exact_recall_counts_the_positives_among_the_first_k"],
-    "L15": ["test_losses_ranks.test_every_rank_loss_is_its_equation"],
-    "L16": ["test_losses_kernel.test_rambo_losses_are_their_equations"],
-    "L17": ["test_losses_kernel.test_rambo_losses_are_their_equations"],
-    "L18": ["test_losses_ranks.test_the_linear_h_rank_replaces_the_step_of_more_relevant_items"],
+    "L11": ["test_golden.test_what_the_released_code_cannot_compute_is_computed"],
+    "L12": ["test_golden.test_L12_the_easiest_positive_of_semi_hard_mining_is_never_the_query_itself"],
+    "L13": ["test_golden.test_what_the_released_code_cannot_compute_is_computed"],
+    "L14": ["test_rank_sums.test_exact_recall_counts_the_positives_among_the_first_k"],
+    "L15": ["test_rank_sums.test_every_rank_loss_is_its_equation"],
+    "L16": ["test_cpu.test_rambo_losses_are_their_equations"],
+    "L17": ["test_cpu.test_rambo_losses_are_their_equations"],
+    "L18": ["test_rank_sums.test_the_linear_h_rank_replaces_the_step_of_more_relevant_items"],
     "L19": ["test_losses.test_a_memory_holds_the_newest_and_never_ranks_a_query_against_itself"],
-    "L20": ["test_losses_golden.test_relevances_computed_from_the_counts_give_the_released_value"],
-    "L21": ["test_losses_ranks.test_suprank_losses_are_upper_bounds_of_the_metric_ties_included"],
+    "L20": ["test_golden.test_relevances_computed_from_the_counts_give_the_released_value"],
+    "L21": ["test_rank_sums.test_suprank_losses_are_upper_bounds_of_the_metric_ties_included"],
 }
 
 
@@ -182,4 +182,4 @@ def test_every_departure_is_documented_and_tested():
         assert f"| {name} |" in documented
         for test in tests:
             module, function = test.split(".")
-            assert f"def {function}(" in (Path(__file__).parents[1] / f"{module}.py").read_text(encoding="utf-8")
+            assert f"def {function}(" in Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """A problem: one kind of fault in a submitted file, with its count, first examples and the fix; all are told at once.
 
->>> print(Problem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
+>>> print(SubmissionProblem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
 12 missing ids (a.png, b.png, …)
     next: embed these items as well
 >>> likely_cause(["cat/1.png", "dog/2.png"], ["cat/1", "dog/2"])

@@ -47,7 +47,7 @@ class Recorded(NamedTuple):
 def recorded(row: Row, board: Leaderboard) -> Recorded:
     """The conditions under which `row` is scored again: those of its signature, the dataset's own for a published row.
 
-    >>> from hbench.leaderboard import read
+    >>> from hbench.evaluation.leaderboard import read
     >>> recorded(read("sop").rows[0], read("sop")).protocol
     'official'
     """

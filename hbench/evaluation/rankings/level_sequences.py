@@ -3,7 +3,7 @@
 A query's own id is left out of its list, as are the items of its ignore group, and what is below moves up. An item that
 is not in the gallery, or stands in the list a second time, holds its rank and counts for nothing (Google Landmarks).
 
->>> from hbench import manifest
+>>> from hbench.datasets import manifest
 >>> from hbench.evaluation.rankings.files import Ranking
 >>> photos = manifest.from_names(["a", "b", "c"], [["x"], ["y"], ["x"]], levels=["class"])
 >>> names = np.array(["a", "b", "c"], dtype=object)

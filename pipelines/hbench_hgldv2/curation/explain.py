@@ -60,7 +60,7 @@ def differences(first: Curation, second: Curation) -> list[LabelDispute]:
 def describe(place: LabelPlace) -> str:
     """A place in words: the group's name in quotes, or the status.
 
-    >>> describe(Place("group", "ocean area ")), describe(Place("dropped"))
+    >>> describe(LabelPlace("group", "ocean area ")), describe(LabelPlace("dropped"))
     ("'ocean area '", 'dropped')
     """
     return repr(place.group) if place.group else place.status
