@@ -1,7 +1,7 @@
 """Order: parts of rows of scores, those that hold the queries' positives, sorted best first.
 
 An item becomes one integer, the code of its score first and the tie key of its level last, so that one sort gives
-scores, levels and the order of equal scores; numpy sorts such integers in vector instructions, 32 bits twice as fast as 64.
+scores, levels and the order of equal scores; 32 bits are sorted by radix (kernels/radix_sort), 64 by numpy.
 
 The code of a score s ≤ 0 is middle + c, of s > 0 middle − c, with c = |s| − floor in steps of a float32, 0 below it. `floor`
 is so far below the largest |s| of the part that all codes fit: with 3 bits for the tie key, by a factor of 2^32. Where some
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled
+from hbench.engine.kernels.radix_sort import sort_parts
 
 SIGN = 2**31
 SIZE = SIGN - 1  # the bits of |s|
@@ -91,8 +92,11 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     if rows.dtype == np.float64 or not write_keys(rows, parts, to.coding, to.keys):
         sort_distinct(rows, parts, to)
         return
-    for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
-        to.keys[first : first + size].sort()
+    if to.keys.dtype == np.uint32:
+        sort_parts(to.keys, parts.offsets, parts.sizes)
+    else:
+        for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
+            to.keys[first : first + size].sort()
     if (parts.sizes < rows.shape[1]).any():
         read_keys(rows, parts, to)
 

@@ -1,0 +1,70 @@
+"""Sorting by radix gives what numpy's sort gives, whatever the keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.engine.kernels import radix_sort
+from hbench.engine.kernels.radix_sort import FEW, MANY, insert, sort_parts
+
+KINDS = ["any", "few values", "equal", "both ends", "almost equal, but for one", "ascending", "descending", "clusters"]
+SIZES = [1, 2, FEW, FEW + 1, MANY - 1, MANY, 3 * MANY]
+
+
+def keys_of(kind, size, seed=0):
+    rng = np.random.default_rng(seed)
+    made = {
+        "any": rng.integers(2**32, size=size),
+        "few values": rng.integers(3, size=size) * 1_000_003,
+        "equal": np.full(size, 2**32 - 1),
+        "both ends": rng.integers(2, size=size) * (2**32 - 1),
+        "almost equal, but for one": np.append(2**31 + rng.integers(700, size=size - 1), 0),
+        "ascending": np.sort(rng.integers(2**32, size=size)),
+        "descending": np.sort(rng.integers(2**32, size=size))[::-1],
+        "clusters": (np.arange(size) % 40) * 2**26 + np.arange(size)[::-1],
+    }[kind]
+    return made.astype(np.uint32)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_are_sorted_and_nothing_else_is_touched(kind, size):
+    keys = keys_of(kind, size)
+    flat = np.concatenate([[9, 8], keys, [7], keys[::-1], [6, 5]]).astype(np.uint32)
+    sort_parts(flat, np.array([2, size + 3]), np.array([size, size]))
+    expected = np.concatenate([[9, 8], np.sort(keys), [7], np.sort(keys), [6, 5]])
+    assert np.array_equal(flat, expected)
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(FEW, 3 * FEW), low=st.integers(0, 31), high=st.integers(0, 31))
+def test_keys_of_any_range_are_sorted(seed, size, low, high):
+    keys = np.random.default_rng(seed).integers(2 ** min(low, high), 2 ** (max(low, high) + 1), size=size)
+    flat = keys.astype(np.uint32)
+    sort_parts(flat, np.array([0]), np.array([size]))
+    assert np.array_equal(flat, np.sort(keys))
+
+
+def test_insertion_gives_up_where_it_would_be_slow_and_loses_no_key():
+    keys = np.arange(1_000, dtype=np.uint32)[::-1].copy()
+    assert not insert(keys, 4_000)
+    assert sorted(keys.tolist()) == list(range(1_000))
+    assert insert(keys, 10**6)
+    assert keys.tolist() == list(range(1_000))
+
+
+def test_where_insertion_gives_up_all_bits_are_passed_over(monkeypatch):
+    keys = keys_of("almost equal, but for one", MANY)
+    passes, pass_twice = [], radix_sort.pass_twice.function
+
+    def counted(keys, buffer, counts, low, shift):
+        passes.append(int(shift))
+        pass_twice(keys, buffer, counts, low, shift)
+
+    monkeypatch.setattr(radix_sort, "pass_twice", counted)
+    with np.errstate(over="ignore"):
+        radix_sort.radix_sort.function(keys, np.empty_like(keys))
+    assert passes == [10, 0, 22]
+    assert (np.diff(keys.astype(np.int64)) >= 0).all()
