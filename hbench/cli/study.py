@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,11 @@ import click
 from hbench.cli.terminal import progress, say, show, show_json
 
 if TYPE_CHECKING:
-    from hbench.train.study.study import Study, Verdict
+    from hbench.train.study.claims import Verdict
+    from hbench.train.study.study import Study
+
+
+VALUES = "values.parquet"
 
 
 @click.command("study")
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 def command(name: str, only: tuple[str, ...], out: Path | None, **options: Any) -> None:
     """Train every arm of the study NAME (or a TOML file) with every seed; show tables, and claims by paired intervals.
 
-    Interrupted, the same command goes on. The folder gets ARM/seed-N/ and study.md.
+    Interrupted, the same command goes on. The folder gets ARM/seed-N/, study.md and the score of every seed.
 
     Example: hbench study glyphs --seeds 5
     """
@@ -62,18 +67,19 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     from hbench.core.files import write_text
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench.train.study.claims import found_values, judged, write_values
     from hbench.train.study.runs import markdown, rows
-    from hbench.train.study.study import found_reports, judged
 
-    found = found_reports(study, out, options["seeds"])
+    found = found_values(study, out, options["seeds"])
     verdicts = judged(study, found)
-    text = markdown(study, found, verdicts, options["seeds"])
+    text = markdown(study, found, verdicts)
     write_text(out / "study.md", text)
+    write_values(found, out / VALUES)
     if options["as_json"]:
         show_json([_as_values(verdict) for verdict in verdicts])
     else:
         show(text.rstrip("\n"))
-    say(f"wrote {out / 'study.md'}")
+    say(f"wrote {out / 'study.md'} and the score of every seed to {out / VALUES}")
     if options["rows"]:
         path = options["rows"]
         for row in rows(leaderboard.read_file(path), found, out):
@@ -83,5 +89,6 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
 
 def _as_values(verdict: Verdict) -> dict[str, Any]:
     """A verdict for a machine; JSON has no infinity, so the ends of one seed's interval are null."""
-    ends = {end: value if abs(value) != float("inf") else None for end, value in verdict.difference._asdict().items()}
-    return {**verdict.claim.model_dump(), **ends, "verdict": verdict.word}
+    numbers = {**verdict.difference._asdict(), "effect": verdict.effect, "p": verdict.p, "corrected": verdict.corrected}
+    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    return {**verdict.claim.model_dump(), "seeds": verdict.seeds, **finite, "verdict": verdict.word}

@@ -12,22 +12,21 @@ from scipy import stats
 
 import hbench
 from hbench.cli import group
-from hbench.core.errors import ConfigError, UnknownName
+from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import save
 from hbench.evaluation import leaderboard
 from hbench.train.study import study as studies
+from hbench.train.study.claims import contrast, holm, judged, read_values, write_values
 from hbench.train.study.runs import markdown, shown
-from hbench.train.study.study import Claim, Study, contrast, judged
+from hbench.train.study.study import Claim, Study
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
 
 
-def document(value):
-    """A report whose every score is `value`."""
-    found = hbench.score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]]).document
-    scores = {name: score.model_copy(update={"value": value}) for name, score in found.scores.items()}
-    return found.model_copy(update={"scores": scores})
+def scores(*values):
+    """The scores of one arm, of one seed each."""
+    return {"H-AP": np.array(values)}
 
 
 def study_of(**claim):
@@ -63,26 +62,76 @@ def test_one_seed_says_nothing():
     ],
 )
 def test_a_claim_holds_where_its_whole_interval_does(first, second, within, word):
-    found = {"a": list(map(document, first)), "b": list(map(document, second))}
+    found = {"a": scores(*first), "b": scores(*second)}
     (verdict,) = judged(study_of(within=within), found)
     assert verdict.word == word
 
 
 def test_a_claim_may_compare_differences():
     found = {
-        "a": list(map(document, (0.50, 0.52))),
-        "b": list(map(document, (0.40, 0.41))),
-        "c": list(map(document, (0.60, 0.61))),
-        "d": list(map(document, (0.55, 0.57))),
+        "a": scores(0.50, 0.52),
+        "b": scores(0.40, 0.41),
+        "c": scores(0.60, 0.61),
+        "d": scores(0.55, 0.57),
     }
     (verdict,) = judged(study_of(plus=("a", "d"), minus=("b", "c")), found)
     assert verdict.difference.mean == pytest.approx(((0.50 + 0.55 - 0.40 - 0.60) + (0.52 + 0.57 - 0.41 - 0.61)) / 2)
 
 
+def test_p_values_are_students_and_agree_with_scipy():
+    first, second = np.array([0.50, 0.53, 0.51, 0.56]), np.array([0.48, 0.50, 0.52, 0.53])
+    (verdict,) = judged(study_of(), {"a": scores(*first), "b": scores(*second)})
+    assert verdict.p == pytest.approx(stats.ttest_rel(first, second).pvalue)
+    assert verdict.effect == pytest.approx(np.mean(first - second) / np.std(first - second, ddof=1))
+    (near,) = judged(study_of(within=0.04), {"a": scores(*first), "b": scores(*second)})
+    below = stats.ttest_rel(first, second + 0.04, alternative="less").pvalue  # d < +.04
+    above = stats.ttest_rel(first, second - 0.04, alternative="greater").pvalue  # d > -.04
+    assert near.p == pytest.approx(2 * max(below, above))
+
+
+def test_a_family_is_corrected_by_holms_method():
+    assert holm([0.04, 0.01, 0.03]).tolist() == pytest.approx([2 * 0.03, 3 * 0.01, 2 * 0.03])
+    assert holm([0.9, 0.8]).tolist() == [1, 1]
+    clear, doubtful = scores(0.60, 0.70, 0.801), scores(0.55, 0.62, 0.78)
+    base = scores(0.50, 0.60, 0.70)
+    claims = [{"plus": ("a",)}, *({"plus": ("c",), "family": family} for family in ("claims of the papers",) * 2)]
+    study = study_of()
+    together = study.model_copy(update={"claims": tuple(study.claims[0].model_copy(update=each) for each in claims)})
+    verdicts = judged(together, {"a": clear, "b": base, "c": doubtful})
+    assert [verdict.corrected for verdict in verdicts] == pytest.approx(holm([verdict.p for verdict in verdicts]))
+    apart = judged(study_of(), {"a": clear, "b": base})
+    assert apart[0].corrected == apart[0].p < verdicts[0].corrected
+
+
+def test_the_best_of_several_is_beaten_only_where_each_is():
+    base = {"a": scores(0.60, 0.71, 0.80), "b": scores(0.50, 0.60, 0.70), "c": scores(0.40, 0.51, 0.60)}
+    (both,) = judged(study_of(minus=(), beats=("b", "c")), base)
+    alone = [judged(study_of(minus=(arm,)), base)[0] for arm in "bc"]
+    assert both.word == "holds"
+    assert both.p == max(each.p for each in alone)
+    (lost,) = judged(study_of(minus=(), beats=("b", "c")), base | {"c": scores(0.70, 0.80, 0.91)})
+    assert lost.word == "does not hold"
+    (single,) = judged(study_of(minus=(), beats=("b", "c")), base | {"c": scores(0.40)})
+    assert (single.word, single.seeds) == ("open", 1)
+
+
+def test_the_scores_of_every_seed_are_written_and_read_back(tmp_path):
+    values = {"a": scores(0.5, 0.25), "b": {"H-AP": np.array([0.125]), "AP": np.array([np.nan])}}
+    write_values(values, tmp_path / "values.parquet")
+    found = read_values(tmp_path / "values.parquet")
+    assert {arm: {name: each.tolist() for name, each in own.items()} for arm, own in found.items() if arm == "a"} == {
+        "a": {"H-AP": [0.5, 0.25]}
+    }
+    assert np.isnan(found["b"]["AP"]).tolist() == [True]
+    (tmp_path / "values.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="a study's values"):
+        read_values(tmp_path / "values.parquet")
+
+
 def test_claims_of_arms_that_are_not_there_yet_are_left_out():
     study = study_of()
-    assert judged(study, {"a": [document(0.5)]}) == []
-    assert "| a | 50.0 |" in markdown(study, {"a": [document(0.5)]}, [], 1)
+    assert judged(study, {"a": scores(0.5)}) == []
+    assert "| a | 1 | 50.0 |" in markdown(study, {"a": scores(0.5)}, [])
 
 
 def test_a_study_that_names_unknown_arms_is_refused(tmp_path):
@@ -135,6 +184,9 @@ metric = "H-AP"
     (claim,) = json.loads(first.stdout)
     assert claim["says"] == "learning helps"
     assert first.stderr.count("trained NSM") == 2
+    kept = read_values(tmp_path / "out" / "values.parquet")
+    report = json.loads((tmp_path / "out" / "NSM" / "seed-0" / "report.json").read_text())
+    assert kept["NSM"]["H-AP"].tolist() == [report["scores"]["H-AP"]["value"]]
     again = CliRunner().invoke(group, [*line[:-1], "--rows", str(rows_file(tmp_path))])
     assert again.exit_code == 0, again.output
     assert "trained" not in again.stderr

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hbench.core.errors import HBenchError
 from hbench.core.files import write_text
 from hbench.evaluation.leaderboard import Leaderboard
 from hbench.evaluation.leaderboard.row import Row
 from hbench.evaluation.leaderboard.runs import row_of
-from hbench.evaluation.reports.report import Document
+from hbench.evaluation.reports import report as reports
 from hbench.train.loop import RECIPE, REPORT
 from hbench.train.progress import FILE as LOG
 from hbench.train.recipes.files import as_toml, resolve
-from hbench.train.study.study import Interval, Reports, Study, Verdict, contrast, folder_of, values_of
+from hbench.train.study.claims import Interval, Values, Verdict, contrast
+from hbench.train.study.study import Study, folder_of
 
 RECIPE_FILE = "arm.toml"
 RowOf = tuple[str, int]  # an arm and a seed
@@ -51,31 +53,36 @@ def run_all(
             raise
 
 
-def markdown(study: Study, found: Reports, verdicts: Sequence[Verdict], seeds: int) -> str:
+def markdown(study: Study, values: Values, verdicts: Sequence[Verdict]) -> str:
     """The study's tables and claims, with what they rest on."""
-    lines = [
-        f"# Study of {study.dataset}",
-        "",
-        f"{seeds} seeds; percent, mean ± half of the 95 % interval over seeds.",
-        "",
-    ]
-    for table in (table for table in study.tables if any(arm in found for arm in table.arms)):
-        lines += [
-            f"## {table.title}",
-            "",
-            "| | " + " | ".join(study.metrics) + " |",
-            "|---|" + "---|" * len(study.metrics),
-        ]
-        for arm in table.arms:
-            if arm in found:
-                cells = [shown(contrast(values_of(found[arm], metric))) for metric in study.metrics]
-                lines.append(f"| {arm} | " + " | ".join(cells) + " |")
+    lines = [f"# Study of {study.dataset}", "", "Percent, mean ± half of the 95 % interval over seeds.", ""]
+    for table in (table for table in study.tables if any(arm in values for arm in table.arms)):
+        header = ["", "seeds", *study.metrics]
+        lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+        for arm in (arm for arm in table.arms if arm in values):
+            cells = [shown(contrast(values[arm][metric])) for metric in study.metrics]
+            lines.append(f"| {arm} | {len(values[arm][study.metrics[0]])} | " + " | ".join(cells) + " |")
         lines.append("")
-    lines += ["## Claims", "", "| claim | of | difference, points | 95 % interval | |", "|---|---|---|---|---|"]
-    for claim, difference, word in verdicts:
-        mean, low, high = (f"{100 * value:+.2f}" for value in difference)
-        lines.append(f"| {claim.says} ({claim.metric}) | {claim.source} | {mean} | {low} … {high} | {word} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_claims(verdicts)]) + "\n"
+
+
+def _claims(verdicts: Sequence[Verdict]) -> list[str]:
+    """The table of the claims: effect before p-value, and the word by the p-value that is corrected for its family."""
+    lines = [
+        "## Claims",
+        "",
+        "d: mean difference in standard deviations over seeds. p: Student's, paired; corrected by Holm within a family.",
+        "",
+        "| claim | of | seeds | difference, points | 95 % interval | d | p | corrected | |",
+        "|---" * 9 + "|",
+    ]
+    for verdict in verdicts:
+        mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference)
+        lines.append(
+            f"| {verdict.claim.says} ({verdict.claim.metric}) | {verdict.claim.source} | {verdict.seeds} | {mean} "
+            f"| {low} … {high} | {verdict.effect:+.1f} | {verdict.p:.4f} | {verdict.corrected:.4f} | {verdict.word} |"
+        )
+    return lines
 
 
 def shown(interval: Interval) -> str:
@@ -88,22 +95,21 @@ def shown(interval: Interval) -> str:
     return f"{100 * interval.mean:.1f}" + (f" ± {half:.1f}" if np.isfinite(half) else "")
 
 
-def rows(board: Leaderboard, found: Reports, out: Path) -> list[Row]:
+def rows(board: Leaderboard, values: Values, out: Path) -> list[Row]:
     """One row per arm: its seed in the middle by the leaderboard's metric, and what all its seeds gave."""
-    return [_row(board, out, arm, documents) for arm, documents in found.items()]
+    return [_row(board, out, arm, scores) for arm, scores in values.items()]
 
 
-def _row(board: Leaderboard, out: Path, arm: str, documents: Sequence[Document]) -> Row:
-    values = values_of(documents, board.metric)
-    seed = int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
+def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, NDArray[np.float64]]) -> Row:
+    seeds = len(scores[board.metric])
+    seed = int(np.argsort(scores[board.metric], kind="stable")[(seeds - 1) // 2])
     recipe = resolve(str(folder_of(out, arm, seed) / RECIPE))
     steps = _steps(folder_of(out, arm, seed))
-    over_seeds = "; ".join(
-        f"{metric} {shown(contrast(values_of(documents, metric)))}" for metric in ("H-AP", "AP", "R@1")
-    )
-    note = f"seed {seed} of {len(documents)}, {steps} steps of {recipe.sampler.batch}; mean over seeds: {over_seeds}"
+    over_seeds = "; ".join(f"{metric} {shown(contrast(scores[metric]))}" for metric in ("H-AP", "AP", "R@1"))
+    note = f"seed {seed} of {seeds}, {steps} steps of {recipe.sampler.batch}; mean over seeds: {over_seeds}"
+    document = reports.read(folder_of(out, arm, seed) / REPORT)
     row = row_of(
-        documents[seed], board, method=arm, backbone=recipe.model.backbone, setup={"batch_size": recipe.sampler.batch}
+        document, board, method=arm, backbone=recipe.model.backbone, setup={"batch_size": recipe.sampler.batch}
     )
     assert row.run is not None
     return row.model_copy(update={"run": row.run.model_copy(update={"note": note})})
