@@ -125,7 +125,7 @@ def test_embedding_files_are_no_rankings(tmp_path, write):
         ("s.bin", b"\xff\xfe\x00\x01", "is no ranking"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4\n", "1 lines without six columns"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t\n", "1 lines without six columns"),
-        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t t\n", "cannot be read"),
+        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t t\n", "six columns"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 high t\n", "1 scores that are no finite numbers"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 nan t\nq Q0 b 2 inf t\n", "2 scores that are no finite numbers"),
         ("qrels", b"q 0 a 1\n", "is no ranking"),

@@ -6,7 +6,6 @@ run (`query Q0 item rank score tag`), and parquet with the columns query, item a
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from hbench.evaluation.embeddings.id_files import Ids
 QUERY_NAMES = ("query", "query_id", "qid")
 ITEM_NAMES = ("item", "item_id", "gallery_id", "docid")
 TREC_FIELDS = 6
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # a score; anything else is named as no finite number
 FIRST_BYTES = 1 << 16
 
 
@@ -139,21 +139,24 @@ def _read_landmarks(path: Path) -> _Lines:
 
 def _read_trec(path: Path) -> _Lines:
     """A TREC run; as in trec_eval the score orders, and the column of ranks says nothing."""
-    names = ["query", "q0", "item", "rank", "score", "tag", "more"]
-    import pandas as pd
-
-    frame = pd.read_csv(
-        path, sep=r"\s+", header=None, names=names, dtype=str, na_filter=False, quoting=csv.QUOTE_NONE, index_col=False
-    )  # fmt: skip
-    wrong = frame.index[(frame["tag"] == "") | (frame["more"] != "")]
+    whole = pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=["line"]),
+        parse_options=pyarrow.csv.ParseOptions(delimiter="\x1f", quote_char=False),  # a whole line is one cell
+        convert_options=pyarrow.csv.ConvertOptions(column_types={"line": pa.large_string()}),
+    )
+    lines = pc.ascii_trim_whitespace(whole["line"].combine_chunks())
+    fields = pc.ascii_split_whitespace(lines.filter(pc.not_equal(lines, "")))
+    lengths = pc.list_value_length(fields).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(lengths != TREC_FIELDS)
     if len(wrong):
         raise SubmissionError(
             f"{path} has {len(wrong):,} lines without six columns",
             expected="query Q0 item rank score tag", found=f"rows {examples(wrong + 1)}",
         )  # fmt: skip
-    scores = pd.to_numeric(frame["score"], errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    table = pa.table({name: frame[name] for name in ("query", "item")})
-    return _scored(table["query"], table["item"], scores, path)
+    query, item, score = (pc.list_element(fields, place) for place in (0, 2, 4))
+    numbers = pc.if_else(pc.match_substring_regex(score, NUMBER), pc.ascii_ltrim(score, "+"), "nan")
+    return _scored(pa.chunked_array([query]), pa.chunked_array([item]), numbers.cast(pa.float64()).to_numpy(), path)
 
 
 def _read_rows(path: Path) -> _Lines:
