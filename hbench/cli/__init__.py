@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from hbench.core import extras
 from hbench.core.errors import HBenchError, closest
 
 VERBS = {
@@ -69,6 +70,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        _end_without(error)
     except OSError as error:
         click.echo(f"hbench: {error}", err=True)
         with suppress(OSError, AttributeError):
@@ -81,6 +84,15 @@ def main() -> None:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         _end_interrupted()
+
+
+def _end_without(error: ModuleNotFoundError) -> NoReturn:
+    """Name the extra that has the missing module; one that belongs to no extra is a defect and shown whole."""
+    refusal = extras.missing(error)
+    if refusal is None:
+        raise error
+    click.echo(f"hbench: {refusal}", err=True)
+    sys.exit(refusal.exit_code)
 
 
 def _end_interrupted() -> NoReturn:

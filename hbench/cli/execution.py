@@ -73,10 +73,8 @@ def execute(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> It
         made, kept = on_device(chosen["device"]), kept and kept / chosen["device"].partition(":")[0]
     with ExitStack() as stack:
         if chosen["scheduler"] or chosen["workers"]:
-            try:
-                from hbench.engine.executors import dask
-            except ModuleNotFoundError as error:
-                raise click.UsageError(f"{error.name} is missing: pip install 'hbench[cluster]'") from None
+            from hbench.engine.executors import dask
+
             client = stack.enter_context(dask.connected(chosen["scheduler"], chosen["workers"] or 0))
             reader = dask.FileReader(embeddings.read_for_worker, embeddings.joined)
             made = dask.on_cluster(client, [dask.File(path.resolve(), ids) for path, ids in files], reader)
