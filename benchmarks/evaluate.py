@@ -30,7 +30,7 @@ from hbench.engine.conditions import conditions
 from hbench.engine.executors.symmetric import triangle_of
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
-from hbench.engine.kernels.simd_compress import compress
+from hbench.engine.kernels.compress import compress
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import SelectedRows
 from hbench.evaluation.jobs import scorers_of

@@ -1,8 +1,8 @@
 """Computes the scores: the matrix product of queries and gallery in canonical order, in pieces whose shapes the data decide.
 
-A block is a fixed number of queries, a chunk a fixed number of gallery items; a piece is one block times one chunk, by
-one thread: in our own code (kernels/simd_product) where the set is large and the processor fit, else by BLAS, whose bits
-may depend on shapes. So the scores, bit for bit, depend neither on the order of the items nor on the number of threads.
+A block is a fixed number of queries, a chunk a fixed number of gallery items; a piece is one block times one chunk, by one
+thread of BLAS, whose bits depend on the shapes alone. So the scores, bit for bit, depend neither on the order of the items
+nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import available_threads, is_kept, pays
+from hbench.core.compiled import available_threads
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.engine.kernels.simd_product import PANEL, ROOM, multiply, multiply_panels, multiply_tile
 from hbench.engine.similarity import Rows
 
 BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
 WHOLE = 16  # queries of which blocks are made
+PANEL = 48  # gallery items of which chunks are made
 CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
 CHUNKS = 32  # that a smaller gallery has, so that threads end together
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
@@ -47,7 +47,6 @@ class Scores:
         self.queries, self.columns, self.memory = queries, columns, ample_memory() if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
-        self.in_own_code = self.dtype == np.float32 and pays(len(queries) * len(columns)) and multiply_tile.are_there
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(len(columns) * self.dtype.itemsize, min(left, most), len(queries))
@@ -56,11 +55,6 @@ class Scores:
         if self.copies:
             self.kept = self.gallery_rows.read(columns)
         self.spare: list[NDArray[np.floating]] = []
-
-    @property
-    def are_kept(self) -> bool:
-        """Whether nothing has to be compiled first."""
-        return not self.in_own_code or is_kept(multiply_panels)
 
     @property
     def block_bytes(self) -> int:
@@ -78,7 +72,7 @@ class Scores:
     @property
     def chunk_room(self) -> int:
         """Bytes of the gallery that each thread holds."""
-        return (self.chunk_bytes if self.kept is None else 0) + (ROOM if self.in_own_code else 0)
+        return self.chunk_bytes if self.kept is None else 0
 
     @property
     def chunk_size(self) -> int:
@@ -139,8 +133,6 @@ class Scores:
         self, chunk: NDArray[np.floating], vectors: NDArray[np.floating], out: NDArray[np.floating]
     ) -> None:
         """Write one piece, the scores of a block's vectors against a chunk of n items, to `out` (B, n)."""
-        if self.in_own_code and multiply(vectors, chunk, out):
-            return
         try:
             with np.errstate(over="raise"):
                 if self.block_size > TURNED:

@@ -52,7 +52,7 @@ def on_threads(
     threads = 1 if pairs <= SMALL else threads or available_threads()
     plan = plan_of(ranker, job.scorers)
     triangle = triangle_of(job, plan, blocks, threads)
-    if announce and not ((triangle or steps_for(pairs)).are_kept and ranker.scores.are_kept):
+    if announce and not (triangle or steps_for(pairs)).are_kept:
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled
-from hbench.engine.kernels.simd import LANES
-from hbench.engine.kernels.simd_compress import TILE, compress
+from hbench.engine.kernels.compress import LANES, TILE, compress
 from hbench.engine.kernels.sort_keys import Coding, Parts
 
 MAXIMA = 64  # running maxima side by side

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled
+from hbench.engine.kernels.compress import LANES, TILE, compress
 from hbench.engine.kernels.rank_positives import RankedPositives
-from hbench.engine.kernels.simd import LANES
-from hbench.engine.kernels.simd_compress import TILE, compress
 
 Ranks = NDArray[np.signedinteger]
 Levels = NDArray[np.uint8]
