@@ -1,0 +1,132 @@
+"""What the package computes today, down to the last digits that every processor shares: moved code must not move a number.
+
+Scores are sums of products of small integers, exact in float32 on every processor, so no ranking hangs on a rounding.
+`python -m tests.test_house` records the values anew, which only a change of meaning justifies.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hbench_hgldv2.artefact import rows_text
+from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.curation.replay import Placed, replay
+
+from hbench import evaluate
+from hbench.datasets import load
+from hbench.evaluation import embeddings
+from hbench.train.loop import update
+from hbench.train.run import begin
+from tests.pipelines.test_replay import CLUSTERS, GROUPS, LABELS
+from tests.training import small_glyphs, tiny
+
+GOLDEN = Path(__file__).parent / "golden" / "house" / "values.json"
+QUERIES = 12  # per-query values that are kept, evenly spaced
+DECISIONS = """
+- {id: a, op: name, members_of: [Q1, Q2, Q3], to: church}
+- {id: b, op: name, members_of: [Q4, Q5], to: castle}
+- {id: c, op: move, labels: [Q3], to: monastery, expect_from: church}
+- {id: d, op: split, group: castle, into: {water: [Q5]}}
+- {id: e, op: drop, labels: [Q8]}
+- {id: f, op: merge, groups: [monastery], to: church}
+- {id: g, op: rename, group: castle, to: monastery}
+- {id: h, op: ambiguous, labels: [Q6], choices: [water, castle], use: water, rule: what the photo shows}
+- {id: i, op: ambiguous, labels: [Q7], choices: [water, castle]}
+- {id: j, op: move, labels: [Q1], to: water, expect_from: castle}
+"""
+
+
+def vectors_near_their_classes(labels, dim, most):
+    """Integer vectors (N, dim): a random one for each node on a row's path, summed, with noise of the same size."""
+    generator = np.random.Generator(np.random.PCG64(17))
+    total = generator.integers(-most, most, (len(labels), dim), endpoint=True)
+    for column in labels.T:
+        total += generator.integers(-most, most, (int(column.max()) + 1, dim), endpoint=True)[column]
+    return total.astype(np.float32)
+
+
+def own_table(folder):
+    rows = [f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 6},{'ab'[n % 2]}{n % 6}{n % 12 // 6}" for n in range(120)]
+    path = folder / "own.csv"
+    path.write_text("item,family,genus,species\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def report_values(folder, dataset):
+    """Every score, the conditions in words, and some queries' values of a report."""
+    test = load(dataset).tests["test"]
+    file = folder / "embeddings.parquet"
+    embeddings.write(file, test.items.tolist(), vectors_near_their_classes(test.labels, 24, 12))
+    report = evaluate(file, dataset, similarity="dot", also_official=True)
+    by_query = folder / "by-query.parquet"
+    report.write_by_query(by_query)
+    shown = np.linspace(0, int(test.query.sum()) - 1, QUERIES).astype(int)
+    return {
+        "signature": report.signature.partition("|hbench:")[0],
+        "scores": {name: score.value for name, score in report.document.scores.items()},
+        "official": {name: score.value for name, score in report.document.official.items()},
+        "per query": {name: report.per_query[name][shown].tolist() for name in report.per_query},
+    }
+
+
+def training_step():
+    """The loss, its terms and the gradient of one batch, in float64 and on one thread."""
+    data = small_glyphs()
+    run = begin(tiny("glyphs-happier"), data)
+    for part in (run.model, run.objective):
+        part.double()
+    run.embed = lambda images: run.model(images).double()  # the model hands float32 out
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randperm(len(data.train), generator=generator)[:16]
+    pixels = torch.rand((16, 1, 32, 32), generator=generator, dtype=torch.float64)
+    outcome = update(run, pixels, torch.from_numpy(data.train.labels)[rows].long())
+    squares = [weights.grad.double().square().sum() for weights in run.model.parameters() if weights.grad is not None]
+    return {
+        "loss": float(outcome.total),
+        "terms": {name: float(term) for name, term in outcome.terms.items()},
+        "gradient": float(torch.stack(squares).sum().sqrt()),
+    }
+
+
+def replayed():
+    found = replay(LABELS, CLUSTERS, decisions_file.loads(f"{GROUPS}decisions:{DECISIONS}"))
+    return {"places": rows_text(found.rows, Placed).splitlines()}
+
+
+def computed(what, folder):
+    if what == "glyphs":
+        return report_values(folder, "glyphs")
+    if what == "own table":
+        return report_values(folder, own_table(folder))
+    return training_step() if what == "training step" else replayed()
+
+
+@pytest.mark.parametrize("what", ["glyphs", "own table", "training step", "replay"])
+def test_moved_code_moves_no_number(what, tmp_path, one_thread):
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))[what]
+    assert_close(computed(what, tmp_path), golden, what)
+
+
+def assert_close(found, golden, where):
+    """Texts and structure are equal, numbers but for the last bits, in which processors differ."""
+    if isinstance(golden, dict):
+        assert list(found) == list(golden), where
+        for name, value in golden.items():
+            assert_close(found[name], value, f"{where}, {name}")
+    elif isinstance(golden, float | list) and np.asarray(golden).dtype == float:
+        np.testing.assert_allclose(found, golden, rtol=1e-9, atol=1e-12, err_msg=where)
+    else:
+        assert found == golden, where
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        values = {what: computed(what, Path(name)) for what in ("glyphs", "own table", "training step", "replay")}
+    GOLDEN.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
