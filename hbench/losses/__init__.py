@@ -1,4 +1,4 @@
-"""A loss is an nn.Module of embeddings and hierarchical labels; every one has a name.
+"""Builds losses by name: each is an nn.Module of embeddings and hierarchical labels.
 
     loss = build_loss("happier", classes=11318, dim=512)
     value = loss(embeddings, labels)    # (B, D), int64 (B, L) coarse to fine -> scalar

@@ -1,4 +1,4 @@
-"""A block is a run of queries whose score rows are held at once; sums over queries and their gradients are made block by block.
+"""Sums a loss over blocks of queries, with its gradient, so that only one block's rows of scores are in memory.
 
 A batch of B queries and N references then needs memory for one block of rows, not for B × N scores.
 """
@@ -6,12 +6,10 @@ A batch of B queries and N references then needs memory for one block of rows, n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from hbench.core.errors import ConfigError
 
 BLOCK_SCORES = 1 << 22  # scores in one block: 16 MB in float32; smaller ones starve the matrix product
 
@@ -78,31 +76,3 @@ class _BlockSum(torch.autograd.Function):
 
 def _unwritten_zeros(like: Tensor) -> Tensor:
     return like.new_zeros(()).expand_as(like)
-
-
-class References(NamedTuple):
-    """embeddings (N, D), labels (N, L), and self_index (B,): which reference each query is, −1 for none."""
-
-    embeddings: Tensor
-    labels: Tensor
-    self_index: Tensor
-
-
-def resolve_references(
-    embeddings: Tensor,
-    labels: Tensor,
-    ref_embeddings: Tensor | None,
-    ref_labels: Tensor | None,
-    self_index: Tensor | None,
-) -> References:
-    """The references a loss was given, or the batch itself, where every query is its own reference."""
-    if labels.ndim != 2 or labels.shape[0] != embeddings.shape[0]:
-        raise ConfigError(
-            "the labels do not fit the embeddings",
-            expected=f"labels ({embeddings.shape[0]}, L), coarse to fine",
-            found=f"labels {tuple(labels.shape)}",
-        )
-    if ref_embeddings is None or ref_labels is None:
-        return References(embeddings, labels, torch.arange(len(labels), device=labels.device))
-    none = torch.full((len(labels),), -1, device=labels.device)
-    return References(ref_embeddings, ref_labels, none if self_index is None else self_index)

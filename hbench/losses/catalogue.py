@@ -1,4 +1,4 @@
-"""The catalogue is every named loss with its formula and paper; rank losses and combinations come from their tables."""
+"""Lists every named loss with its formula and paper; rank losses and combinations come from their tables."""
 
 from __future__ import annotations
 

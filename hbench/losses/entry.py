@@ -1,4 +1,4 @@
-"""An entry is a loss that has a name: how to build it from parameters, its formula, its paper, and its parameters' defaults."""
+"""Describes a named loss: how to build it from parameters, its formula, its paper, and its parameters' defaults."""
 
 from __future__ import annotations
 

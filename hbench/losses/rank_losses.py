@@ -1,4 +1,4 @@
-"""A rank loss is 1 − score(ranks), averaged over the queries that have positives; the table RANK_LOSSES is all of them.
+"""Defines the rank losses, 1 − score(ranks) averaged over the queries that have positives, by the table RANK_LOSSES.
 
     loss = score × step for less relevant items × step for the others × relevance        ([T] §III, [E] §3.2)
 
@@ -11,11 +11,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses import rank_scores, rank_sums
-from hbench.losses.blocks import resolve_references, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch, is_self
+from hbench.losses.blocks import sum_over_blocks
 from hbench.losses.cpu import rank_sums as compiled_sums
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score, per_relevance
@@ -38,11 +40,10 @@ from hbench.metrics.relevance import Relevance, exponential, relevances
 Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # scores, levels, depth -> the same with columns added
 
 
-class RankLoss(nn.Module):
+class RankLoss(BatchLoss):
     """Mean over queries of 1 − score; queries without positives are left out, and a batch of such is 0 with gradient 0.
 
-    forward: embeddings (B, D), taken as they are (normalise them first), labels int64 (B, L) coarse to fine, and optionally
-    references (N, D) and their labels, of which `self_index` int64 (B,) is the query itself, −1 where it is not among them.
+    Embeddings are taken as they are: normalise them first. With mined pairs, a query's list is the references paired with it.
     """
 
     def __init__(
@@ -59,34 +60,30 @@ class RankLoss(nn.Module):
         self.score, self.steps, self.relevance = score, steps, relevance
         self.split, self.own_level, self.extra = split, own_level, extra
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        defined = 0
+    def compute(self, batch: LossBatch) -> Tensor:
+        defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            nonlocal defined
-            values, counted = self.per_query(scores, labels[block], refs.labels, refs.self_index[block])
-            defined += int(counted.sum())
+            of_block = batch.labels[block], batch.ref_labels, batch.self_index[block]
+            values, counted = self.per_query(scores, *of_block, batch.listed(block))
+            defined.add_(counted.sum())
             return ((1 - values) * counted).sum()
 
-        total = sum_over_blocks(missing, embeddings, refs.embeddings)
-        return total / max(1, defined)
+        total = sum_over_blocks(missing, batch.embeddings, batch.ref_embeddings)
+        return total / defined.clamp(min=1)
 
     def per_query(
-        self, scores: Tensor, labels: Tensor, ref_labels: Tensor, self_index: Tensor
+        self, scores: Tensor, labels: Tensor, ref_labels: Tensor, self_index: Tensor, listed: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N)."""
+        """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N).
+
+        `listed` bool (Q, N): the references in every query's list, None for all.
+        """
         depth = labels.shape[1]
         levels = path_of(scores).shared_levels(labels, ref_labels)
-        query = (self_index >= 0).nonzero().squeeze(1)
-        levels[query, self_index[query]] = self.own_level(depth)
+        if listed is not None:
+            levels = levels.masked_fill_(~listed, depth + 1)
+        levels = levels.masked_fill_(is_self(self_index, len(ref_labels)), self.own_level(depth))
         return self.per_list(scores, levels, depth)
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
-"""A score turns the ranks of a query's positives into its metric: H-AP (and AP), NDCG, recall at k; each is 1 at its best.
+"""Turns the ranks of a query's positives into its score: H-AP (and AP), NDCG, recall at k; each is 1 at its best.
 
-A score is a function `(Ranked, k …) -> (Q,)`; it sums over positives, so a query without positives scores 0 and is left out by
+A score is a function RankEstimates -> (Q,); it sums over positives, so a query without positives scores 0 and is left out by
 its caller.
 """
 

@@ -1,11 +1,12 @@
-"""Ranks of the positives of a block of lists, with the exact step or a surrogate in each of their parts.
+"""Computes the ranks of the positives of a block of lists, with the exact step or a surrogate in each of their parts.
 
     rank(k)   = 1      + Σ_{j less relevant} step_less(s_j − s_k)             + Σ_{other j} step_others(s_j − s_k)
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
 ([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k), so tables with the same step are
 added, and each step needs one such sum: exact_sums and step_sums. Those of this module serve every device and dtype, in tiles
-of pairs, forward and again backward, so that memory is a tile, never pairs × items; kernel.py has the same for float32 on a CPU.
+of pairs, forward and again backward, so that memory is a tile, never pairs × items; cpu/rank_sums.py is their
+twin for float32 on a CPU.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Order(NamedTuple):
 class Path(NamedTuple):
     """The heavy parts for one kind of scores: lists in an order of its own, their positives, and sums over both, each (P,).
 
-    `ratios`, where there is one, gives Σ_k H-rank(k)/rank(k) of every list at once: see kernel.ratios.
+    `ratios`, where there is one, gives Σ_k H-rank(k)/rank(k) of every list at once: see cpu/rank_sums.ratios.
     """
 
     shared_levels: Callable[[Tensor, Tensor], Tensor]

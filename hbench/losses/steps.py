@@ -1,4 +1,4 @@
-"""A step answers, for t = s_j − s_k, how much item j counts as ranked before item k; a surrogate is a step with a slope.
+"""Defines the steps: how much item j counts as ranked before item k, for t = s_j − s_k, and a surrogate's slope.
 
 `None` stands for the exact step of the metrics, which has no slope and is counted from the sorted list, ties included,
 instead of pair by pair.

@@ -1,4 +1,4 @@
-"""A cross-batch memory is a queue of the embeddings of past batches, which a loss ranks besides the batch (Wang et al. 2020)."""
+"""Wraps a loss: with a memory of past batches (Wang et al. 2020), at every level of the tree, with mixed items (Patel et al.)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
+from hbench.losses.batch_loss import BatchLoss, LossBatch
 from hbench.losses.blocks import full_precision
 
 
@@ -70,7 +71,7 @@ class CrossBatchMemory(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-class PerLevel(nn.Module):
+class PerLevel(BatchLoss):
     """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss sees the first l columns, of which the last is its finest.
 
     One loss alone, which then has no proxies of its own, serves every level of any tree.
@@ -81,31 +82,16 @@ class PerLevel(nn.Module):
         self.every = losses if isinstance(losses, nn.Module) else None
         self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        losses = list(self.losses) if self.every is None else [self.every] * labels.shape[1]
-        if labels.shape[1] != len(losses):
+    def compute(self, batch: LossBatch) -> Tensor:
+        depth = batch.labels.shape[1]
+        losses = list(self.losses) if self.every is None else [self.every] * depth
+        if depth != len(losses):
             raise ConfigError(
                 "the levels of the labels and of the loss differ",
                 expected=f"labels of {len(losses)} levels",
-                found=f"{labels.shape[1]} levels",
+                found=f"{depth} levels",
             )
-        terms = [
-            loss(
-                embeddings,
-                labels[:, :level],
-                ref_embeddings,
-                None if ref_labels is None else ref_labels[:, :level],
-                self_index,
-            )
-            for level, loss in enumerate(losses, start=1)
-        ]
+        terms = [loss(*batch.to_level(level).arguments()) for level, loss in enumerate(losses, start=1)]
         return torch.stack(terms).sum()
 
 
@@ -122,30 +108,25 @@ def uniform(number: int) -> Tensor:
     return torch.rand(number)
 
 
-class SiMix(nn.Module):
+class SiMix(BatchLoss):
     """A loss on the batch and its virtual embeddings, not renormalised, as queries and as items (Patel et al. 2022, §3.3)."""
+
+    takes_pairs = False
 
     def __init__(self, loss: nn.Module, draw: Draw = uniform) -> None:
         super().__init__()
         self.loss, self.draw = loss, draw
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        (embeddings,) = full_precision(embeddings)
+    def compute(self, batch: LossBatch) -> Tensor:
+        (embeddings,), labels = full_precision(batch.embeddings), batch.labels
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
-        if self_index is not None:
-            self_index = torch.cat([self_index, self_index.new_full((len(first),), -1)])
-        result: Tensor = self.loss(
-            torch.cat([embeddings, virtual]), torch.cat([labels, labels[first]]), ref_embeddings, ref_labels, self_index
-        )
+        index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
+        every, classes = torch.cat([embeddings, virtual]), torch.cat([labels, labels[first]])
+        among_themselves = batch.ref_embeddings is batch.embeddings
+        references = () if among_themselves else (batch.ref_embeddings, batch.ref_labels, index)
+        result: Tensor = self.loss(every, classes, *references)
         return result
 
 

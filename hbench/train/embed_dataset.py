@@ -1,4 +1,4 @@
-"""Embedding a dataset's images with any model, into a file that `hbench evaluate` takes; resumable in parts.
+"""Embeds a dataset's images with any model, into a file that `hbench evaluate` takes; resumable in parts.
 
 A model is a checkpoint of `hbench train`, or SOURCE:NAME of a backbone, whose own features are the embeddings.
 """

@@ -1,4 +1,4 @@
-"""The training loop, to be read from top to bottom.
+"""Trains a recipe's model: the training loop, to be read from top to bottom.
 
     run = begin(recipe, dataset)                                    model, losses, optimisers
     for epoch, for batch of plan(labels, seed, epoch):

@@ -1,4 +1,4 @@
-"""Processes that train one model together (torchrun): each embeds its part of a batch, and takes the loss of the whole.
+"""Lets several processes train one model (torchrun): each embeds its part of a batch, and takes the loss of the whole.
 
     gradient = mean over processes of Σ_parts ∂L/∂embeddings(part) · ∂embeddings(part)/∂weights
 

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line per logged step in log.jsonl, always; TensorBoard events beside it, where wanted."""
+"""Logs a run: one JSON line per logged step in log.jsonl, always; TensorBoard events beside it, where wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run is what training changes: model, losses, optimisers; it begins from a recipe and goes on from a checkpoint."""
+"""Holds what training changes, model, losses and optimisers: begun from a recipe, saved to and restored from checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One training step: the gradient of the whole batch's loss, directly or in two passes over parts of it.
+"""Takes one training step: the gradient of the whole batch's loss, directly or in two passes over parts of it.
 
 Two passes ([24] in [T]): embed without a graph; take ∂L/∂embeddings; embed each part again and push its rows of that
 gradient through. The gradient is the same, and only one part's graph is held at a time.

@@ -1,1 +1,1 @@
-"""Losses that are not a rank loss of the table: pairs, proxies, blackbox differentiation, soft bins, calibration."""
+"""Losses that are not a rank loss of the table: pairs, proxies, black-box differentiation, soft bins, calibration."""

@@ -1,4 +1,4 @@
-"""A black-box rank is the exact rank in the forward pass and, backward, the slope of its interpolation with strength λ.
+"""Differentiates exact ranks as a black box: backward, their slope is that of an interpolation with strength λ ([R]).
 
     forward   rk(y)_i = 1 + #{j : y_j > y_i}, equal scores in column order        ([R] Eq. 2)
     backward  dL/dy  = −(rk(y) − rk(y + λ dL/drk)) / λ                            ([R] Algorithm 1)

@@ -1,5 +1,5 @@
-"""The decomposability gap: how far the mean AP inside batches lies above the AP of the whole set; its bounds, and the loss
-that narrows it by calibrating scores across batches ([N] §3.2, [T] §III-C).
+"""Measures the decomposability gap, how far the mean AP inside batches lies above the AP of the whole set, and narrows it by
+calibrating scores across batches ([N] §3.2, [T] §III-C).
 
 >>> gap_bound([1, 1], [2, 2])  # 1 − (1/1 + 2/4) / 2
 0.25
@@ -20,11 +20,12 @@ from torch.nn import functional
 
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.pairs import contrastive
-from hbench.losses.blocks import full_precision, resolve_references, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch
+from hbench.losses.blocks import full_precision, sum_over_blocks
 from hbench.losses.entry import LossEntry
 
 
-class Calibration(nn.Module):
+class Calibration(BatchLoss):
     """Mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, cosines, fine labels ([N] Eq. 7); α = .9, β = .6.
 
     A query without positives (negatives) has no first (second) term.
@@ -34,25 +35,14 @@ class Calibration(nn.Module):
         super().__init__()
         self.alpha, self.beta = positive_margin, negative_margin
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        column = torch.arange(len(refs.labels), device=labels.device)
-
+    def compute(self, batch: LossBatch) -> Tensor:
         def excess(scores: Tensor, block: slice) -> Tensor:
-            same = labels[block, -1, None] == refs.labels[None, :, -1]
-            positive = same & (column != refs.self_index[block, None])
+            positive, negative = batch.split_pairs(block)
             below, above = (self.alpha - scores).clamp(min=0), (scores - self.beta).clamp(min=0)
-            return (_mean_where(positive, below) + _mean_where(~same, above)).sum()
+            return (_mean_where(positive, below) + _mean_where(negative, above)).sum()
 
-        normal = map(functional.normalize, full_precision(embeddings, refs.embeddings))
-        return sum_over_blocks(excess, *normal) / max(1, len(labels))
+        normal = map(functional.normalize, full_precision(batch.embeddings, batch.ref_embeddings))
+        return sum_over_blocks(excess, *normal) / max(1, len(batch.labels))
 
 
 def calibration(positive_margin: float = 0.9, negative_margin: float = 0.6, released: bool = False) -> nn.Module:
@@ -125,7 +115,7 @@ def _one_minus_mean(terms: Sequence[float]) -> float:
     return 1 - sum(terms) / len(terms)
 
 
-class WeightedSum(nn.Module):
+class WeightedSum(BatchLoss):
     """Σ w_i · loss_i(…), each with the same arguments."""
 
     def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float]) -> None:
@@ -136,18 +126,9 @@ class WeightedSum(nn.Module):
             )
         self.losses, self.weights = nn.ModuleList(losses), tuple(weights)
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        terms = [
-            weight * loss(embeddings, labels, ref_embeddings, ref_labels, self_index)
-            for weight, loss in zip(self.weights, self.losses, strict=True)
-        ]
+    def compute(self, batch: LossBatch) -> Tensor:
+        arguments = batch.arguments()
+        terms = [weight * loss(*arguments) for weight, loss in zip(self.weights, self.losses, strict=True)]
         return torch.stack(terms).sum()
 
 

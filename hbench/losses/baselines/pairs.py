@@ -1,4 +1,4 @@
-"""A pair loss compares scores of pairs or triplets of items at the fine level; most are pytorch-metric-learning's, on our pairs.
+"""Defines the losses of pairs and triplets of items at the fine level; most are pytorch-metric-learning's, on our pairs.
 
 A query is never paired with itself, neither in its batch nor among references that contain it.
 """
@@ -12,37 +12,30 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.losses.baselines.proxies import require_positive
-from hbench.losses.blocks import full_precision, resolve_references, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch
+from hbench.losses.blocks import full_precision, sum_over_blocks
 
-Indices = tuple[Tensor, ...]  # (query, positive, query, negative) or triplets (query, positive, negative)
 Choose = Callable[[Tensor, Tensor, Tensor], Indices]  # cosines (B, N), positive and negative pairs bool (B, N)
 
 
-class ChosenPairs(nn.Module):
-    """A pytorch-metric-learning loss of pairs or triplets, given those that `choose` picks; fine labels."""
+class ChosenPairs(BatchLoss):
+    """A pytorch-metric-learning loss of pairs or triplets, given mined ones or else those that `choose` picks; fine labels."""
 
     def __init__(self, loss: nn.Module, choose: Choose) -> None:
         super().__init__()
         self.loss, self.choose = loss, choose
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        if len(labels) == 0 or len(refs.labels) == 0:
-            return embeddings.sum() * 0
-        query, others = full_precision(embeddings, refs.embeddings)
-        same = labels[:, -1, None] == refs.labels[None, :, -1]
-        positive = same & (torch.arange(same.shape[1], device=same.device) != refs.self_index[:, None])
-        with torch.autocast(embeddings.device.type, enabled=False):
-            cosines = (functional.normalize(query) @ functional.normalize(others).T).detach()
-            chosen = self.choose(cosines, positive, ~same)
-            result: Tensor = self.loss(query, labels[:, -1], chosen, ref_emb=others, ref_labels=refs.labels[:, -1])
+    def compute(self, batch: LossBatch) -> Tensor:
+        if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
+            return batch.embeddings.sum() * 0
+        query, others = full_precision(batch.embeddings, batch.ref_embeddings)
+        fine, ref_fine = batch.labels[:, -1], batch.ref_labels[:, -1]
+        with torch.autocast(query.device.type, enabled=False):
+            chosen = batch.pairs
+            if chosen is None:
+                cosines = (functional.normalize(query) @ functional.normalize(others).T).detach()
+                chosen = self.choose(cosines, *batch.split_pairs())
+            result: Tensor = self.loss(query, fine, chosen, ref_emb=others, ref_labels=ref_fine)
         return result
 
 
@@ -92,7 +85,7 @@ def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) 
     return ChosenPairs(losses.MultiSimilarityLoss(alpha=alpha, beta=beta, base=base), all_pairs)
 
 
-class MemoryPairs(nn.Module):
+class MemoryPairs(BatchLoss):
     """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], scores as given, fine labels: the pair loss of the memory paper; m = .5.
 
     (Wang et al. 2020, XBM, as released with it: pairs with s ≥ 1 − 10⁻⁵ are taken for copies of the query.)
@@ -102,22 +95,10 @@ class MemoryPairs(nn.Module):
         super().__init__()
         self.margin = margin
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        column = torch.arange(len(refs.labels), device=labels.device)
-
+    def compute(self, batch: LossBatch) -> Tensor:
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
-            same = labels[block, -1, None] == refs.labels[None, :, -1]
-            pulled = same & (scores < 1 - 1e-5) & (column != refs.self_index[block, None])
-            return (
-                torch.where(pulled, 1 - scores, 0).sum() + torch.where(~same & (scores > self.margin), scores, 0).sum()
-            )
+            positive, negative = batch.split_pairs(block)
+            pulled, pushed = positive & (scores < 1 - 1e-5), negative & (scores > self.margin)
+            return torch.where(pulled, 1 - scores, 0).sum() + torch.where(pushed, scores, 0).sum()
 
-        return sum_over_blocks(pull_and_push, embeddings, refs.embeddings) / max(1, len(labels))
+        return sum_over_blocks(pull_and_push, batch.embeddings, batch.ref_embeddings) / max(1, len(batch.labels))

@@ -1,4 +1,4 @@
-"""A proxy is a learned vector that stands for one class; proxy losses compare embeddings with proxies instead of with each other.
+"""Defines the proxy losses, which compare embeddings with one learned vector per class instead of with each other.
 
 Labels are class numbers 0 … C−1 in the finest column; references are accepted and ignored, since proxies take their place.
 """
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
+from hbench.losses.batch_loss import BatchLoss, LossBatch
 from hbench.losses.blocks import full_precision
 
 CSL_MARGINS = {1: (0.25,), 2: (0.45, 0.25), 3: (0.45, 0.35, 0.25), 7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15)}
@@ -20,8 +21,10 @@ CSL_MARGINS = {1: (0.25,), 2: (0.45, 0.25), 3: (0.45, 0.35, 0.25), 7: (0.75, 0.6
 Logits = Callable[[Tensor, Tensor, Tensor], Tensor]  # embeddings (B, D), proxies (C, D), classes (B,) -> (B, C)
 
 
-class ProxySoftmax(nn.Module):
+class ProxySoftmax(BatchLoss):
     """Mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation of the proxies at the start."""
+
+    takes_pairs = False
 
     def __init__(self, classes: int, dim: int, logits: Logits, *, spread: float) -> None:
         super().__init__()
@@ -29,20 +32,14 @@ class ProxySoftmax(nn.Module):
         self.weight = nn.Parameter(torch.randn(classes, dim) * spread)
         self.logits = logits
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        embeddings, proxies = full_precision(embeddings, self.weight)
-        if len(labels) == 0:
+    def compute(self, batch: LossBatch) -> Tensor:
+        embeddings, proxies = full_precision(batch.embeddings, self.weight)
+        if len(batch.labels) == 0:
             return embeddings.sum() * 0
-        require_classes(labels[:, -1], len(proxies))
+        fine = batch.labels[:, -1]
+        require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):
-            return functional.cross_entropy(self.logits(embeddings, proxies, labels[:, -1]), labels[:, -1])
+            return functional.cross_entropy(self.logits(embeddings, proxies, fine), fine)
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
@@ -86,13 +83,15 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
 
 
-class CompositeSoftTriplet(nn.Module):
+class CompositeSoftTriplet(BatchLoss):
     """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l), embeddings as they are.
 
     The group of class y at level l is all classes that share its first l labels (Sun et al., Dynamic Metric Learning).
     `paths` int (C, L) are the labels of every class, coarse to fine; `margins` m_1 … m_L, coarse to fine, grow with the
     distance: the coarse margin is the largest.
     """
+
+    takes_pairs = False
 
     def __init__(
         self, paths: Sequence[Sequence[int]], dim: int, margins: Sequence[float] | None = None, scale: float = 32.0
@@ -104,23 +103,17 @@ class CompositeSoftTriplet(nn.Module):
         self.margins, self.scale = csl_margins(margins, table.shape[1]), scale
         self.weight = nn.Parameter(torch.randn(len(table), dim) / math.sqrt(dim))
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        embeddings, proxies = full_precision(embeddings, self.weight)
-        if len(labels) == 0:
+    def compute(self, batch: LossBatch) -> Tensor:
+        embeddings, proxies = full_precision(batch.embeddings, self.weight)
+        if len(batch.labels) == 0:
             return embeddings.sum() * 0
-        require_classes(labels[:, -1], len(proxies))
+        fine = batch.labels[:, -1]
+        require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):
             logits = self.scale * (embeddings @ functional.normalize(proxies).T)
             assert isinstance(self.groups, Tensor)
             terms = [
-                self._level(logits, groups[labels[:, -1], None] == groups, labels[:, -1], margin)
+                self._level(logits, groups[fine, None] == groups, fine, margin)
                 for groups, margin in zip(self.groups, self.margins, strict=True)
             ]
         return torch.stack(terms).sum()

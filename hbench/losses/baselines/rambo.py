@@ -1,4 +1,4 @@
-"""A RaMBO loss is AP or recall on black-box ranks, with a score margin and a memory of past scores ([R] §4).
+"""Defines the RaMBO losses: AP or recall on black-box ranks, with a score margin and a memory of past scores ([R] §4).
 
 The losses take `lam` for ranks divided by the number n of ranked scores, as the released code does: it then means the same at
 every length, and the rank itself is interpolated with λ = n·lam.
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses.baselines.blackbox import chosen_ranks
-from hbench.losses.blocks import full_precision, resolve_references
+from hbench.losses.batch_loss import BatchLoss, LossBatch
+from hbench.losses.blocks import full_precision
 
 Shift = Callable[[Tensor, Tensor], Tensor]  # scores, positive -> scores
 RowLoss = Callable[[Tensor, Tensor], Tensor]  # scores (Q, n), positive (Q, n) -> scalar
@@ -95,7 +96,7 @@ class ScoreMemory(nn.Module):
         return torch.cat(parts, dim=self.dim), torch.cat(flags, dim=self.dim)
 
 
-class Rambo(nn.Module):
+class Rambo(BatchLoss):
     """A loss of score rows on the fine labels of a batch or of references: margin, then memory, then the loss of the rows."""
 
     def __init__(self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False) -> None:
@@ -103,22 +104,16 @@ class Rambo(nn.Module):
         self.loss, self.shift, self.keep_self = loss, shift, keep_self
         self.memory = ScoreMemory(memory, dim=0)
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        query, others = full_precision(embeddings, refs.embeddings)
-        with torch.autocast(embeddings.device.type, enabled=False):
+    def compute(self, batch: LossBatch) -> Tensor:
+        query, others = full_precision(batch.embeddings, batch.ref_embeddings)
+        with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
-            positive = labels[:, -1, None] == refs.labels[None, :, -1]
-            if not self.keep_self:
-                is_self = torch.arange(len(refs.labels), device=labels.device) == refs.self_index[:, None]
-                scores, positive = scores.masked_fill(is_self, -torch.inf), positive & ~is_self
+            positive = batch.labels[:, -1, None] == batch.ref_labels[None, :, -1]
+            outside, listed = None if self.keep_self else batch.is_self(), batch.listed()
+            if listed is not None:
+                outside = ~listed if outside is None else outside | ~listed
+            if outside is not None:
+                scores, positive = scores.masked_fill(outside, -torch.inf), positive & ~outside
             return self.loss(*self.memory(self.shift(scores, positive), positive))
 
 

@@ -1,5 +1,7 @@
-"""A soft bin is one of M evenly spaced similarity values; every score is shared between its two neighbours, and AP is taken
-over the bins (Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss)."""
+"""Takes AP over soft bins: evenly spaced similarity values, between whose two neighbours every score is shared.
+
+(Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss.)
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
-from hbench.losses.blocks import full_precision, resolve_references, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch
+from hbench.losses.blocks import full_precision, sum_over_blocks
 
 
-class SoftBinAP(nn.Module):
+class SoftBinAP(BatchLoss):
     """Mean over queries of 1 − Σ_m Prec(m) ΔRec(m), bins m from the highest similarity down, fine labels, cosines given.
 
     h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ, with scores outside [lower, upper] in the first or last bin;
@@ -39,29 +42,21 @@ class SoftBinAP(nn.Module):
         self.bins, self.lower, self.upper = bins, lower, upper
         self.normalise, self.released = normalise, released
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        ref_embeddings: Tensor | None = None,
-        ref_labels: Tensor | None = None,
-        self_index: Tensor | None = None,
-    ) -> Tensor:
-        refs = resolve_references(embeddings, labels, ref_embeddings, ref_labels, self_index)
-        column = torch.arange(len(refs.labels), device=labels.device)
-        defined = 0
+    def compute(self, batch: LossBatch) -> Tensor:
+        defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            nonlocal defined
-            present = (column != refs.self_index[block, None]) | self.released
-            positive = present & (labels[block, -1, None] == refs.labels[None, :, -1])
+            present, listed = ~batch.is_self(block) | self.released, batch.listed(block)
+            if listed is not None:
+                present = present & listed
+            positive = present & (batch.labels[block, -1, None] == batch.ref_labels[None, :, -1])
             counted = positive.any(1)
-            defined += int(counted.sum())
+            defined.add_(counted.sum())
             return ((1 - self._ap(scores, present, positive)) * counted).sum()
 
-        vectors = full_precision(embeddings, refs.embeddings)
+        vectors = full_precision(batch.embeddings, batch.ref_embeddings)
         total = sum_over_blocks(missing, *(map(functional.normalize, vectors) if self.normalise else vectors))
-        return total / max(1, defined)
+        return total / defined.clamp(min=1)
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
         items, hits = [], []

@@ -1,4 +1,4 @@
-"""The CPU kernel of black-box ranks: one packed sort forward; backward one sort of the perturbed chosen items and a merge.
+"""Computes black-box ranks on a CPU: one packed sort forward; backward one sort of the perturbed chosen items and a merge.
 
 A key holds a score, so that descending scores are ascending keys, then the column, then whether the item is chosen: sorting
 keys ranks the items, equal scores in column order, and tells the chosen ones without a lookup. numpy sorts them with SIMD.

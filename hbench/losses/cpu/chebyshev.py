@@ -1,4 +1,4 @@
-"""Sums over the windows of kernel_windows.py on panels (kernel_grid.py), whose cost does not grow with the windows.
+"""Sums over the windows of windows.py by Chebyshev panels, whose cost does not grow with the windows.
 
 The sigmoid is summed over all items, and the items before the window are taken off again by σ(x) = 1 − e^−x + e^−2x − …, of
 which every term is a running sum.

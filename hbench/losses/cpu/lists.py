@@ -1,4 +1,4 @@
-"""One list as the kernels take it: its positives level by level, the items that count for those of a level, and their windows.
+"""Lays out one list for the kernels: its positives level by level, the items that count for those of a level, their windows.
 
 Everything is by rank: scores fall, so for each positive the items beyond δ come first. Indices are unsigned, so that none is
 checked for counting from the end. A list's room is reused for the next.

@@ -1,7 +1,8 @@
-"""The compiled loops of kernel.py over lists and the levels of their positives.
+"""Loops, compiled, over lists and the levels of their positives for rank_sums.py.
 
-A step is σ(t/τ) up to δ, `beyond` + ρ(t − δ) after it, and jumps by `start` at 0; see kernel.constants. Rows are column, score and
-level (Q, N), sorted; tables are relevance (Q, L+1) and one or more of (Q, L+1, L+1) or, with 0 for items outside, (Q, L+1, L+2).
+A step is σ(t/τ) up to δ, `beyond` + ρ(t − δ) after it, and jumps by `start` at 0; see rank_sums.constants. Rows are column, score
+and level (Q, N), sorted; tables are relevance (Q, L+1) and one or more of (Q, L+1, L+1) or, with 0 for items outside,
+(Q, L+1, L+2).
 """
 
 from __future__ import annotations

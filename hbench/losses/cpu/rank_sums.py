@@ -1,6 +1,6 @@
-"""The CPU kernel of the rank sums: float32 scores, one sort per list, compiled loops over its sorted items, two threads or more.
+"""Computes the rank sums of float32 scores on a CPU: one sort per list, then compiled loops over its sorted items, on all threads.
 
-It computes what ranks.py defines, list by list, so its result does not depend on the number of threads.
+It computes what losses/rank_sums.py defines, list by list, so its result does not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sums over the window of each positive, item by item; kernel_panels.py has the same for windows that are wide.
+"""Sums over the window of each positive, item by item; chebyshev.py has the same for windows that are wide.
 
 Items and positives come in order of rank. For positive k the items before first[k] have t = s_j − s_k > δ, those from last[k]
 on count nothing, and the window between them is where the sigmoid is neither. With e_j = exp(s_j/τ) the sigmoid is

@@ -1,4 +1,4 @@
-"""Images for training and embedding, in batches of tensors: files decoded in worker processes, or images in memory.
+"""Makes batches of image tensors for training and embedding: files decoded in worker processes, or images in memory.
 
 A batch is (images float32 (B, C, H, W), rows int64 (B,) of the manifest). What varies an image is its own seed, so that
 neither the number of workers nor a resumed epoch changes it.

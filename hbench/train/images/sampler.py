@@ -1,4 +1,4 @@
-"""A sampler composes the batches of an epoch: a pure function of labels, settings and a seeded generator.
+"""Composes the batches of an epoch: each sampler is a pure function of labels, settings and a seeded generator.
 
     sampler(labels (N, L), settings, rng) -> rows int64 (S, B)
 

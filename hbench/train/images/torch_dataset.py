@@ -1,4 +1,4 @@
-"""Manifests as torch datasets: by item with all labels, or in torchvision's habit with a root and a split.
+"""Offers manifests as torch datasets: by item with all labels, or in torchvision's habit with a root and a split.
 
 >>> import hbench
 >>> images = torch_dataset(hbench.load("glyphs").train)

@@ -1,4 +1,4 @@
-"""A variation is how a training image is cut and flipped anew each time it is seen, from a seed of its own.
+"""Cuts and flips training images anew each time they are seen, each from a seed of its own.
 
 `augmentations` names those of image files (torchvision's); images held in memory are varied by `shifted`.
 """

@@ -1,4 +1,4 @@
-"""A backbone turns images into features: a map (B, C, H, W), or vectors (B, C) where it pools itself.
+"""Builds backbones, which turn images into features: a map (B, C, H, W), or vectors (B, C) where it pools itself.
 
 SOURCE:NAME names one:
 

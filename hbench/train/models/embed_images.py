@@ -1,4 +1,4 @@
-"""Embedding images with a model: in manifest order, shared among processes, at several scales and mirrored."""
+"""Embeds images with a model: in manifest order, shared among processes, at several scales and mirrored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model: a backbone, pooling, a LayerNorm without weights, a projection; its embeddings have length 1.
+"""Builds the model: a backbone, pooling, a LayerNorm without weights, a projection; its embeddings have length 1.
 
     embedding = normalise(projection(norm(pooling(backbone(images)))))        (B, colours, H, W) -> (B, dim)
 

@@ -1,4 +1,4 @@
-"""Recipes by name. A setup file says how a dataset is trained on, a method file what is minimised and on which setups.
+"""Reads recipes by name. A setup file says how a dataset is trained on, a method file what is minimised and on which setups.
 The recipe SETUP-METHOD is the first, changed by the second, changed by the method's own lines for that setup.
 
 >>> resolve("sop-happier").losses["sup_hap"].weight

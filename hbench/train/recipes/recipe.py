@@ -1,4 +1,4 @@
-"""A recipe is everything that decides a training run, as data: dataset, images, net, batches, losses, optimisers.
+"""Declares a recipe, everything that decides a training run: dataset, images, net, batches, losses, optimisers.
 
 >>> recipe = build(Recipe, {"dataset": "glyphs", "epochs": 2, "losses": {"smooth_ap": {}}}, source="example")
 >>> recipe.sampler.batch, recipe.losses["smooth_ap"].weight

@@ -1,0 +1,86 @@
+"""How losses are called: NaN in is NaN out, nothing is ignored in silence, and pytorch-metric-learning can call them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning import miners
+
+from hbench.core.errors import ConfigError
+from hbench.losses import build_loss
+from tests.losses.test_losses import NAMES, WITH_REFERENCES, batch, build
+
+CLASSES = [0, 0, 1, 1, 3, 3, 4, 4]
+PAIRED = ["contrastive", "sup_ap", "smooth_ap", "softbin_ap", "fast_ap", "calibration", "multi_similarity"]
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")], ids=str)
+def test_what_is_not_finite_gives_a_value_that_is_not(name, bad):
+    embeddings, labels = batch(CLASSES)
+    with torch.no_grad():
+        embeddings[2, 1] = bad
+    assert not torch.isfinite(build(name)(embeddings, labels))
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_a_reference_that_is_not_finite_gives_a_value_that_is_not(name):
+    embeddings, labels = batch(CLASSES)
+    references, classes = batch(CLASSES, seed=1)
+    with torch.no_grad():
+        references[0, 0] = float("nan")
+    assert not torch.isfinite(build(name)(embeddings, labels, references, classes))
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_references_without_their_labels_are_refused(name):
+    embeddings, labels = batch(CLASSES)
+    references, classes = batch(CLASSES, seed=1)
+    with pytest.raises(ConfigError, match="ref_embeddings without ref_labels"):
+        build(name)(embeddings, labels, references)
+    with pytest.raises(ConfigError, match="ref_labels without ref_embeddings"):
+        build(name)(embeddings, labels, ref_labels=classes)
+
+
+@pytest.mark.parametrize("name", ["sup_ap", "contrastive", "multi_similarity", "rambo_ap"])
+def test_labels_of_one_level_may_be_one_column(name):
+    embeddings, labels = batch(CLASSES)
+    fine = labels[:, -1]
+    assert build(name)(embeddings, fine) == build(name)(embeddings, fine[:, None])
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_mined_pairs_are_used_or_refused(name):
+    embeddings, labels = batch(CLASSES)
+    first, second, other = torch.tensor([0]), torch.tensor([1]), torch.tensor([2])
+    loss = build(name)
+    try:
+        value = loss(embeddings, labels, (first, second, first, other))
+    except ConfigError as error:
+        assert "takes no mined pairs" in str(error)  # noqa: PT017
+    else:
+        assert value != build(name)(embeddings, labels)
+
+
+@pytest.mark.parametrize("name", ["contrastive", "sup_ap", "smooth_ap", "softbin_ap"])
+def test_all_pairs_as_mined_pairs_are_no_mined_pairs(name):
+    embeddings, labels = batch(CLASSES)
+    same = (labels[:, -1:] == labels[:, -1]).fill_diagonal_(False)
+    differing = labels[:, -1:] != labels[:, -1]
+    pairs = (*same.nonzero(as_tuple=True), *differing.nonzero(as_tuple=True))
+    assert build(name)(embeddings, labels, pairs).item() == pytest.approx(build(name)(embeddings, labels).item())
+
+
+def test_pytorch_metric_learning_calls_losses_in_its_wrappers():
+    embeddings, labels = batch(CLASSES)
+    fine = labels[:, -1]
+    ours, theirs = build_loss("sup_ap"), pml_losses.ContrastiveLoss()
+    both = pml_losses.MultipleLosses([ours, theirs], weights=[0.25, 0.75])
+    assert both(embeddings, fine).item() == pytest.approx(
+        0.25 * ours(embeddings, fine).item() + 0.75 * theirs(embeddings, fine).item()
+    )
+    mined = miners.MultiSimilarityMiner()(embeddings, fine)
+    assert torch.isfinite(both(embeddings, fine, mined))
