@@ -1,4 +1,4 @@
-"""A name table: rows of class names, coarse to fine, as a source gives them, and what keeps them from being a tree.
+"""Finds what keeps rows of class names, coarse to fine, from forming a tree.
 
 >>> table = NameTable.of(("order", "family"), [("Lacertilia", "Agamidae"), ("Serpentes", "NA"), ("Anura", "Agamidae")])
 >>> for problem in find_problems(table):
@@ -80,11 +80,15 @@ class NameTable:
         return name.strip().casefold() in self.placeholders
 
     def keys(self, row: Row) -> list[Key]:
-        """The node at each level of a row: its level and name. A placeholder names no node, its path does."""
-        return [
-            (EVERYWHERE if self.one_namespace else level, row[: level + 1] if self.is_placeholder(name) else (name,))
-            for level, name in enumerate(row)
-        ]
+        """The node at each level of a row: its level and name. A placeholder names no node, its path does; in one
+        namespace, a leaf repeated below itself is another node each time."""
+        found: list[Key] = []
+        for level, name in enumerate(row):
+            own = row[: level + 1] if self.is_placeholder(name) else (name,)
+            if self.one_namespace and level and row[level - 1] == name:
+                own = (*found[-1][1], name)
+            found.append((EVERYWHERE if self.one_namespace else level, own))
+        return found
 
     def parents(self) -> dict[Key, dict[Key, int]]:
         """For every node its parents, each with the number of items that put it there, in order of appearance."""

@@ -1,5 +1,4 @@
-"""Policies: named, explicit ways to make a name table a tree; each is a function from a table to what becomes of its
-rows.
+"""Mends name tables that form no tree, by named, explicit policies.
 
 >>> table = NameTable.of(("kingdom", "genus"), [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis")])
 >>> mended = mend(table, ["by-path"])
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from hbench.core.errors import TreeError, UsageError
 from hbench.core.registry import Registry
+from hbench.tree import ROOT
 from hbench.tree.names import CONTROL, ROOT_KEY, Key, NameTable, Row, levels_for
 
 NewRows = Mapping[Row, Row | None]
@@ -144,10 +144,11 @@ def by_path(table: NameTable) -> NewRows:
             paths[key].add(row[:depth])
     taken = {(key[0], key[1][-1]) for key, found in paths.items() if len(found) == 1}
     shared = {path: key for key, found in paths.items() if len(found) > 1 for path in found}
-    shown: dict[Row, str] = {}
+    shown: dict[Row, str] = {(): ROOT}
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
-        shown[path] = path[-1]
-        if path in shared:
+        repeated = table.one_namespace and path[-2:-1] == path[-1:]  # a leaf below itself is shown as the leaf
+        shown[path] = shown[path[:-1]] if repeated else path[-1]
+        if path in shared and not repeated:
             namespace = shared[path][0]
             while shown[path] == path[-1] or (namespace, shown[path]) in taken:
                 shown[path] += f" ({shown[path[:-1]]})"
@@ -163,9 +164,35 @@ def majority_parent(table: NameTable) -> NewRows:
     }
 
     def path(key: Key) -> Row:
-        return () if key == ROOT_KEY else (*path(chosen[key]), key[1][-1])
+        upwards: list[Key] = []
+        while key != ROOT_KEY:
+            if key in upwards:
+                raise TreeError(
+                    "the policy majority-parent puts a node below itself",
+                    expected="names that lead up to the root",
+                    found=" > ".join(each[1][-1] for each in reversed([*upwards, key])),
+                    fix="mend it by another policy first",
+                )
+            upwards.append(key)
+            key = chosen[key]
+        return tuple(each[1][-1] for each in reversed(upwards))
 
+    if table.one_namespace:  # a leaf may end at another depth under its new parent
+        return _evened(table, {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows})
     return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
+
+
+def _unrepeated(row: Row) -> Row:
+    """A row without the repetitions of its leaf."""
+    return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
+
+
+def _evened(table: NameTable, new: dict[Row, Row]) -> dict[Row, Row]:
+    """The new rows, leaves repeated down to one depth where those of the table were of one depth."""
+    if any(len(row) < len(table.levels) for row in table.rows):
+        return new
+    depth = max(map(len, new.values()), default=0)
+    return {row: after + after[-1:] * (depth - len(after)) for row, after in new.items()}
 
 
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=5)

@@ -6,13 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.core.errors import TreeError, UnknownName, UsageError
+from hbench.core.errors import HBenchError, TreeError, UnknownName, UsageError
+from hbench.tree import LabelTree
 from hbench.tree.files import read
 from hbench.tree.graph import edges, unfold
-from hbench.tree.names import KINDS, REMARKS, NameTable, find_problems
+from hbench.tree.names import KINDS, REMARKS, NameTable, class_rows, find_problems, refuse
 from hbench.tree.policies import Change, mend, policies, policies_for
 from tests.tree_strategies import messy_rows
 
@@ -204,3 +205,58 @@ def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority() -> No
     (change,) = moved.changes
     assert change.before == ("Coraciiformes", "Laridae", "Red_legged_Kittiwake")
     assert change.after == ("Charadriiformes", "Laridae", "Red_legged_Kittiwake")
+
+
+RAGGED = [("root", "b"), ("root", "c"), ("b", "d"), ("c", "d"), ("d", "x"), ("d", "y"), ("c", "e"), ("root", "f")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        ("by-path", ["b/d (b)/x (d (b))", "b/d (b)/y (d (b))", "c/d (c)/x (d (c))", "c/d (c)/y (d (c))", "c/e/e", "f/f/f"]),
+        ("majority-parent", ["b/d/x", "b/d/y", "c/e/e", "f/f/f"]),
+    ],
+)  # fmt: skip
+def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(policy: str, rows: list[str]) -> None:
+    mended = mend(unfold(edges(RAGGED)), ["repeat-leaf", policy])
+    assert rows_of(mended.table) == rows
+    assert mended.table.tree()[0].depth == 3
+
+
+def test_a_leaf_under_a_parent_at_another_depth_is_repeated_anew() -> None:
+    pairs = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", "y")]
+    mended = mend(unfold(edges(pairs)), ["repeat-leaf", "majority-parent"])
+    assert rows_of(mended.table) == ["a/x/x", "b/c/y"]
+
+
+def test_a_policy_that_would_put_a_node_below_itself_is_refused() -> None:
+    pairs = [("root", "b"), ("b", "a"), ("root", "c"), ("c", "a"), ("a", "b "), ("b ", "x")]
+    with pytest.raises(TreeError, match="puts a node below itself"):
+        mend(unfold(edges(pairs)), ["trim", "majority-parent", "repeat-leaf"])
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(1, 9)), min_size=1, max_size=16),
+    st.lists(
+        st.sampled_from(["a", "b", "c ", "c", "NA", "d", "root", "e (a)", "f", "a (b)"]), min_size=10, max_size=10
+    ),
+    st.lists(st.sampled_from(list(policies)), min_size=1, max_size=4, unique=True),
+)
+def test_any_policies_make_a_tree_of_any_graph_or_refuse_it_by_name(
+    pairs: list[tuple[int, int]], names: list[str], chosen: list[str]
+) -> None:
+    graph = edges((names[parent], names[child]) for parent, child in pairs if parent < child)
+    if not graph:
+        return
+    try:
+        table = unfold(graph)
+        mended = mend(table, chosen)
+        problems = [problem for problem in find_problems(mended.table) if problem.kind not in REMARKS]
+        refuse(problems, "the graph")
+        tree, items = mended.table.tree()
+    except HBenchError:  # a refusal that says what is wrong; any other exception fails
+        return
+    assert items.sum() == sum(mended.table.rows.values()) > 0
+    assert LabelTree.from_names(class_rows(tree), levels=tree.levels)[0].depth == tree.depth
+    assert {row for row in mended.final.values() if row is not None} == set(mended.table.rows)
