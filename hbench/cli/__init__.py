@@ -1,4 +1,4 @@
-"""The command line: one file per verb in this folder, loaded when it is called; here only what they share."""
+"""Runs the command line: verbs are loaded when called, and refusals become a message and an exit code."""
 
 from __future__ import annotations
 

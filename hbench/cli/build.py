@@ -1,4 +1,4 @@
-"""`hbench build`: raw annotations, or your own table or folder, become a dataset."""
+"""hbench build: turn raw annotations, or your own table or folder, into a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hbench datasets`: the list of benchmarks, and the card of one."""
+"""hbench datasets: list the benchmarks, or show one's card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hbench demo: the whole way, on the embedded benchmark, in a minute."""
+"""hbench demo: go the whole way on the embedded benchmark, in a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hbench download`: fetch the files of a dataset, resumably and verified, or say how to get them."""
+"""hbench download: fetch a dataset's files, resumably and verified, or say how to get them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rich.progress import (
 
 from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError
-from hbench.datasets.download.all_files import Tell
+from hbench.datasets.download.all_files import OnDownload
 from hbench.datasets.download.source import RemoteFile
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[Tell]:
+def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     """Bars on stderr, silent where it is no terminal; yields the function that moves them."""
     bytes_to_come = sum(source.size or 0 for source in sources) or None
     with Progress(
@@ -50,7 +50,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[Tell]:
         tasks: dict[str, TaskID] = {}
         lock = threading.Lock()
 
-        def tell(source: RemoteFile, what: str, number: int) -> None:
+        def on_progress(source: RemoteFile, what: str, number: int) -> None:
             with lock:
                 if what == "end":
                     if source.file in tasks:
@@ -66,7 +66,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[Tell]:
                     progress.advance(total, number)
                 progress.advance(tasks[source.file], number)
 
-        yield tell
+        yield on_progress
 
 
 def _here(source: RemoteFile, folder: Path) -> int:
@@ -154,8 +154,8 @@ def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
     from hbench.cli.download import bars
     from hbench.datasets.download.all_files import fetch_all, summary
 
-    with bars(sources, job.folder) as tell:
-        problems = fetch_all(sources, dataclasses.replace(job, tell=tell), jobs=jobs)
+    with bars(sources, job.folder) as on_progress:
+        problems = fetch_all(sources, dataclasses.replace(job, on_progress=on_progress), jobs=jobs)
     if problems:
         raise summary(problems)
 

@@ -1,4 +1,4 @@
-"""With what an evaluation is computed: the options that say so, and what they make."""
+"""Options for threads, memory, shards and devices."""
 
 from __future__ import annotations
 

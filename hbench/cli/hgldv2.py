@@ -1,4 +1,4 @@
-"""hbench hgldv2: the door to the pipeline that builds H-GLDv2's super-categories, a package of its own."""
+"""hbench hgldv2: run the pipeline that builds H-GLDv2's super-categories, a package of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hbench losses`: every loss with its formula, paper and parameters."""
+"""hbench losses: list every loss with its formula, paper and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every verb speaks: data to stdout, progress and remarks to stderr, no bars where no one watches."""
+"""Writes to the terminal: data to stdout, progress and remarks to stderr, no bars where no one watches."""
 
 from __future__ import annotations
 

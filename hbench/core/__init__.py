@@ -1,1 +1,2 @@
-"""What every wing uses: errors, registries, schemas, paths, files, tables and compilation. It imports nothing of hbench."""
+"""Holds what every wing uses: errors, registries, schemas, paths, files, tables and compilation. Imports nothing of
+hbench."""

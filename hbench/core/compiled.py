@@ -1,4 +1,5 @@
-"""Compilation by numba: machine code made on first use and kept on disk, which runs without the interpreter's lock.
+"""Compiles functions with numba on first use and keeps their machine code on disk; they run without the
+interpreter's lock.
 
 What is kept is kept for these very sources. numba itself looks at the file of a function, not at those of the functions it
 calls, and would go on with the old ones; so each module's code lies in a folder named after all sources it is made of.

@@ -1,4 +1,5 @@
-"""One exception family: every refusal says what is wrong, what was expected, what was found, what to do next.
+"""Defines the one exception family: every refusal says what is wrong, what was expected, what was found, what to do
+next.
 
 >>> raise UnknownName("metric", "MAP@R", ["mAP@R", "AP"])
 Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Atomic replacement: a file is written whole, under another name, and then takes its place at once."""
+"""Writes files atomically: whole and under another name first, then renamed into place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where files go: HBENCH_DATA and HBENCH_CACHE, else folders in HBENCH_HOME, else the system's habit (XDG)."""
+"""Finds the data and cache folders: HBENCH_DATA and HBENCH_CACHE, else inside HBENCH_HOME, else where the system
+keeps such files (XDG)."""
 
 from __future__ import annotations
 

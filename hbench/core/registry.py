@@ -1,4 +1,4 @@
-"""A registry maps names to the functions or classes of one kind; plugins join through entry points.
+"""Maps names to the functions or classes of one kind; other packages add theirs through entry points.
 
 >>> shapes = Registry("shape")
 >>> @shapes.register("disc")

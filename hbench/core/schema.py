@@ -1,4 +1,4 @@
-"""A schema is a frozen pydantic model that a TOML text must fit; what does not is refused with place and suggestion.
+"""Checks TOML texts against frozen pydantic models; a misfit is refused with the key's place and a suggestion.
 
 >>> class Point(BaseModel):
 ...     model_config = STRICT

@@ -1,4 +1,4 @@
-"""A sheet: a table of texts with a header, from a CSV, TSV (also .gz) or parquet file.
+"""Reads and writes tables of texts with a header: CSV, TSV (also .gz) and parquet.
 
 "NA" and "None" in it are names, not gaps; only an empty cell and a parquet null are "".
 """

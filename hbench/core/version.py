@@ -1,3 +1,3 @@
-"""The version, without importing anything else."""
+"""Holds the version, without importing anything else."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Datasets by name: one file per dataset in this folder, with its SPEC and its `build(raw) -> manifests`.
+"""Loads datasets by name, folder or table, and builds published ones from their SPEC (one file each in `benchmarks`).
 
 >>> glyphs = load("glyphs")
 >>> glyphs.levels, len(glyphs.train), len(glyphs.tests["test"])

@@ -1,4 +1,4 @@
-"""A build: from the raw files of a published dataset to a dataset folder, counts and files checked on the way."""
+"""Builds a published dataset from its raw files, and checks its counts and image files on the way."""
 
 from __future__ import annotations
 

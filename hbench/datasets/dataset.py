@@ -1,4 +1,4 @@
-"""A dataset: its name, version and protocol, the manifest it trains on and those it is tested on.
+"""Defines a dataset (name, version, protocol, manifests for training and testing) and its folder on disk.
 
 On disk it is a folder: `dataset.json` (what is not a table: name, version, levels, protocol, digests, card),
 `train.parquet` and `test.parquet`, or one `test-NAME.parquet` per test where there are several.

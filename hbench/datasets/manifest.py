@@ -1,4 +1,4 @@
-"""A manifest: the items of one split, their labels, and which of them ask (query) and are ranked (gallery).
+"""Defines a manifest: the items of one split, their labels, and which of them ask (query) and are ranked (gallery).
 
 On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and,
 where the protocol ignores some items of a query's group, `ignore`; file metadata carries the level names and the

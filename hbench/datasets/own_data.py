@@ -1,4 +1,4 @@
-"""Own data: a table or a folder of images becomes a dataset like any other.
+"""Turns a user's table or folder of images into a dataset like any other.
 
 A table has one row per image: its path, the names of its levels coarse to fine, and perhaps its split. In a folder,
 the nested folders are the levels: `order/family/species/image.jpg`.

@@ -1,5 +1,4 @@
-"""A list: which gallery items are positives of which query, where a benchmark says so pair by pair instead of by
-labels.
+"""Keeps per-query relevance judgements, for benchmarks that name positives pair by pair instead of by labels.
 
 It is a table with the columns `query`, `item` and `level`; -1 is an item that is left out of the query's list, and
 every pair that is not listed is of level 0.

@@ -1,4 +1,4 @@
-"""Raw annotation files: read as text, refused with the file and the line when they are not what they should be."""
+"""Reads raw annotation files as text; refuses, with file and line, what is not as expected."""
 
 from __future__ import annotations
 

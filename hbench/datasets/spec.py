@@ -1,4 +1,4 @@
-"""A spec: what hbench knows of a published dataset before any of its files is on this disk."""
+"""Describes a published dataset before any of its files is on this disk: levels, counts, sources, how to build it."""
 
 from __future__ import annotations
 

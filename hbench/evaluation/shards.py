@@ -149,7 +149,7 @@ def _refuse_gaps(parts: Sequence[Part]) -> None:
     if missing or twice:
         found = [f"{what} {examples(which)}" for what, which in (("missing", missing), ("twice", twice)) if which]
         raise SubmissionError(
-            "the parts do not make a whole", expected=f"1 … {parts[0].of}, each once", found="; ".join(found)
+            "shards are missing or duplicated", expected=f"1 … {parts[0].of}, each once", found="; ".join(found)
         )
 
 

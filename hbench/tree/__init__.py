@@ -1,4 +1,4 @@
-"""A label tree: the classes of a dataset, nested from coarse to fine, all at the same depth.
+"""Defines the label tree: the classes of a dataset, nested from coarse to fine, all at the same depth.
 
 >>> rows = [["animal", "cat"], ["animal", "dog"], ["plant", "oak"]]
 >>> tree, labels = LabelTree.from_names(rows, levels=["kingdom", "species"])
@@ -185,9 +185,10 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
         raise TreeError(
-            "these are no labels",
-            expected="integers of shape (items, levels), coarse to fine",
+            "labels must be integers of shape (items, levels)",
+            expected="a column per level, coarse to fine",
             found=f"{array.dtype} of shape {array.shape}",
+            fix="hbench.LabelTree.from_names makes them from names" if array.dtype.kind in "OU" else None,
         )
     return array.astype(np.int64, order="F")  # every use goes level by level
 

@@ -1,5 +1,4 @@
-"""A drawing of a label tree: a sunburst in SVG, one ring per level, coarse inside, a name wherever one fits, a tooltip
-everywhere."""
+"""Draws a label tree as an SVG sunburst: a ring per level, coarse inside, names where they fit, tooltips everywhere."""
 
 from __future__ import annotations
 

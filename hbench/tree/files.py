@@ -1,5 +1,4 @@
-"""Label trees in files: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and Newick, read and
-written."""
+"""Reads and writes label trees: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and Newick."""
 
 from __future__ import annotations
 

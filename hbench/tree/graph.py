@@ -1,4 +1,4 @@
-"""A class graph: nodes and edges from parent to child as a file gives them, unfolded into a name table.
+"""Unfolds a graph of classes (edges from parent to child, as files give them) into a name table.
 
 >>> unfold(edges([("thing", "animal"), ("thing", "plant"), ("animal", "cat"), ("animal", "dog")])).rows
 {('animal', 'cat'): 1, ('animal', 'dog'): 1, ('plant',): 1}

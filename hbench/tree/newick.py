@@ -1,4 +1,4 @@
-"""Newick: a tree as nested brackets, a node's children before its name.
+"""Reads and writes Newick: a tree as nested brackets, a node's children before its name.
 
 >>> graph = parse_newick("((cat,'red panda':0.5)animal,[by hand]oak_tree);")
 >>> [name for _, name in graph.nodes(data="name")]

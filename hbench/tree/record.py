@@ -1,4 +1,4 @@
-"""A mended table in a file: the names after the policies, and beside it the record of every change."""
+"""Writes a mended table, and beside it the record of every change."""
 
 from __future__ import annotations
 

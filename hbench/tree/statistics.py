@@ -1,4 +1,4 @@
-"""Statistics of a label tree, level by level: how many nodes, how they branch, how evenly items fill them.
+"""Describes a label tree level by level: how many nodes, how they branch, how evenly items fill them.
 
 >>> tree, labels = LabelTree.from_names([("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
 >>> coarse, fine = statistics(tree, np.array([2, 1, 1]))

@@ -67,7 +67,7 @@ def found(folder):
 
 def test_every_kind_of_archive_is_unpacked(archive, tmp_path):
     seen = []
-    assert unpack(archive, tmp_path / "out", advance=seen.append) == 4
+    assert unpack(archive, tmp_path / "out", on_progress=seen.append) == 4
     assert found(tmp_path / "out") == FILES
     assert sum(seen) == 4
 
@@ -79,7 +79,7 @@ def test_an_archive_is_known_by_its_content_not_its_name(archive, tmp_path):
 def test_unpacking_goes_on_where_it_was_stopped(archive, tmp_path):
     stop = threading.Event()
     with pytest.raises(DownloadInterrupted):
-        unpack(archive, tmp_path / "out", advance=lambda _: stop.set(), stop=stop)
+        unpack(archive, tmp_path / "out", on_progress=lambda _: stop.set(), stop=stop)
     first = tmp_path / "out" / "set" / "a" / "1.jpg"
     assert found(tmp_path / "out") == {"set/a/1.jpg": FILES["set/a/1.jpg"]}
     written = first.stat().st_mtime_ns

@@ -45,7 +45,9 @@ def get(server, tmp_path, shared_session, monkeypatch):
     def get(*, urls=None, read=1.0, **known):
         source = RemoteFile("data.bin", tuple(urls or [server.url("data.bin")]), **known)
         try:
-            return fetch(source, tmp_path / "data.bin", session=shared_session, timeout=(2, read), advance=moved.append)
+            return fetch(
+                source, tmp_path / "data.bin", session=shared_session, timeout=(2, read), on_progress=moved.append
+            )
         finally:
             get.moved = sum(moved)
 
@@ -271,7 +273,7 @@ def test_stopping_keeps_what_came(server, tmp_path, shared_session):
             RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5),
             tmp_path / "data.bin",
             session=shared_session,
-            advance=lambda _: stop.set(),
+            on_progress=lambda _: stop.set(),
             stop=stop,
         )
     here = (tmp_path / ".data.bin.part").read_bytes()

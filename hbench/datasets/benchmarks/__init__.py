@@ -1,1 +1,2 @@
-"""The benchmarks that ship with hbench, one file each: a SPEC and a function `build(raw)` that returns its manifests."""
+"""Describes the benchmarks that ship with hbench, one file each: a SPEC and a function `build(raw)` that returns its
+manifests."""

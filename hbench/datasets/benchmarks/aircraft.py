@@ -1,4 +1,4 @@
-"""FGVC-Aircraft: aircraft variants by family and manufacturer; the first half of the variants trains, the other
+"""FGVC-Aircraft: aircraft variants by family and manufacturer; the first half of the variants trains, the rest
 tests."""
 
 from __future__ import annotations

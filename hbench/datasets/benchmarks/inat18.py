@@ -1,5 +1,4 @@
-"""iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or by the full taxonomy
-(full)."""
+"""iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or full taxonomy (full)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""NABirds: North American birds; leaves of two depths, a species that has no forms of its own is repeated as its
-only form."""
+"""NABirds: North American birds; a species without forms of its own is repeated as its only form."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Stanford Online Products: photographs of things on sale; fine classes are single products, coarse ones twelve
-kinds."""
+"""Stanford Online Products: photographs of things on sale; fine classes are products, coarse ones twelve kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Fetching a file: from one of several mirrors, resumed where it stopped, and only in place once its checksum is right.
+"""Fetches one file: tries its mirrors in turn, resumes where it stopped, and checks the sum before the file gets its
+name.
 
 While it comes, a file is called `.NAME.part`, with the server's validator (ETag) beside it in `.NAME.part.json`, so
 that a later run goes on with the bytes that are there, and only if the server still has the same file.
@@ -39,7 +40,7 @@ DROPS = 5  # connections lost in a row without a new byte before a mirror is giv
 PAUSE = 0.1  # seconds after the first such loss; doubled with each
 GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
 DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
-Advance = Callable[[int], None]
+OnBytes = Callable[[int], None]
 
 
 class DownloadInterrupted(Exception):
@@ -69,17 +70,17 @@ def fetch(
     target: Path,
     *,
     session: requests.Session,
-    advance: Advance = lambda _: None,
+    on_progress: OnBytes = lambda _: None,
     stop: threading.Event | None = None,
     timeout: tuple[float, float] = TIMEOUT,
 ) -> dict[str, str]:
     """Fetch `source` into `target` and return its checksums; a file that is not whole and right never has that name.
 
-    `advance` hears of every number of bytes that came (negative when some are thrown away). Raises SourceError when
+    `on_progress` hears of every number of bytes that came (negative when some are thrown away). Raises SourceError when
     no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or
     read-only, Interrupted after `stop`.
     """
-    transfer = Transfer(source, target, session, advance, stop or threading.Event(), timeout)
+    transfer = Transfer(source, target, session, on_progress, stop or threading.Event(), timeout)
     problems: list[SourceError | IntegrityError] = []
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +110,7 @@ class Transfer:
     source: RemoteFile
     target: Path
     session: requests.Session
-    advance: Advance
+    on_progress: OnBytes
     stop: threading.Event
     timeout: tuple[float, float]
 
@@ -194,7 +195,7 @@ class Transfer:
                 if start == 0 and looks_like_page(block):
                     raise SourceError(f"{url} gave a web page instead of the file", found=title_of(block))
                 start += file.write(block)
-                self.advance(len(block))
+                self.on_progress(len(block))
 
     def _validator(self, url: str) -> str | None:
         with suppress(OSError, ValueError):
@@ -204,7 +205,7 @@ class Transfer:
 
     def discard(self) -> None:
         """Throw away what came."""
-        self.advance(-self.here)
+        self.on_progress(-self.here)
         self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
 

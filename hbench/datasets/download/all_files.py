@@ -1,5 +1,4 @@
-"""Fetching the files of a dataset: several at a time, each fetched, verified and unpacked once, with all failures
-told at the end."""
+"""Fetches, verifies and unpacks all files of a dataset, several at a time, and reports all failures at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from hbench.datasets.download.records import (
 )
 from hbench.datasets.download.source import RemoteFile
 
-Tell = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
+OnDownload = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
 MD5_FILES_ARE_SMALL = 4096
 
 
@@ -41,7 +40,7 @@ class DownloadOptions:
     folder: Path
     repair: bool = False
     remove_archives: bool = False
-    tell: Tell = lambda source, what, number: None
+    on_progress: OnDownload = lambda source, what, number: None
     timeout: tuple[float, float] = TIMEOUT
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
@@ -146,7 +145,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
     except HBenchError as problem:
         return problem
     finally:
-        job.tell(source, "end", 0)
+        job.on_progress(source, "end", 0)
     return None
 
 
@@ -161,7 +160,10 @@ def _one(source: RemoteFile, job: DownloadOptions) -> None:
     if source.unpack is not None:
         archive = Path(record.path)
         number = unpack(
-            archive, job.folder / source.unpack, advance=lambda n: job.tell(source, "files", n), stop=job.stop
+            archive,
+            job.folder / source.unpack,
+            on_progress=lambda n: job.on_progress(source, "files", n),
+            stop=job.stop,
         )
         write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
         if job.remove_archives and archive.is_relative_to(job.folder):
@@ -180,7 +182,7 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
                 complete,
                 target,
                 session=own,
-                advance=lambda n: job.tell(source, "bytes", n),
+                on_progress=lambda n: job.on_progress(source, "bytes", n),
                 stop=job.stop,
                 timeout=job.timeout,
             )

@@ -1,4 +1,5 @@
-"""Unpacking archives from strangers: nothing leaves the folder, nothing explodes, and an interrupted unpacking goes on.
+"""Extracts untrusted archives safely: files stay in their folder and of sane size, and an interrupted extraction
+resumes.
 
 Each file is written under another name, one per archive, and then takes its own, so that a file that is there is
 whole; one that is there with the size the archive says is not written again.
@@ -52,11 +53,15 @@ class Member:
 
 
 def unpack(
-    archive: Path, folder: Path, *, advance: Callable[[int], None] = lambda _: None, stop: threading.Event | None = None
+    archive: Path,
+    folder: Path,
+    *,
+    on_progress: Callable[[int], None] = lambda _: None,
+    stop: threading.Event | None = None,
 ) -> int:
     """Unpack a .zip or .tar(.gz, .bz2, .xz) into `folder` and return its number of files.
 
-    `advance` hears of every file. Raises IntegrityError for an archive that is damaged, escapes its folder, holds
+    `on_progress` hears of every file. Raises IntegrityError for an archive that is damaged, escapes its folder, holds
     anything but files and folders, or expands beyond reason; DataError for a full or read-only disk; Interrupted
     after `stop`.
     """
@@ -71,7 +76,7 @@ def unpack(
                 raise DownloadInterrupted
             into.write(member)
             number += 1
-            advance(1)
+            on_progress(1)
     return number
 
 

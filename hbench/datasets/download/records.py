@@ -1,5 +1,4 @@
-"""A record: what hbench knows of one file of a raw folder (`.hbench/FILE.json`), so that no file is fetched or read
-twice.
+"""Records what is known of each downloaded file (`.hbench/FILE.json`), so that none is fetched or read twice.
 
 It holds the size and time of the file when its checksums were taken, and how many files were unpacked from it.
 """

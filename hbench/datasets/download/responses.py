@@ -1,4 +1,4 @@
-"""What a server answered: where its bytes belong in the file, and whether they are of the file at all."""
+"""Judges a server's answer: where its bytes belong in the file, and whether they are of the file at all."""
 
 from __future__ import annotations
 

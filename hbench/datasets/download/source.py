@@ -1,4 +1,4 @@
-"""A source: one file to fetch. It stands apart from the fetching, which loads the libraries for it."""
+"""Defines a file to fetch, apart from the fetching, which loads heavy libraries."""
 
 from __future__ import annotations
 

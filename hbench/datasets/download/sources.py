@@ -1,4 +1,4 @@
-"""Where the files of a dataset are to be had: `sources.toml` here, and the user's own `sources.toml`, which goes first.
+"""Reads where a dataset's files can be fetched: `sources.toml` here, and the user's own `sources.toml`, which wins.
 
 One table per file, `[[DATASET]]`, with `file`, `urls` and, as far as they are known, `size`, `md5`, `sha256`; `part`
 is "metadata" or "images" (default), `unpack` the folder to unpack an archive into ("." for most). `count = n` makes n
