@@ -1,0 +1,120 @@
+# The steps of `.ci/run` beside the README's test command: one function each, callable by name (`.ci/run lowest docs`).
+# What this machine cannot do is skipped, and the reason printed; nothing else is.
+
+ROOT=$PWD
+PYTHON=${PYTHON:-$ROOT/.venv/bin/python}  # the environment of the README's test command
+SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/hbench-ci.XXXXXX")
+trap 'rm -rf "$SCRATCH"' EXIT
+
+skipped() { printf 'SKIPPED %s: %s\n' "$1" "$2"; }
+has_flag() { grep -qw -- "$1" /proc/cpuinfo 2>/dev/null; }
+
+# tools: an environment beside the tests', for uv and for what checks packages and builds pages.
+tools() {
+    [ -x "$SCRATCH/tools/bin/uv" ] && return
+    "$PYTHON" -m venv "$SCRATCH/tools"
+    "$SCRATCH/tools/bin/pip" install -q uv
+}
+uv() { tools && "$SCRATCH/tools/bin/uv" -q "$@"; }
+
+# ---------------------------------------------------------------- the code as it is written
+
+lint() {
+    "$PYTHON" -m ruff check .
+    "$PYTHON" -m ruff format --check .
+    "$PYTHON" -m mypy
+}
+
+# ---------------------------------------------------------------- the same numbers on every processor
+
+# Tests of values alone, without those that compile for other processors themselves or take long.
+NUMERIC=(tests/metrics/test_metrics.py tests/metrics/test_name_columns.py tests/losses/test_golden.py tests/losses/test_rank_sums.py
+         tests/engine/test_ranking.py tests/engine/test_radix_sort.py tests/engine/test_symmetric.py tests/evaluation/test_evaluation.py)
+NOT_HERE='not just_compiled and not order_of_a_batch and not processor_without and not free_vectors and not command_line'
+
+# numeric NAME VARIABLE=VALUE…: the numeric tests under an environment, in a cache of their own.
+numeric() {
+    local name=$1
+    shift
+    printf '+ numeric tests: %s\n' "$name"
+    env HBENCH_CACHE="$SCRATCH/cache" "$@" "$PYTHON" -m pytest -q -p no:cacheprovider "${NUMERIC[@]}" -k "$NOT_HERE"
+}
+
+# openblas KERNEL FLAG VARIABLE=VALUE…: as on a processor whose OpenBLAS kernel is KERNEL; it needs the instructions FLAG.
+openblas() {
+    local kernel=$1 flag=$2 used
+    shift 2
+    has_flag "$flag" || { skipped "OPENBLAS_CORETYPE=$kernel" "this processor has no $flag"; return 0; }
+    used=$(OPENBLAS_CORETYPE=$kernel "$PYTHON" -c 'import numpy, threadpoolctl
+print(*{each.get("architecture") for each in threadpoolctl.threadpool_info()})')
+    [[ ${used,,} == *"${kernel,,}"* ]] || { skipped "OPENBLAS_CORETYPE=$kernel" "numpy's OpenBLAS takes $used instead"; return 0; }
+    numeric "OPENBLAS_CORETYPE=$kernel $*" OPENBLAS_CORETYPE="$kernel" "$@"
+}
+
+# processors: numpy, torch and compiled code each as on other processors; they do not meet, so one run tries all three.
+processors() {
+    local haswell=+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+movbe,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt
+    openblas Nehalem sse4_2 ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic \
+        NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+    openblas Haswell avx2 ATEN_CPU_CAPABILITY=avx2 NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES=$haswell \
+        NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 OMP_NUM_THREADS=2
+    openblas Zen avx2
+    openblas SkylakeX avx512f
+}
+
+# ---------------------------------------------------------------- the same behaviour in every environment
+
+# smoke ENVIRONMENT [PYTEST OPTIONS]: what a user does first, with what is installed there, outside of the checkout.
+smoke() {
+    local environment=$1 folder
+    shift
+    folder=$(mktemp -d "$SCRATCH/smoke.XXXXXX")
+    cp tests/test_packaging_smoke.py "$folder"
+    (cd "$folder" && PYTHONPATH='' "$environment/bin/python" -m pytest -q -p no:cacheprovider --timeout=300 "$@" .)
+}
+
+# environment NAME PYTHON REQUIREMENT…: a fresh environment with these, and pytest.
+environment() {
+    local name=$1 python=$2
+    shift 2
+    uv venv --clear --python "$python" "$SCRATCH/$name"
+    VIRTUAL_ENV="$SCRATCH/$name" uv pip install "$@" pytest pytest-timeout
+}
+
+# lowest: the lowest versions that pyproject allows.
+lowest() {
+    uv pip compile --resolution lowest-direct --extra look --no-annotate --no-header pyproject.toml -o "$SCRATCH/lowest.txt"
+    environment lowest "$PYTHON" -r "$SCRATCH/lowest.txt"
+    VIRTUAL_ENV="$SCRATCH/lowest" uv pip install --no-deps "$ROOT"
+    cat "$SCRATCH/lowest.txt"
+    smoke "$SCRATCH/lowest"
+}
+
+# core: without any extra. A verb whose extra is missing says so.
+core() {
+    environment core "$PYTHON" "$ROOT"
+    printf 'core: %s MB\n' "$(du -sm "$SCRATCH/core" | cut -f1)"
+    smoke "$SCRATCH/core"
+}
+
+# interpreter VERSION: where one is, on PATH or among pyenv's.
+interpreter() {
+    local each
+    for each in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+        "$each" -c '' 2>/dev/null && { command -v "$each"; return; }
+    done
+    return 1
+}
+
+# interpreters: every other Python that is installed here, with `look`.
+interpreters() {
+    local version python own
+    own=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for version in 3.11 3.12 3.13 3.14; do
+        [ "$version" = "$own" ] && continue
+        python=$(interpreter "$version") || { skipped "Python $version" "no such interpreter is installed here"; continue; }
+        printf '+ Python %s\n' "$version"
+        environment "python$version" "$python" "$ROOT[look]"
+        smoke "$SCRATCH/python$version"
+    done
+}
