@@ -136,7 +136,7 @@ def fetching(folder: Path) -> None:
     import requests
 
     from hbench.datasets.download import fetch, session
-    from hbench.datasets.download.source import RemoteFile
+    from hbench.datasets.download.sources import RemoteFile
     from tests.file_server import FileServer
 
     body = np.random.default_rng(0).bytes(400_000_000)

@@ -24,12 +24,11 @@ from rich.progress import (
 from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError
 from hbench.datasets.download.all_files import OnDownload
-from hbench.datasets.download.source import RemoteFile
+from hbench.datasets.download.sources import RemoteFile
 
 if TYPE_CHECKING:
     from hbench.datasets import Spec
     from hbench.datasets.download.all_files import DownloadOptions
-    from hbench.datasets.download.source import RemoteFile
 
 
 @contextmanager

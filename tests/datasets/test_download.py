@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hbench.core.errors import DataError, IntegrityError, SourceError
 from hbench.datasets import download as fetching
 from hbench.datasets.download import DownloadInterrupted, fetch, session
-from hbench.datasets.download.source import RemoteFile
+from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import PAGE, FileServer, close_after, instead, reset_after, stall_after, status
 
 BODY = random.Random(0).randbytes(1_000_000)

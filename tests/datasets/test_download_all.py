@@ -21,8 +21,7 @@ from hbench.cli.download import command
 from hbench.core.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError, UnknownName
 from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_room, fetch_all, summary
 from hbench.datasets.download.records import state_of
-from hbench.datasets.download.source import RemoteFile
-from hbench.datasets.download.sources import sources_of
+from hbench.datasets.download.sources import RemoteFile, sources_of
 from tests.file_server import PAGE, FileServer, close_after, status
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -32,7 +32,7 @@ from hbench.datasets.download.responses import (
     title_of,
     validator_of,
 )
-from hbench.datasets.download.source import RemoteFile
+from hbench.datasets.download.sources import RemoteFile
 
 BLOCK = 1 << 18
 TIMEOUT = (10.0, 30.0)  # seconds to connect; without a byte

@@ -27,7 +27,7 @@ from hbench.datasets.download.records import (
     state_of,
     write_record,
 )
-from hbench.datasets.download.source import RemoteFile
+from hbench.datasets.download.sources import RemoteFile
 
 OnDownload = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
 MD5_FILES_ARE_SMALL = 4096

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError
 from hbench.core.files import write_text
-from hbench.datasets.download.source import RemoteFile
+from hbench.datasets.download.sources import RemoteFile
 
 FOLDER = ".hbench"
 
