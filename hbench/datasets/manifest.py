@@ -192,7 +192,16 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
             found=f"columns {', '.join(table.column_names)}",
             fix="make one with: hbench build --from FILE --levels …",
         )
-    manifest = _from_table(table, json.loads(meta["hbench.levels"]))
+    levels = json.loads(meta["hbench.levels"])
+    for name in ("item", *levels, *RESERVED[1:]):
+        if name in table.column_names and table[name].null_count:
+            raise DataError(
+                f"{path} has empty cells in the column {name}",
+                expected="a value in every row",
+                found=f"{table[name].null_count} of {len(table)} rows without",
+                fix="fill them in, or leave these rows out",
+            )
+    manifest = _from_table(table, levels)
     for expected in filter(None, (meta.get("hbench.digest"), digest)):
         if manifest.digest != expected:
             raise IntegrityError(

@@ -33,18 +33,46 @@ Words = NDArray[np.unsignedinteger]
 
 
 def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """One integer per row of (N, D), equal for equal rows: the words of the row times fixed random odd numbers, modulo
-    2^64."""
-    word = np.dtype(f"u{vectors.dtype.itemsize}")
-    factors: Any = np.random.default_rng(SEED).integers(2**63, size=vectors.shape[1], dtype=np.uint64)
-    factors = factors * np.uint64(2) + np.uint64(1)
-    minus_zero = word.type(1 << (8 * word.itemsize - 1))
-    products = _products_compiled if pays(len(vectors) * vectors.shape[1]) else _products
+    """One integer per row of (N, D), equal for equal rows and, but for a chance of 2^-64, for no others.
+
+    Fast keys are Σ_d word_d · factor_d modulo 2^64, over words of at most 32 bits (the halves of a float64) and fixed random
+    odd factors. They lose what lies in the top bits of all words: of rows of ±1 about 2^33 are told apart. So rows that
+    share a fast key and are not equal get a cryptographic hash of their bytes instead.
+    """
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
-        words: Any = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE]).view(word)
-        keys[start : start + ROWS_AT_ONCE] = products(words, factors, minus_zero)
+        keys[start : start + ROWS_AT_ONCE] = _fast_keys(vectors[start : start + ROWS_AT_ONCE], len(vectors))
+    by_key = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
+    unequal = again[~_equal_rows(vectors, by_key[again], by_key[again + 1])]
+    for key in np.unique(keys[by_key[unequal]]).tolist():
+        for row in np.flatnonzero(keys == np.uint64(key)).tolist():
+            content = (np.asarray(vectors[row : row + 1]) + vectors.dtype.type(0)).tobytes()
+            keys[row] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     return keys
+
+
+def _fast_keys(rows: NDArray[np.floating], items: int) -> NDArray[np.uint64]:
+    """The fast keys of some rows (n, D) of a set of so many items."""
+    if rows.dtype == np.float64:
+        words: Any = (np.ascontiguousarray(rows) + 0.0).view(np.uint32)  # −0.0 becomes 0.0, as it does below
+    else:
+        words = np.ascontiguousarray(rows).view(f"u{rows.dtype.itemsize}")
+    factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
+    factors = factors * np.uint64(2) + np.uint64(1)
+    minus_zero = words.dtype.type(1 << (8 * words.itemsize - 1) if rows.dtype != np.float64 else 0)
+    products = _products_compiled if pays(items * rows.shape[1]) else _products
+    keys: NDArray[np.uint64] = products(words, factors, minus_zero)
+    return keys
+
+
+def _equal_rows(
+    vectors: NDArray[np.floating], first: NDArray[np.int64], second: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether the rows at two lists of positions (n,) are equal, pair by pair; (n,)."""
+    parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(first), ROWS_AT_ONCE)]
+    same = [np.equal(vectors[first[part]], vectors[second[part]]).all(axis=1) for part in parts]
+    return np.concatenate([*same, np.zeros(0, bool)])
 
 
 def _products(words: Words, factors: NDArray[np.uint64], minus_zero: Scalar) -> NDArray[np.uint64]:
@@ -74,10 +102,7 @@ def duplicates(
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
     copies, originals = by_key[first != by_key], first[first != by_key]
-    pairs = range(0, len(copies), ROWS_AT_ONCE)
-    parts = [(order[copies[i : i + ROWS_AT_ONCE]], order[originals[i : i + ROWS_AT_ONCE]]) for i in pairs]
-    same = [np.equal(vectors[copy], vectors[original]).all(axis=1) for copy, original in parts]
-    equal = np.concatenate([*same, np.zeros(0, bool)])
+    equal = _equal_rows(vectors, order[copies], order[originals])
     return copies[equal], originals[equal]
 
 
@@ -127,13 +152,15 @@ class Ranker:
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
+        sides = [(gallery.vectors, self.columns), (queries.vectors, self.queries)]
+        content = _content_digest(*sides[: 1 if gallery is queries else 2])  # before rows are moved and scaled in place
         rows = similarity(queries.vectors, gallery.vectors)
         if gallery is queries and rows[0].same_as(rows[1]):
             settled = rows[1].settled(self.columns)
             rows = settled, settled
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, memory=left)
-        self.digest = _digest(keys[self.columns], query_keys[self.queries], self)
+        self.digest = _digest(content, self)
 
     @property
     def blocks(self) -> int:
@@ -189,10 +216,21 @@ class Ranker:
         return levels
 
 
-def _digest(gallery: NDArray[np.uint64], queries: NDArray[np.uint64], ranker: Ranker) -> str:
-    """sha256 of the vectors by their keys, the label tree, what is left out, the ties policy, and the shapes of blocks."""
-    digest = hashlib.sha256(f"{ranker.scores.block_size} {ranker.tie_key.tolist()}".encode())
-    for array in (gallery, queries, ranker.starts, ranker.ends, *ranker.left_out(0, len(queries))):
+def _content_digest(*sides: tuple[NDArray[np.floating], NDArray[np.int64]]) -> str:
+    """sha256 of vectors (N, D) in an order of their positions (N,), side by side; −0.0 counts as 0.0."""
+    digest = hashlib.sha256()
+    for vectors, order in sides:
+        digest.update(f"{vectors.dtype} {vectors.shape} ".encode())
+        for start in range(0, len(order), ROWS_AT_ONCE):
+            rows = vectors[order[start : start + ROWS_AT_ONCE]]
+            digest.update(np.ascontiguousarray(rows + rows.dtype.type(0)).data)
+    return digest.hexdigest()
+
+
+def _digest(content: str, ranker: Ranker) -> str:
+    """sha256 of the vectors' digest, the label tree, what is left out, the ties policy, and the shapes of blocks."""
+    digest = hashlib.sha256(f"{content} {ranker.scores.block_size} {ranker.tie_key.tolist()}".encode())
+    for array in (ranker.starts, ranker.ends, *ranker.left_out(0, len(ranker.queries))):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 

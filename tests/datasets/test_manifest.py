@@ -165,3 +165,23 @@ def test_reading_a_manifest_does_not_load_pandas(tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "m.parquet")], capture_output=True, text=True, check=True
     )
     assert run.stdout == "False\n"
+
+
+@pytest.mark.parametrize("column", ["item", "coarse", "fine", "query", "gallery", "ignore"])
+def test_empty_cells_of_a_manifest_without_a_digest_are_refused(tmp_path, column):
+    rows = {
+        "item": ["a", "b", "c"],
+        "coarse": ["x", "x", "y"],
+        "fine": ["1", "2", "3"],
+        "query": [True, True, False],
+        "gallery": [True, False, True],
+        "ignore": [0, 1, -1],
+    }
+    path = tmp_path / "m.parquet"
+    metadata = {"hbench.levels": '["coarse", "fine"]'}
+    pq.write_table(pa.table(rows).replace_schema_metadata(metadata), path)
+    assert len(manifests.read(path)) == 3
+    rows[column] = [rows[column][0], None, rows[column][2]]
+    pq.write_table(pa.table(rows).replace_schema_metadata(metadata), path)
+    with pytest.raises(DataError, match=f"empty cells in the column {column}"):
+        manifests.read(path)

@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from hbench.core.errors import SubmissionError
 from hbench.engine import ranker as canonical
 from hbench.engine import score_blocks
+from hbench.engine.conditions import conditions
+from hbench.engine.executors.kept_blocks import kept_in
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Job
+from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side, content_keys, duplicates
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
 from hbench.evaluation.arrays import score
+from hbench.evaluation.jobs import scorers_of
 from hbench.metrics import level_sequence
 from hbench.metrics.label_order import canonical_order
 from hbench.metrics.level_sequence import optimistic, pessimistic
@@ -225,10 +231,64 @@ def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
 def test_content_keys_are_the_products_of_the_words_modulo_two_to_the_64(dtype):
     vectors = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
     vectors[1, 2] = -0.0
-    factors = [2 * int(f) + 1 for f in np.random.default_rng(canonical.SEED).integers(2**63, size=7, dtype=np.uint64)]
-    words = np.where(vectors == 0, dtype(0), vectors).view(f"u{vectors.dtype.itemsize}").tolist()
-    expected = [sum(word * factor for word, factor in zip(row, factors, strict=True)) % 2**64 for row in words]
+    words = np.where(vectors == 0, dtype(0), vectors).view(np.uint16 if dtype is np.float16 else np.uint32)
+    drawn = np.random.default_rng(canonical.SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
+    factors = [2 * int(factor) + 1 for factor in drawn]
+    expected = [sum(word * factor for word, factor in zip(row, factors, strict=True)) % 2**64 for row in words.tolist()]
     assert content_keys(vectors).tolist() == expected
+
+
+def rows_that_are_alike(kind, dtype):
+    """Distinct rows that differ as little as embeddings do: in signs, in the order of their columns, in the last bits."""
+    rng = np.random.default_rng(0)
+    signs = np.unique(rng.choice([-1, 1], size=(3000, 24)), axis=0)
+    rows = {
+        "signs": signs,
+        "two flipped signs": np.where(np.arange(24)[None] // 2 == np.arange(12)[:, None], -1, 1),
+        "permuted columns": np.unique(np.stack([rng.permutation(8) for _ in range(2000)]), axis=0),
+        "halves": rng.normal(size=(3000, 8)).astype(np.float16),
+        "powers of two": 2.0 ** np.unique(rng.integers(-8, 8, size=(3000, 6)), axis=0),
+    }[kind]
+    return rows.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["signs", "two flipped signs", "permuted columns", "halves", "powers of two"])
+def test_rows_that_differ_have_other_keys_and_another_digest(kind, dtype):
+    rows = rows_that_are_alike(kind, dtype)
+    assert len(set(content_keys(rows).tolist())) == len(np.unique(rows, axis=0))
+    labels = np.zeros((len(rows), 1), np.int32)
+    digests = {Ranker(Side(each, labels)).digest for each in (rows, rows[::-1], np.concatenate([rows[1:], -rows[:1]]))}
+    assert len(digests) == 2  # the order of the rows alone is nothing
+
+
+def test_rows_whose_fast_keys_collide_are_told_apart(monkeypatch):
+    monkeypatch.setattr(canonical, "_fast_keys", lambda rows, _items: np.zeros(len(rows), np.uint64))
+    vectors = np.array([[1, 2], [3, 4], [1, 2], [0.0, 4], [-0.0, 4]], np.float32)
+    keys = content_keys(vectors).tolist()
+    assert keys[0] == keys[2]
+    assert keys[3] == keys[4]
+    assert len(set(keys)) == 3
+    shuffled = np.random.default_rng(0).permutation(len(vectors))
+    assert content_keys(vectors[shuffled]).tolist() == np.array(keys, np.uint64)[shuffled].tolist()
+
+
+def test_a_resumed_evaluation_of_flipped_signs_is_its_own(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = (np.arange(200) % 20)[:, None] // np.array([5, 1])
+    first = rng.choice([-1.0, 1.0], size=(200, 16))
+    second = first.copy()
+    second[:, :2] *= -1
+    second[::2, 2:4] *= -1
+
+    def values(vectors, execute):
+        job = Job(Ranker(Side(vectors, labels)), scorers_of(conditions(["c", "f"]), labels, all_pairs=True))
+        return measure(job, execute=execute).values
+
+    kept = kept_in(tmp_path, on_threads)
+    for vectors in (first, second, first):
+        assert np.array_equal(values(vectors, kept), values(vectors, on_threads), equal_nan=True)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_every_finite_float16_is_converted_exactly():

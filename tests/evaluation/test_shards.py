@@ -116,6 +116,22 @@ def test_a_kept_block_that_cannot_be_read_is_computed_again(examined, whole, tmp
     assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
 
 
+@pytest.mark.parametrize("change", ["one query", "one metric", "another type", "one value for all"])
+def test_a_kept_block_of_another_shape_is_computed_again(examined, whole, tmp_path, change):
+    report_on(examined, execute=kept_in(tmp_path, on_threads))
+    path = sorted(next(tmp_path.iterdir()).iterdir())[0]
+    header, arrays = files.read(path)
+    values = arrays["values"]
+    tampered = {
+        "one query": values[:, :1],
+        "one metric": values[:1],
+        "another type": values.astype(np.float32),
+        "one value for all": np.full((1, 1), 0.5),
+    }[change]
+    files.write(path, header, arrays | {"values": tampered})
+    assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
+
+
 def test_an_evaluation_that_was_killed_goes_on_where_it_stopped(home, examined, whole, tmp_path):
     code = """
 import sys, time

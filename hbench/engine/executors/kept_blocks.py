@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from hbench.core import files
 from hbench.core.errors import SubmissionError
 from hbench.engine.job import Execute, Job, Values
@@ -20,7 +22,7 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
         paths = {block: folder / job.digest[:16] / f"block-{block:06}.npz" for block in blocks}
         missing = []
         for block in blocks:
-            values = _kept(paths[block], job.digest)
+            values = _kept(paths[block], job, block)
             if values is None:
                 missing.append(block)
             else:
@@ -32,12 +34,19 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
     return resumed
 
 
-def _kept(path: Path, digest: str) -> Values | None:
-    """The values in a file; None where there is none that can be used, which costs no more than computing them again."""
+def _kept(path: Path, job: Job, block: int) -> Values | None:
+    """The values in a file; None where there is none that can be used, which costs no more than computing them again.
+
+    They must have the shapes and types of the block's, for numpy would spread others over its queries.
+    """
     if not path.exists():
         return None
     try:
         header, arrays = files.read(path)
     except SubmissionError:
         return None
-    return Values(**arrays) if header == {"job": digest} and set(arrays) == set(Values._fields) else None
+    queries = len(job.ranker.rows(block))
+    expected = Values.empty(len(job.scorers), np.zeros((queries, job.ranker.depth + 1), np.int64))
+    shapes = {name: (array.dtype, array.shape) for name, array in expected._asdict().items()}
+    found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    return Values(**arrays) if header == {"job": job.digest} and found == shapes else None
