@@ -66,7 +66,7 @@ def report_values(folder, dataset):
     report.write_by_query(by_query)
     shown = np.linspace(0, int(test.query.sum()) - 1, QUERIES).astype(int)
     return {
-        "signature": report.signature.partition("|hbench:")[0],
+        "signature": report.signature.partition("|hbench:")[0].replace("+" + report.document.dataset_version[2:], ""),
         "scores": {name: score.value for name, score in report.document.scores.items()},
         "official": {name: score.value for name, score in report.document.official.items()},
         "per query": {name: report.per_query[name][shown].tolist() for name in report.per_query},

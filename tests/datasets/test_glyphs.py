@@ -1,5 +1,6 @@
 """The embedded benchmark: its definition derived again from the installed fonts, its digests, its pictures."""
 
+import hashlib
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -8,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.ft2font import FT2Font
+from PIL import features
 
 from hbench.core.errors import IntegrityError
 from hbench.datasets import load
@@ -116,3 +118,16 @@ def test_pictures_follow_the_order_of_the_items_and_come_back_from_the_cache(dat
     assert np.array_equal(drawn, cached)
     for row in (0, 5_000, -1):
         assert np.array_equal(np.asarray(test.picture(test.items[row])), drawn[row])
+
+
+def test_the_version_says_which_pixels_were_drawn(dataset):
+    """Drawn by another FreeType, 184 images differ: the same signature must not stand for both."""
+    by_item = {}
+    for manifest in dataset.manifests.values():
+        by_item |= dict(zip(manifest.items, glyphs.images(manifest), strict=True))
+    drawn = np.stack([by_item[glyphs.item_of(*pair)] for pair in glyphs.letters()])
+    digest = hashlib.sha256(drawn.tobytes()).hexdigest()
+    freetype = features.version("freetype2")
+    assert glyphs.PIXELS.get(freetype, digest[:8]) == digest[:8], f"another FreeType {freetype}?"
+    assert dataset.version == glyphs.version_of(freetype)
+    assert load("glyphs").version == dataset.version
