@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
-from hbench.core.errors import DataError, UsageError
+from hbench.core.errors import DataError, TreeError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hbench.datasets import Dataset, Spec
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
+IMAGES = "images"  # in a dataset's folder: the images that lay inside its table
 
 
 @click.command(short_help="turn raw annotations, or your own table, into a dataset")
@@ -31,6 +32,8 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Your own CSV, parquet, or folder of images.")
 @click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
 @click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
+@click.option("--depth", type=click.IntRange(1), help="Only so many nested folders are levels.")
+@click.option("--force", is_flag=True, help="Replace your dataset of this name.")
 @click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
 @click.option("--split-folders", is_flag=True, help="The outermost folders are train and test.")
 @click.option("--split-by", metavar="LEVEL", help="Open set: deal whole nodes of this level to train and test.")
@@ -45,21 +48,42 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     hbench build sop --root /data/sop
     hbench build birds --from birds.csv --levels order,family,species --image-column path --split-by species
     """
-    from hbench.datasets import save
-    from hbench.datasets.build import writable_folder
+    from hbench.datasets import folders, save
+    from hbench.datasets.build import copies, joined, writable_folder
+    from hbench.datasets.own_data import write_images
 
+    images: dict[str, bytes] = {}
     if source is None:
         dataset = _published(name, options)
+        folder = out or writable_folder(dataset.name)
     else:
-        dataset = _own(name or Path(source.name.removesuffix(".gz")).stem, source, options)
-    folder = out or writable_folder(dataset.name)
+        own = name or Path(source.name.removesuffix(".gz")).stem
+        folder = out or writable_folder(own)
+        if not options["force"]:
+            _refuse_used(own, [folder] if out else [folder, *folders(own)])
+        dataset, images = _own(own, source, folder, options)
     try:
+        write_images(folder / IMAGES, images)
         save(dataset, folder)
     except OSError as error:
         raise DataError(
             f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
         ) from None
+    if source is not None and dataset.root is not None:
+        for line in filter(None, (str(joined(dataset.manifests.values(), dataset.root)), copies(dataset))):
+            terminal.say(line)
     _tell(dataset, folder, as_json=as_json)
+
+
+def _refuse_used(name: str, places: list[Path]) -> None:
+    """Refuse to replace a dataset that nobody asked to replace."""
+    used = next((folder for folder in places if (folder / "dataset.json").exists()), None)
+    if used is not None:
+        raise UsageError(
+            f"there is a dataset {name} already",
+            found=str(used),
+            fix="--force replaces it; another NAME or --out DIR keeps both",
+        )
 
 
 def _published(name: str | None, options: dict[str, Any]) -> Dataset:
@@ -98,39 +122,77 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
     return read(work / "dataset")
 
 
-def _own(name: str, source: Path, options: dict[str, Any]) -> Dataset:
-    from hbench.core.tables import read_sheet
+def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tuple[Dataset, dict[str, bytes]]:
+    """The dataset of a table or a folder of images, and the images that lie inside a table, for `folder`."""
     from hbench.datasets import specs
-    from hbench.datasets.build import joined
-    from hbench.datasets.own_data import SPLIT, dealt, folder_table, own_dataset
+    from hbench.datasets.own_data import own_dataset, without_images
 
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
-    levels = [level.strip() for level in options["levels"].split(",")] if options["levels"] else []
-    if source.is_dir():
-        table = folder_table(source, levels=levels or None, split_folders=options["split_folders"])
-        levels = levels or [column for column in table.column_names if column not in {"item", SPLIT}]
-        root, item, split = source, "item", SPLIT if options["split_folders"] else None
-    else:
-        if not levels:
-            raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
-        table, root = read_sheet(source), options["root"] or source.parent
-        item, split = options["image_column"], options["split_column"]
+    table, root, item, split = _source(source, options)
+    levels = _levels(table, source, options["levels"])
+    table, item, images = without_images(table, item)
+    root = folder / IMAGES if images else root
     mended: dict[str, int] = {}
     if options["policy"]:
         table, levels, mended = _mended(table, levels, options["policy"])
-    if options["split_by"] is not None:
-        if split is not None:
-            raise UsageError("two splits are given", expected="either --split-by or a split of your own")
-        table, split = (
-            dealt(
-                table, by=options["split_by"], levels=levels, fraction=options["test_fraction"], seed=options["seed"]
-            ),
-            SPLIT,
-        )
-    dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
-    terminal.say(str(joined(dataset.manifests.values(), root)))
-    return dataclasses.replace(dataset, card={**dataset.card, **mended})
+    table, split = _split(table, levels, split, options)
+    try:
+        dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
+    except TreeError:
+        _refuse_no_tree(table, levels, str(source))
+        raise
+    return dataclasses.replace(dataset, card={**dataset.card, **mended}), images
+
+
+def _source(source: Path, options: dict[str, Any]) -> tuple[pa.Table, Path, str, str | None]:
+    """The table of a source, the folder of its images, and its columns of images and splits."""
+    from hbench.core.tables import read_sheet
+    from hbench.datasets.own_data import SPLIT, folder_table
+
+    if not source.is_dir():
+        return read_sheet(source), options["root"] or source.parent, options["image_column"], options["split_column"]
+    split = options["split_folders"]
+    table = folder_table(source, levels=_named(options["levels"]), split_folders=split, depth=options["depth"])
+    return table, source, "item", SPLIT if split else None
+
+
+def _named(levels: str | None) -> list[str]:
+    return [level.strip() for level in levels.split(",")] if levels else []
+
+
+def _levels(table: pa.Table, source: Path, levels: str | None) -> list[str]:
+    from hbench.datasets.own_data import SPLIT
+
+    if not levels and not source.is_dir():
+        raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
+    return _named(levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
+
+
+def _split(
+    table: pa.Table, levels: list[str], split: str | None, options: dict[str, Any]
+) -> tuple[pa.Table, str | None]:
+    """The table, and the column that says train or test; dealt where --split-by asks for it."""
+    from hbench.datasets.own_data import SPLIT, dealt
+
+    by = options["split_by"]
+    if by is not None and split is not None:
+        raise UsageError("two splits are given", expected="either --split-by or a split of your own")
+    if by is not None:
+        fraction, seed = options["test_fraction"], options["seed"]
+        return dealt(table, by=by, levels=levels, fraction=fraction, seed=seed), SPLIT
+    if split is None and SPLIT in table.column_names and SPLIT not in levels:
+        terminal.say("note: the column split is not used, every row is of the test; --split-column split takes it")
+    return table, split
+
+
+def _refuse_no_tree(table: pa.Table, levels: list[str], source: str) -> None:
+    from hbench.core.tables import texts
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import refuse_with_policies
+
+    rows = zip(*(texts(table, level) for level in levels), strict=True)
+    refuse_with_policies(NameTable.of(levels, rows), source)
 
 
 def _mended(

@@ -31,7 +31,7 @@ def command(name: str | None, *, as_json: bool) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    from hbench.datasets import specs
+    from hbench.datasets import own_names, specs
 
     rows = [*(_row(specs[name]) for name in specs), *map(_own_row, own_names())]
     if as_json:
@@ -65,14 +65,6 @@ def _row(spec: Spec) -> dict[str, Any]:
         "licence": spec.licence.split(";")[0],
         "here": here(spec),
     }
-
-
-def own_names() -> list[str]:
-    """The datasets that somebody built under names of their own."""
-    from hbench.datasets import folders, specs
-
-    found = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
-    return sorted(found - set(specs))
 
 
 def _own_row(name: str) -> dict[str, Any]:

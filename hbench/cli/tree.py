@@ -116,8 +116,9 @@ SHOWN = 20
 def command() -> None:
     """Show, validate, export or draw a label tree.
 
-    SOURCE is a dataset (its name or folder) or a file: a table of names (.csv, .tsv, .parquet) with one column per
-    level, coarse to fine, or with the columns parent and child; .graphml; .json ({"name", "children"}); .nwk.
+    SOURCE is a dataset (its name or folder), a folder whose nested folders hold images, or a file: a table of names
+    (.csv, .tsv, .parquet) with one column per level, coarse to fine, or with the columns parent and child; .graphml;
+    .json ({"name", "children"}); .nwk.
 
     Example: hbench tree validate classes.csv --levels order,family,species --policy by-path
     """
@@ -321,12 +322,16 @@ def _columns(levels: str) -> list[str]:
 
 
 def _table(source: str, levels: str, split: str | None, placeholders: Sequence[str]) -> NameTable:
-    from hbench.datasets import load
+    from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
+    from hbench.datasets.own_data import folder_names
     from hbench.tree import files as tree_files
 
-    if Path(source).is_file():
-        table = tree_files.read(Path(source), levels=_columns(levels))
+    path = Path(source)
+    if path.is_file():
+        table = tree_files.read(path, levels=_columns(levels))
+    elif path.is_dir() and not (path / "dataset.json").exists() and source not in {*specs, *own_names()}:
+        table = folder_names(path, levels=_columns(levels))
     else:
         manifests = load(source).manifests
         if split is not None and split not in manifests:

@@ -13,14 +13,14 @@ import pkgutil
 from pathlib import Path
 
 from hbench.core import paths
-from hbench.core.errors import DataError, IntegrityError
+from hbench.core.errors import DataError, IntegrityError, UnknownName
 from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
 from hbench.datasets.own_data import read_single
 from hbench.datasets.spec import Spec, specs
 
-__all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "read", "save", "specs"]
+__all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_names", "read", "save", "specs"]
 
 
 def load(name_or_path: str | Path) -> Dataset:
@@ -39,6 +39,7 @@ def load(name_or_path: str | Path) -> Dataset:
             return read(path)
         if own := _own_folder(name):  # also where a folder of this name, as of its images, lies here
             return read(own)
+        raise UnknownName("dataset", name, [*specs, *own_names()])
     dataset = _registered(specs[name])
     if version not in {"", dataset.version}:
         raise DataError(
@@ -51,6 +52,12 @@ def folders(name: str) -> list[Path]:
     """Where a dataset of this name is looked for: the data folder, then the cache (the data folder may be
     read-only)."""
     return [paths.data_home() / name, paths.cache_home() / "datasets" / name]
+
+
+def own_names() -> list[str]:
+    """The datasets that somebody built under names of their own."""
+    found = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
+    return sorted(found - set(specs))
 
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
@@ -87,12 +94,12 @@ def _own_folder(name: str) -> Path | None:
 
 
 def _registered(spec: Spec) -> Dataset:
+    if not spec.markers:
+        return assemble(spec, None)
     for folder in folders(spec.name):
         if (folder / "dataset.json").exists():
             dataset = read(folder)
             return dataset.rooted(dataset.root, spec.picture)
-    if not spec.markers:
-        return assemble(spec, None)
     raise DataError(
         f"{spec.name} is not on this disk",
         expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",

@@ -166,3 +166,17 @@ def same_content(root: Path, items: Sequence[str]) -> NDArray[np.int64] | None:
     for group in by_content.values():
         groups[group] = group[0] if len(group) > 1 else -1
     return groups if (groups >= 0).any() else None
+
+
+def copies(dataset: Dataset) -> str:
+    """A remark on images that are copies of others, byte for byte; "" where there are none."""
+    if dataset.root is None:
+        return ""
+    items = [item for manifest in dataset.manifests.values() for item in manifest.items]
+    groups = same_content(dataset.root, items)
+    if groups is None:
+        return ""
+    first = [items[place] for place in np.unique(groups[groups >= 0])]
+    return (
+        f"{(groups >= 0).sum() - len(first):,} images are copies of others, byte for byte ({examples(first, most=3)})"
+    )

@@ -6,21 +6,26 @@ the nested folders are the levels: `order/family/species/image.jpg`.
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
+from hbench.core.files import replacing
 from hbench.core.tables import kind_of, read_sheet, texts
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
 from hbench.tree import RESERVED, default_levels
+from hbench.tree.names import NameTable
 
 SPLIT = "split"
 
@@ -92,10 +97,51 @@ def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:
-    """Raise UnknownName for the first of `names` that is no column."""
+    """Raise UnknownName for the first of `names` that is no column, DataError for one of images or lists."""
     for name in names:
         if name not in table.column_names:
             raise UnknownName("column", name, table.column_names)
+        if pa.types.is_nested(table.schema.field(name).type) or pa.types.is_binary(table.schema.field(name).type):
+            raise DataError(
+                f"the column {name} holds no names",
+                expected="texts or numbers",
+                found=str(table.schema.field(name).type),
+                fix=f"hbench build NAME --from FILE --levels … --image-column {name} takes images out of a table",
+            )
+
+
+def without_images(table: pa.Table, column: str) -> tuple[pa.Table, str, dict[str, bytes]]:
+    """The table with paths in place of the images that a column holds (Hugging Face's Image: bytes and path), the name
+    of that column, and the files to write; unchanged where no column holds images."""
+    fields = {name: table.schema.field(name).type for name in table.column_names}
+    column = column if column in fields or "image" not in fields else "image"
+    kind = fields.get(column)
+    if kind is None or not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
+        return table, column, {}
+    values = [value or {} for value in table[column].to_pylist()]
+    if missing := [row for row, value in enumerate(values) if not value.get("bytes")]:
+        raise DataError(f"{len(missing)} rows have no image", expected="its bytes", found=f"rows {examples(missing)}")
+    files = {f"{row:08}{_suffix_of(value)}": value["bytes"] for row, value in enumerate(values)}
+    return table.set_column(table.column_names.index(column), column, pa.array(list(files))), column, files
+
+
+def _suffix_of(value: Mapping[str, Any]) -> str:
+    """The suffix of an image inside a table: its recorded path's, else its format's."""
+    suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
+    if suffix in SUFFIXES:
+        return suffix
+    try:
+        with Image.open(io.BytesIO(value["bytes"])) as image:
+            return f".{(image.format or 'png').lower()}"
+    except OSError as error:
+        raise DataError("the table holds an image of no known format", found=str(error)) from None
+
+
+def write_images(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write image files by name, each whole or not at all."""
+    for name, content in files.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
 
 
 def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
@@ -168,10 +214,20 @@ def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, s
     return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits)
 
 
-def folder_table(folder: Path, *, levels: Sequence[str] | None = None, split_folders: bool = False) -> pa.Table:
+def folder_names(folder: Path, *, levels: Sequence[str] = ()) -> NameTable:
+    """The names of the nested folders of images, coarse to fine."""
+    table = folder_table(folder, levels=levels)
+    columns = [name for name in table.column_names if name != "item"]
+    return NameTable.of(columns, zip(*(texts(table, name) for name in columns), strict=True))
+
+
+def folder_table(
+    folder: Path, *, levels: Sequence[str] = (), split_folders: bool = False, depth: int | None = None
+) -> pa.Table:
     """One row per image below `folder`: `item`, a column per level from the nested folders, "" where there are fewer.
 
-    `levels` names the folders, coarse to fine. With `split_folders` the outermost folder is the split.
+    `levels` names the folders, coarse to fine. With `split_folders` the outermost folder is the split; folders below
+    the first `depth` levels are no levels.
     """
     items = sorted(images_below(folder))
     if not items:
@@ -189,6 +245,7 @@ def folder_table(folder: Path, *, levels: Sequence[str] | None = None, split_fol
             )
         columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
+    parts = [folders[:depth] for folders in parts]
     depth = max(map(len, parts))
     levels = list(levels or default_levels(depth))
     if len(levels) != depth or depth == 0:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hbench.core.errors import TreeError, UsageError
 from hbench.core.registry import Registry
-from hbench.tree import ROOT
-from hbench.tree.names import CONTROL, ROOT_KEY, Key, NameTable, Row, levels_for
+from hbench.tree import ROOT, SHOWN_NODES
+from hbench.tree.names import CONTROL, REMARKS, ROOT_KEY, Key, NameTable, Row, find_problems, levels_for
 
 NewRows = Mapping[Row, Row | None]
 
@@ -210,3 +210,41 @@ def drop(table: NameTable) -> NewRows:
 def policies_for(kind: str) -> list[Policy]:
     """The policies that mend a kind of problem, in the order in which they would apply."""
     return sorted((policies[name] for name in policies if kind in policies[name].mends), key=lambda each: each.stage)
+
+
+def refuse_with_policies(table: NameTable, source: str) -> None:
+    """Raise TreeError for a table that is no tree: its problems by node, and what each policy would do about them."""
+    problems = [problem for problem in find_problems(table) if problem.kind not in REMARKS]
+    if not problems:
+        return
+    shown = [f"{each.level} {each.node!r} in {' and '.join(map(repr, each.where))}" for each in problems[:SHOWN_NODES]]
+    more = ["…"] * (len(problems) > SHOWN_NODES)
+    kinds = Counter(problem.kind for problem in problems)
+    fitting = dict.fromkeys(policy.name for kind in kinds for policy in policies_for(kind))
+    raise TreeError(
+        f"{source} is no tree: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
+        found="\n            ".join([*shown, *more]),
+        fix="\n            ".join(
+            ["mend the names in the source, or by a policy:", *(f"--policy {n}: {effect(table, n)}" for n in fitting)]
+        ),
+    )
+
+
+def effect(table: NameTable, name: str) -> str:
+    """What a policy would do to a table, in numbers.
+
+    >>> table = NameTable.of(("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")])
+    >>> effect(table, "by-path"), effect(table, "drop")
+    ('renames 2 items; 3 genus instead of 2', 'leaves out 2 items; 1 genus instead of 2')
+    """
+    try:
+        mended = mend(table, [name])
+    except TreeError as refusal:
+        return refusal.problem
+    renamed = sum(change.items for change in mended.changes if change.after is not None)
+    left_out = sum(change.items for change in mended.changes if change.after is None)
+    parts = [f"{what} {items:,} items" for what, items in (("renames", renamed), ("leaves out", left_out)) if items]
+    finest = [len({each.keys(row)[-1] for row in each.rows if row}) for each in (table, mended.table)]
+    parts.append(f"{finest[1]:,} {table.levels[-1]}" + f" instead of {finest[0]:,}" * (finest[0] != finest[1]))
+    left = any(problem.kind not in REMARKS for problem in find_problems(mended.table))
+    return "; ".join([*parts, *["other problems stay"] * left])

@@ -15,8 +15,8 @@ from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.version import __version__
 from hbench.tree.files import EDGE_COLUMNS, LEVELS_KEY, level_columns
-from hbench.tree.names import NameTable, Row, find_problems, refuse, stripped
-from hbench.tree.policies import Mended, mend
+from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.policies import Mended, mend, refuse_with_policies
 
 
 def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]) -> Path:
@@ -55,7 +55,7 @@ def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) 
     columns = level_columns(table, levels)
     rows = zip(*(tables.texts(table, column) for column in columns), strict=True)
     mended = mend(NameTable.of(columns, rows), policies)
-    refuse(find_problems(mended.table), "the table")
+    refuse_with_policies(mended.table, "the table")
     return mended_sheet(table, columns, mended), mended
 
 

@@ -78,3 +78,8 @@ def test_what_must_be_fetched_by_hand_is_on_the_card():
 def test_an_unknown_name_gets_suggestions():
     with pytest.raises(UnknownName, match="'inat18-base'"):
         shown("inat18-bas")
+
+
+def test_an_own_name_is_suggested_too(mine):
+    with pytest.raises(UnknownName, match="did you mean 'mine'"):
+        shown("mines")

@@ -101,6 +101,15 @@ def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_p
     assert "did you mean 'train'" in wrong.stderr
 
 
+def test_a_folder_of_images_is_validated_as_it_lies(tmp_path: Path) -> None:
+    for item in ("bird/crow/1.jpg", "fish/crow/1.jpg"):
+        (tmp_path / "zoo" / item).parent.mkdir(parents=True)
+        (tmp_path / "zoo" / item).touch()
+    told = hbench(tmp_path, "validate", "zoo", code=3).stdout
+    assert "level2 'crow' in bird and fish (2 items)" in told
+    assert hbench(tmp_path, "validate", "zoo", "--policy", "by-path").stderr.startswith("zoo is a tree")
+
+
 def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_path: Path) -> None:
     run = hbench(tmp_path, "validate", INAT, code=3)
     assert "  genus 'Iris' in Tarachodidae and Iridaceae (9 items)\n" in run.stdout

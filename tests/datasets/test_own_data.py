@@ -1,7 +1,10 @@
 """Own data through the command line: tables and folders become datasets that every verb takes by name."""
 
+import io
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from PIL import Image
@@ -61,7 +64,7 @@ def test_the_version_of_an_own_dataset_changes_with_its_content(birds):
     build("mine", "--from", birds, *LEVELS, "--image-column", "path")
     before = load("mine").version
     birds.write_text(BIRDS.replace("mallard", "teal"))
-    build("mine", "--from", birds, *LEVELS, "--image-column", "path")
+    build("mine", "--from", birds, *LEVELS, "--image-column", "path", "--force")
     assert load("mine").version != before
 
 
@@ -139,14 +142,14 @@ def test_named_policies_make_a_tree_of_what_is_none(tmp_path):
     assert test.tree.names[2] == ("jay", "carp", "rays", "eel")
     assert "2 rows of names changed by by-path" in result.stderr
     with pytest.raises(TreeError, match="the policy drop leaves nothing"):
-        build("zoo", "--from", tmp_path / "zoo.csv", *levels, "--policy", "drop")
+        build("zoo", "--from", tmp_path / "zoo.csv", *levels, "--policy", "drop", "--force")
 
 
 def test_a_ragged_folder_is_evened_by_a_policy(tmp_path):
     folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/2.jpg"])
     build("--from", tmp_path / "zoo", "--policy", "repeat-leaf")
     assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "fish"))
-    build("--from", tmp_path / "zoo", "--policy", "cut")
+    build("--from", tmp_path / "zoo", "--policy", "cut", "--force")
     assert load("zoo").levels == ("level1",)
 
 
@@ -227,3 +230,83 @@ def test_only_hgldv2_can_be_made_from_scratch(home, tmp_path):
         build("sop", "--from-scratch", tmp_path / "work")
     with pytest.raises(DataError, match="raw files of hgldv2 are not in"):
         build("hgldv2", "--from-scratch", tmp_path / "work")
+
+
+def test_a_dataset_in_use_is_replaced_only_by_force(birds, tmp_path):
+    table = ["--from", birds, *LEVELS, "--image-column", "path"]
+    build("mine", *table)
+    version = load("mine").version
+    birds.write_text(BIRDS.replace("mallard", "teal"))
+    with pytest.raises(UsageError, match="there is a dataset mine already"):
+        build("mine", *table)
+    assert load("mine").version == version
+    build("mine", *table, "--out", tmp_path / "elsewhere")
+    build("mine", *table, "--force")
+    assert load("mine").version == load(tmp_path / "elsewhere").version != version
+
+
+def test_a_split_column_that_is_not_used_is_named(birds):
+    birds.write_text(BIRDS.replace(",fold", ",split"))
+    assert "the column split is not used" in build("a", "--from", birds, *LEVELS, "--image-column", "path").stderr
+    told = build("b", "--from", birds, *LEVELS, "--image-column", "path", "--split-column", "split")
+    assert "is not used" not in told.stderr
+
+
+def png(colour):
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def hugging_face(tmp_path):
+    """A parquet file as the datasets library writes it: an Image column, and a number per class."""
+    images = [
+        {"bytes": png(colour), "path": path} for colour, path in [("red", None), ("blue", "b.png"), ("red", "c.PNG")]
+    ]
+    table = pa.table({"image": images, "family": ["x", "x", "y"], "species": [0, 1, 2]})
+    pq.write_table(table, tmp_path / "birds.parquet")
+    return tmp_path / "birds.parquet"
+
+
+def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face):
+    told = build("birds", "--from", hugging_face, "--levels", "family,species")
+    dataset = load("birds")
+    test = dataset.tests["test"]
+    assert test.items.tolist() == ["00000000.png", "00000001.png", "00000002.png"]
+    assert [test.picture(item).getpixel((0, 0)) for item in test.items] == [(255, 0, 0), (0, 0, 255), (255, 0, 0)]
+    assert "3 of 3 images are there" in told.stderr
+    assert "1 images are copies of others, byte for byte (00000000.png)" in told.stderr
+
+
+def test_a_column_of_images_is_no_level(hugging_face):
+    with pytest.raises(UnknownName, match="unknown column 'item'"):
+        load(hugging_face)
+    with pytest.raises(DataError, match="column image holds no names") as refusal:
+        build("birds", "--from", hugging_face, "--levels", "image,species", "--image-column", "species")
+    assert "PNG" not in str(refusal.value)
+
+
+def test_a_table_whose_images_are_missing_is_refused_and_leaves_nothing(hugging_face, home):
+    table = pq.read_table(hugging_face)
+    pq.write_table(table.set_column(0, "image", pa.array([{"bytes": None, "path": "a.png"}] * 3)), hugging_face)
+    with pytest.raises(DataError, match="3 rows have no image"):
+        build("birds", "--from", hugging_face, "--levels", "family,species")
+    assert not home.exists()
+
+
+def test_a_refusal_names_the_nodes_and_what_each_policy_would_do_to_them(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/1.jpg", "bird/crow/2.jpg", "fish/crow/1.jpg", "fish/carp/1.jpg"])
+    with pytest.raises(TreeError) as refusal:
+        build("--from", tmp_path / "zoo")
+    text = str(refusal.value)
+    assert "level2 'crow' in 'bird' and 'fish'" in text
+    assert "--policy by-path: renames 3 items; 3 level2 instead of 2" in text
+    assert "--policy majority-parent: renames 1 items; 2 level2\n" in text
+    assert "--policy drop: leaves out 3 items; 1 level2 instead of 2" in text
+
+
+def test_folders_below_the_depth_asked_for_are_no_levels(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["bird/crow/a/b/1.jpg", "fish/carp/2.jpg"])
+    build("--from", tmp_path / "zoo", "--depth", 2)
+    assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "carp"))
