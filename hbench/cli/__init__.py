@@ -19,6 +19,7 @@ VERBS = {
     "download": "fetch a benchmark's files, resumably and verified",
     "build": "turn raw annotations, or your own table, into a dataset",
     "evaluate": "score an embedding or ranking file",
+    "look": "show what a model retrieves, and its mistakes, as pictures",
     "compare": "test the difference of two reports",
     "merge": "join the shards of one evaluation",
     "leaderboard": "show, add to, verify or export published and own rows",

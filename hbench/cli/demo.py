@@ -19,6 +19,7 @@ NEXT = """
 Next:
   hbench leaderboard show glyphs                      who is ahead
   hbench evaluate {embedding} --dataset glyphs --metrics H-AP,AP/base,R@1
+  hbench look {embedding} --dataset glyphs --severe 5 -o mistakes.html
   hbench tree draw glyphs -o glyphs.svg               the label tree as a picture
   hbench datasets                                     the benchmarks of the papers
 Your own model: embed every item of glyphs test, write id + embedding to a .parquet, and evaluate that file."""

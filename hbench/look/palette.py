@@ -1,0 +1,40 @@
+"""Colours and marks of levels, from unrelated to the same fine class: apart for every eye, and graded in grey print.
+
+The colours are those of cividis, made for eyes that do not tell red from green: their lightness rises from level to level,
+so a picture printed in grey still shows which mistake is worse. A mark of filled boxes says the level without any colour.
+
+>>> color_of(0, 2), color_of(2, 2)
+('#00224e', '#fee838')
+>>> mark_of(1, 3)
+'■□□'
+"""
+
+from __future__ import annotations
+
+CIVIDIS = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 184, 102), (254, 232, 56))
+BRIGHT = 140  # lightness (0 … 255) from which black text is read better than white
+
+
+def color_of(level: int, depth: int) -> str:
+    """The colour of a level 0 … depth, as #rrggbb."""
+    place = level / depth * (len(CIVIDIS) - 1)
+    low = min(int(place), len(CIVIDIS) - 2)
+    share = place - low
+    mixed = (round((1 - share) * a + share * b) for a, b in zip(CIVIDIS[low], CIVIDIS[low + 1], strict=True))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
+
+
+def lightness_of(color: str) -> float:
+    """How light a colour is in grey print, 0 … 255 (Rec. 709)."""
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def text_color_on(color: str) -> str:
+    """Black or white, whichever is read better on a colour."""
+    return "#000000" if lightness_of(color) > BRIGHT else "#ffffff"
+
+
+def mark_of(level: int, depth: int) -> str:
+    """A box per level, filled up to this one."""
+    return "■" * level + "□" * (depth - level)

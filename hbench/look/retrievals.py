@@ -1,0 +1,177 @@
+"""Finds what a model retrieves for some queries, and which queries are worth a look: the worst, the best, the most severe.
+
+Only the queries that are asked for are ranked, each against the whole gallery. Equal scores come in the order of the
+evaluation's ties policy. A score may differ in its last bit from that of an evaluation, which multiplies more at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.datasets.manifest import Manifest
+from hbench.engine.conditions import Conditions
+from hbench.engine.measure import Measurement
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.similarity import SelectedRows
+from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.jobs import Retrieval, retrieval_of
+
+UNRELATED = "unrelated"
+
+
+class Hit(NamedTuple):
+    """One result of a query. `level`: that of the pair, 0 … L."""
+
+    rank: int
+    item: str
+    score: float
+    level: int
+
+
+class Retrieved(NamedTuple):
+    """The first results of one query."""
+
+    query: str
+    hits: tuple[Hit, ...]
+
+
+Choose = Callable[[Manifest, Measurement | None], NDArray[np.int64]]  # positions among the queries of a test
+
+
+def retrieve(
+    manifest: Manifest,
+    given: Embeddings | tuple[Embeddings, Embeddings],
+    asked: NDArray[np.int64],
+    chosen: Conditions,
+    k: int,
+) -> list[Retrieved]:
+    """The first k results of the queries at these positions among a test's queries (n,), in that order."""
+    queries, gallery = given if isinstance(given, tuple) else (given, None)
+    test = retrieval_of(manifest, queries, gallery)
+    ranked = manifest.items[manifest.gallery]
+    vectors = cast("SelectedRows", test.queries.vectors)
+    vectors = SelectedRows(vectors.vectors, vectors.rows[asked])
+    ranker = _ranker(test, vectors, asked, chosen)
+    found: dict[int, Retrieved] = {}
+    for block in range(ranker.blocks):
+        first, rows = block * ranker.scores.block_size, ranker.rows(block)
+        scores = ranker.scores.whole(block)
+        ranker.mask(scores, first)
+        for row, position in enumerate(rows.tolist()):
+            levels = ranker.levels(first + row)
+            best = _first(scores[row], ranker.tie_key[levels], k)
+            own = _similarities(scores[row][best], np.asarray(vectors[rows[row : row + 1]][0]), chosen.similarity_name)
+            items = ranked[ranker.columns[best]].tolist()
+            hits = zip(range(1, k + 1), items, own, levels[best].tolist(), strict=False)
+            found[position] = Retrieved(str(test.ids[asked[position]]), tuple(Hit(*hit) for hit in hits))
+    return [found[position] for position in range(len(asked))]
+
+
+def _similarities(scores: NDArray[np.floating], query: NDArray[Any], similarity: str) -> list[float]:
+    """The similarities that scores stand for, which rank alike but leave out what all items share: the cosine lacks the
+    query's length, l2 is q·g − |g|²/2 and becomes the negative distance; scores (n,), query (D,)."""
+    exact, length = scores.astype(np.float64), float(np.linalg.norm(query.astype(np.float64)))
+    if similarity == "cosine":
+        exact = exact / length
+    elif similarity == "l2":
+        exact = -np.sqrt(np.maximum(length**2 - 2 * exact, 0))
+    found: list[float] = exact.tolist()
+    return found
+
+
+def _ranker(test: Retrieval, vectors: SelectedRows, asked: NDArray[np.int64], chosen: Conditions) -> Ranker:
+    """A ranker of the queries at some positions, whose vectors these are."""
+    some: Any = vectors
+    ignore = None if test.queries.ignore is None else test.queries.ignore[asked]
+    own = asked if test.self_rows is None else test.self_rows[asked]
+    side = Side(some, test.queries.labels[asked], ignore)
+    return Ranker(side, test.gallery or test.queries, self_rows=own, similarity=chosen.similarity, tie_key=chosen.ties)
+
+
+def _first(scores: NDArray[np.floating], ties: NDArray[np.uint8], k: int) -> NDArray[np.int64]:
+    """The columns of the k highest scores, best first; −inf is left out of the list."""
+    listed = np.flatnonzero(scores > -np.inf)
+    if len(listed) > k:
+        lowest = np.partition(scores[listed], len(listed) - k)[len(listed) - k]
+        listed = listed[scores[listed] >= lowest]
+    return listed[np.lexsort((ties[listed], -scores[listed]))][:k]
+
+
+def by_id(ids: Sequence[str]) -> Choose:
+    """The queries of these ids. Raises UnknownName."""
+
+    def choose(manifest: Manifest, _measured: Measurement | None) -> NDArray[np.int64]:
+        position = {item: number for number, item in enumerate(manifest.items[manifest.query].tolist())}
+        for item in ids:
+            if item not in position:
+                raise UnknownName("query", item, list(position))
+        return np.array([position[item] for item in ids], np.int64)
+
+    return choose
+
+
+def of_class(name: str, most: int) -> Choose:
+    """The first queries of a class, at whatever level of the tree its name is. Raises UnknownName."""
+
+    def choose(manifest: Manifest, _measured: Measurement | None) -> NDArray[np.int64]:
+        labels, names = manifest.labels[manifest.query], manifest.tree.names
+        for level, of_level in enumerate(names):
+            if name in of_level:
+                return np.flatnonzero(labels[:, level] == of_level.index(name))[:most]
+        raise UnknownName("class", name, [each for of_level in names for each in of_level])
+
+    return choose
+
+
+def at_random(number: int, seed: int = 0) -> Choose:
+    """Some queries at random, the same for a seed."""
+
+    def choose(manifest: Manifest, _measured: Measurement | None) -> NDArray[np.int64]:
+        queries = int(manifest.query.sum())
+        return np.random.default_rng(seed).choice(queries, size=min(number, queries), replace=False)
+
+    return choose
+
+
+def by_value(number: int, *, best: bool) -> Choose:
+    """The queries of the lowest, or the highest values of a metric; those without a value are left out."""
+
+    def choose(_manifest: Manifest, measured: Measurement | None) -> NDArray[np.int64]:
+        values = _values(measured)
+        order = np.argsort(-values if best else values, kind="stable")
+        return order[~np.isnan(values[order])][:number]
+
+    return choose
+
+
+def most_severe(number: int) -> Choose:
+    """The queries whose first result is of the lowest level; among them, those of the lowest values of the metric."""
+
+    def choose(_manifest: Manifest, measured: Measurement | None) -> NDArray[np.int64]:
+        values = _values(measured)
+        assert measured is not None
+        order = np.lexsort((np.nan_to_num(values, nan=np.inf), measured.first_level))
+        return order[~np.isnan(values[order])][:number]
+
+    return choose
+
+
+def _values(measured: Measurement | None) -> NDArray[np.float64]:
+    if measured is None:
+        raise UsageError("these queries are chosen by a metric, and nothing was measured")
+    values: NDArray[np.float64] = measured.values[0]
+    return values
+
+
+def level_name(level: int, levels: Sequence[str]) -> str:
+    """What a pair of this level shares: the level's name, or that it is unrelated.
+
+    >>> level_name(2, ("genus", "species")), level_name(0, ("genus", "species"))
+    ('species', 'unrelated')
+    """
+    return levels[level - 1] if level else UNRELATED

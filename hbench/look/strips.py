@@ -1,0 +1,165 @@
+"""Draws retrieval strips: a query, then its first results, each framed by the colour and the mark of its level.
+
+One strip per query and model, models one under the other. As PNG, SVG or PDF by matplotlib, or as one HTML file that holds
+its pictures.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hbench.core.errors import DataError, UsageError
+from hbench.core.files import replacing, write_text
+from hbench.look.palette import color_of, mark_of, text_color_on
+from hbench.look.retrievals import Retrieved, level_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from PIL import Image
+
+THUMBNAIL = 128  # pixels of the longer side, at most
+CELL = 0.95  # inches of a result
+SUFFIXES = (".png", ".svg", ".pdf", ".html")
+Picture = Callable[[str], "Image.Image"]
+
+
+class Strip(NamedTuple):
+    """A query with what each model retrieves for it. `about`: its class, and what is to be said of it."""
+
+    query: str
+    about: str
+    rows: tuple[tuple[str, Retrieved], ...]  # a model's name, and its results
+
+
+class Sheet(NamedTuple):
+    """Strips with what they share: the level names, the words under them, and how an item's picture is opened."""
+
+    strips: Sequence[Strip]
+    levels: Sequence[str]
+    caption: str
+    picture: Picture | None
+
+
+def write_strips(sheet: Sheet, path: Path) -> None:
+    """Write a sheet as the suffix of the path says, whole or not at all. Raises UsageError for another suffix."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path} is no picture or page", expected=f"a name that ends in {', '.join(SUFFIXES)}")
+    if path.suffix == ".html":
+        write_text(path, page_of(sheet))
+    else:
+        _draw(sheet, path)
+
+
+def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
+    """The picture of an item, small; None where there is none to be had."""
+    if picture is None:
+        return None
+    try:
+        image = picture(item).convert("RGB")
+    except DataError:
+        return None
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    return image
+
+
+def _draw(sheet: Sheet, path: Path) -> None:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    rows = [(strip, name, found) for strip in sheet.strips for name, found in strip.rows]
+    columns = 1 + max((len(found.hits) for _, _, found in rows), default=0)
+    figure = Figure(figsize=(CELL * columns + 0.2, (CELL + 0.62) * len(rows) + 0.55), layout="constrained")
+    axes = figure.subplots(len(rows), columns, squeeze=False)
+    for line, (strip, name, found) in zip(axes, rows, strict=True):
+        _draw_item(line[0], thumbnail(sheet.picture, strip.query), strip.query)
+        line[0].set_title("query", fontsize=6.5, fontweight="bold")
+        heading = strip.about + (f"   [{name}]" if len(strip.rows) > 1 else "")
+        line[0].annotate(
+            _plain(heading), (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
+        ).set_in_layout(False)
+        for cell in line[1 + len(found.hits) :]:
+            cell.set_axis_off()
+        for cell, hit in zip(line[1:], found.hits, strict=False):
+            color = color_of(hit.level, len(sheet.levels))
+            _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
+            for spine in cell.spines.values():
+                spine.set(visible=True, edgecolor=color, linewidth=4)
+            cell.set_title(f"{hit.rank}", fontsize=6.5)
+            cell.set_xlabel(
+                f"{mark_of(hit.level, len(sheet.levels))}\n{_short(level_name(hit.level, sheet.levels), 16)}",
+                fontsize=5.5,
+            )
+    _draw_legend(figure, sheet)
+    with replacing(path) as temporary, rc_context({"svg.hashsalt": "hbench"}):  # the same sheet gives the same bytes
+        kind = path.suffix[1:]
+        undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+        figure.savefig(temporary, format=kind, dpi=200, metadata=undated)
+
+
+def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
+    import numpy as np
+
+    cell.set(xticks=[], yticks=[])
+    if image is None:
+        cell.text(0.5, 0.5, _short(item, 14), ha="center", va="center", fontsize=5, wrap=True, transform=cell.transAxes)
+        cell.set_aspect("equal", adjustable="box")
+    else:
+        cell.imshow(np.asarray(image), interpolation="nearest" if max(image.size) < THUMBNAIL else "antialiased")
+
+
+def _draw_legend(figure: Any, sheet: Sheet) -> None:
+    from matplotlib.patches import Patch
+
+    depth = len(sheet.levels)
+    patches = [
+        Patch(color=color_of(level, depth), label=f"{mark_of(level, depth)} {level_name(level, sheet.levels)}")
+        for level in range(depth, -1, -1)
+    ]
+    figure.legend(handles=patches, loc="outside lower center", ncols=min(depth + 1, 5), fontsize=6.5, frameon=False)
+    figure.suptitle(sheet.caption, fontsize=6.5)
+
+
+def page_of(sheet: Sheet) -> str:
+    """The sheet as one HTML file that loads nothing; names from outside are escaped."""
+    import jinja2
+
+    loader = jinja2.PackageLoader("hbench.look", ".")
+    template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
+        "strips.html.jinja"
+    )
+    depth = len(sheet.levels)
+    legend = [
+        {"color": color_of(level, depth), "mark": mark_of(level, depth), "name": level_name(level, sheet.levels)}
+        for level in range(depth, -1, -1)
+    ]
+    inks = [text_color_on(each["color"]) for each in legend]
+    items = {strip.query for strip in sheet.strips}
+    items |= {hit.item for strip in sheet.strips for _, found in strip.rows for hit in found.hits}
+    pictures = {item: _data_url(thumbnail(sheet.picture, item)) for item in sorted(items)}
+    return template.render(sheet=sheet, legend=legend, inks=inks, pictures=pictures, depth=depth) + "\n"
+
+
+def _data_url(image: Image.Image | None) -> str | None:
+    if image is None:
+        return None
+    file = io.BytesIO()
+    image.save(file, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _short(text: str, most: int = 22) -> str:
+    """A text of at most so many letters, its end kept: ids of images differ there.
+
+    >>> _short("species/genus/img_00001.jpg", 12)
+    '…g_00001.jpg'
+    """
+    return _plain(text if len(text) <= most else "…" + text[1 - most :])
+
+
+def _plain(text: str) -> str:
+    """A text that matplotlib reads as it is, not as a formula."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,204 @@
+"""Looking at results: the same ranking as by brute force, queries chosen as asked, strips that escape and grade."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import hbench
+from hbench.cli import group
+from hbench.core.errors import UnknownName
+from hbench.datasets import manifest as manifests
+from hbench.engine.conditions import conditions
+from hbench.evaluation.embeddings import Embeddings
+from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
+from hbench.look.retrievals import retrieve
+from hbench.look.strips import Sheet, Strip, page_of, write_strips
+
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+def made(items=60, seed=0, queries=None):
+    """A test of two levels, and embeddings with equal scores in it."""
+    rng = np.random.default_rng(seed)
+    fine = np.arange(items) % 12
+    ids = [f"i{number:02}" for number in range(items)]
+    asked = None if queries is None else np.arange(items) < queries
+    ranked = None if queries is None else np.arange(items) >= queries // 2
+    rows = [(f"g{kind // 3}", f"s{kind}") for kind in fine]
+    manifest = manifests.from_names(ids, rows, levels=("genus", "species"), query=asked, gallery=ranked)
+    vectors = rng.normal(size=(items, 3)).astype(np.float32)
+    vectors[30:45] = vectors[10:25]
+    return manifest, Embeddings(np.array(ids, dtype=object), vectors, "0" * 64, "made", "float32")
+
+
+def by_force(manifest, vectors, query, similarity):
+    """Every gallery item but the query itself, best first; among equal scores the lower level first."""
+    score = {
+        "cosine": lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b),
+        "dot": lambda a, b: a @ b,
+        "l2": lambda a, b: -np.linalg.norm(a - b),
+    }[similarity]
+    v, found = vectors.astype(np.float64), []
+    for item in np.flatnonzero(manifest.gallery):
+        if item != query:
+            level = int((manifest.labels[item] == manifest.labels[query]).sum())
+            found.append((score(v[query], v[item]), level, manifest.items[item]))
+    return sorted(found, key=lambda each: (-round(each[0], 6), each[1]))
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("queries", [None, 20])
+def test_results_are_those_of_brute_force(similarity, queries):
+    manifest, embeddings = made(queries=queries)
+    chosen = conditions(manifest.tree.levels, metrics=["H-AP"], similarity=similarity)
+    asked = np.array([7, 3, 11])
+    for retrieved, position in zip(retrieve(manifest, embeddings, asked, chosen, 15), asked.tolist(), strict=True):
+        query = np.flatnonzero(manifest.query)[position]
+        expected = by_force(manifest, embeddings.vectors, query, similarity)[:15]
+        assert retrieved.query == manifest.items[query]
+        assert [hit.rank for hit in retrieved.hits] == list(range(1, 16))
+        assert [hit.score for hit in retrieved.hits] == pytest.approx([score for score, *_ in expected], abs=1e-3)
+        assert [hit.level for hit in retrieved.hits] == [level for _, level, _ in expected]
+        assert retrieved.query not in {hit.item for hit in retrieved.hits}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Embeddings of glyphs: random but for the class means, in two files."""
+    folder = tmp_path_factory.mktemp("look")
+    test = hbench.load("glyphs").tests["test"]
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(int(test.labels[:, -1].max()) + 1, 16))
+    for name, noise in (("one", 1.0), ("two", 2.0)):
+        vectors = means[test.labels[:, -1]] + noise * rng.normal(size=(len(test), 16))
+        np.savez(folder / f"{name}.npz", ids=test.items.astype(str), embeddings=vectors.astype(np.float32))
+    return folder
+
+
+def look(folder, *arguments, code=0):
+    run = CliRunner().invoke(group, ["look", str(folder / "one.npz"), "-d", "glyphs", *map(str, arguments)])
+    assert run.exit_code == code, run.output
+    return run
+
+
+def test_worst_and_best_are_by_the_values_of_the_report(folder):
+    report = hbench.evaluate(folder / "one.npz", "glyphs", metrics=["AP"])
+    values = dict(zip(report.queries.tolist(), report.per_query["AP"].tolist(), strict=True))
+    defined = sorted(value for value in values.values() if not np.isnan(value))
+    for option, expected in (("--worst", defined[:3]), ("--best", defined[:-4:-1])):
+        found = json.loads(look(folder, option, 3, "--by", "AP", "-k", 1, "--json").stdout)
+        assert [values[each["query"]] for each in found] == expected
+
+
+def test_the_most_severe_begin_with_something_unrelated(folder):
+    found = json.loads(look(folder, "--severe", 4, "-k", 2, "--json").stdout)
+    assert [each["results"]["one.npz"][0]["level"] for each in found] == [0] * 4
+
+
+def test_a_class_is_found_at_any_level_and_queries_by_id(folder):
+    manifest = hbench.load("glyphs").tests["test"]
+    of_script = {strip["query"] for strip in json.loads(look(folder, "--class", "Georgian", "--json").stdout)}
+    assert of_script
+    assert all(query.startswith("georgian/") for query in of_script)
+    query = manifest.items[5]
+    text = look(folder, "--query", query, "-k", 3).stdout
+    assert text.startswith(f"{query}  (")
+    assert len(text.strip().splitlines()) == 4
+    for option, unknown in (("--query", query[:-1]), ("--class", "Klingon")):
+        run = look(folder, option, unknown, code=1)
+        assert isinstance(run.exception, UnknownName)
+        assert unknown in str(run.exception)
+
+
+def test_csv_has_a_line_per_result_and_no_formula(folder):
+    rows = list(csv.DictReader(io.StringIO(look(folder, "--random", 2, "-k", 5, "--csv").stdout)))
+    assert [row["rank"] for row in rows] == list("12345") * 2
+    assert set(rows[0]) == {"file", "query", "rank", "id", "score", "level", "shares"}
+    from hbench.cli.look import _csv
+    from hbench.look.retrievals import Hit, Retrieved
+
+    manifest, _ = made()
+    strip = Strip("=1+1", "", (("@file", Retrieved("=1+1", (Hit(1, "-2", 0.5, 1),))),))
+    (row,) = csv.DictReader(io.StringIO(_csv([strip], manifest)))
+    assert (row["file"], row["query"], row["id"], row["shares"]) == ("'@file", "'=1+1", "'-2", "genus")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".html"])
+def test_strips_of_two_models_are_written_as_asked_and_the_same_again(folder, tmp_path, suffix):
+    paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
+    for path in paths:
+        look(folder, folder / "two.npz", "--random", 2, "-k", 3, "-o", path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    if suffix == ".png":
+        with Image.open(paths[0]) as image:
+            assert image.size[0] > 500
+
+
+def test_another_suffix_is_refused_before_anything_is_read(tmp_path):
+    run = CliRunner().invoke(group, ["look", str(tmp_path / "none.npz"), "-d", "glyphs", "-o", "strip.docx"])
+    assert run.exit_code == 2
+    assert ".html" in run.output
+
+
+def test_queries_are_chosen_one_way(folder):
+    assert "one way" in look(folder, "--worst", 2, "--best", 2, code=2).output
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 7])
+def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
+    grey = [lightness_of(color_of(level, depth)) for level in range(depth + 1)]
+    assert all(later - earlier > 10 for earlier, later in pairwise(grey))
+    assert len({mark_of(level, depth) for level in range(depth + 1)}) == depth + 1
+    assert text_color_on(color_of(0, depth)) == "#ffffff"
+    assert text_color_on(color_of(depth, depth)) == "#000000"
+
+
+def nasty_sheet(picture=None):
+    manifest, embeddings = made()
+    chosen = conditions(manifest.tree.levels, metrics=["H-AP"])
+    (retrieved,) = retrieve(manifest, embeddings, np.array([0]), chosen, 3)
+    hits = tuple(hit._replace(item=NASTY) for hit in retrieved.hits)
+    strip = Strip(NASTY, f"{NASTY} $x^2$", ((NASTY, retrieved._replace(hits=hits)), ("b", retrieved)))
+    return Sheet([strip], ("genus", NASTY), NASTY, picture)
+
+
+def test_names_from_outside_are_text_in_a_page(browser, tmp_path):
+    path = tmp_path / "strips.html"
+    write_strips(nasty_sheet(lambda _item: Image.new("RGBA", (300, 20), "red")), path)
+    page, asked, said = browser.new_page(viewport={"width": 390, "height": 800}), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.goto(path.as_uri())
+    assert page.locator("h2").inner_text() == NASTY
+    assert page.locator("img[src=x]").count() == 0
+    assert page.locator("li[data-level]").count() == 6
+    shown = page.locator("li[data-level]").evaluate_all("all => all.map(each => +each.dataset.level)")
+    assert shown == [hit.level for _, found in nasty_sheet().strips[0].rows for hit in found.hits]
+    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    assert said == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
+
+
+def test_items_without_a_picture_are_named(tmp_path):
+    assert "<img" not in page_of(nasty_sheet()).replace("&lt;img", "")
+    write_strips(nasty_sheet(), tmp_path / "s.png")
+    with Image.open(tmp_path / "s.png") as image:
+        assert image.size[0] > 300
+
+
+def test_a_ranking_file_cannot_be_looked_at(folder, tmp_path):
+    test = hbench.load("glyphs").tests["test"]
+    lines = [f"{query} Q0 {test.items[0]} 1 1.0 run" for query in test.items[1:].tolist()]
+    (tmp_path / "a.run").write_text("\n".join(lines))
+    run = CliRunner().invoke(group, ["look", str(tmp_path / "a.run"), "-d", "glyphs", "--random", "1"])
+    assert "holds rankings" in str(run.exception)
