@@ -96,7 +96,9 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
 @click.option("--metrics", help="Metrics separated by commas, as H-AP,AP/genus,R@1.  [default: all]")
 @click.option("--protocol", default="paper", show_default=True, help="paper, or official: as the released evaluators.")
 @click.option("--ties", default="pessimistic", show_default=True, help="pessimistic or optimistic, among equal scores.")
-@click.option("--similarity", help="cosine, dot or l2.  [default: the dataset's]")
+@click.option(
+    "--similarity", help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]"
+)
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hbench.core.version import __version__
-from hbench.engine.similarity import Similarity, similarities
+from hbench.engine.similarity import Similarity, named
 from hbench.metrics.level_sequence import Ties
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.names import MetricName, default_metrics
@@ -69,6 +69,7 @@ def conditions(
     names = tuple(dict.fromkeys(name.at(levels) for name in parsed))
     for name in names:
         name.bind(levels)
+    similarity_name, ranked_by = named(similarity)
     is_alpha = relevance == "alpha"
     return Conditions(
         levels=tuple(levels),
@@ -76,8 +77,8 @@ def conditions(
         relevance_name=f"alpha={alpha:g}" if is_alpha else relevance,
         relevance=by_level if is_alpha else relevances[relevance](),
         exponent=alpha,
-        similarity_name=similarity,
-        similarity=similarities[similarity],
+        similarity_name=similarity_name,
+        similarity=ranked_by,
         ties_name=ties,
         ties=ties_policies[ties],
         protocol_name=protocol,

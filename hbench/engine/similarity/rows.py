@@ -1,16 +1,11 @@
-"""A similarity says how raw vectors become float32 rows whose inner product ranks the gallery of any one query.
+"""Reads vectors as the float32 rows whose inner products rank: scaled, and one dimension longer, where they are wanted.
 
-It is a function `(queries (Q, D), gallery (G, D)) -> (query rows, gallery rows)`. Rows are read where they are wanted,
-so that a memory-mapped or float16 file is never converted as a whole.
-
->>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0]]))
->>> float((query_rows.read(np.array([0])) @ gallery_rows.read(np.array([0])).T)[0, 0])  # q·g − |g|²/2
--1.5
+A memory-mapped or float16 file is never converted as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.compiled import SMALL, compiled, pays
 from hbench.core.errors import SubmissionError, examples
-from hbench.core.registry import Registry
 
 ROWS_AT_ONCE = 16384
 
@@ -219,38 +213,6 @@ def read_halves(
             size = floats[dimension]
             size = size if size >= smallest else (size - implied) * two
             out[n, dimension] = size * (negated if half[dimension] & np.uint16(0x8000) else own)
-
-
-Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]
-similarities: Registry[Similarity] = Registry("similarity")
-
-
-@similarities.register("dot")
-def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g."""
-    return Rows(queries), Rows(gallery)
-
-
-@similarities.register("cosine")
-def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g / |g|, which ranks as the cosine does: |q| is the same for the whole gallery of a query.
-
-    A gallery whose norms are all equal is left as it is, since dividing would only round. Queries that are the gallery
-    are divided by their norms, too: then s(i, j) = s(j, i).
-    """
-    norms = np.sqrt(squared_norms(gallery))
-    if norms.min(initial=np.inf) == norms.max(initial=0):
-        return dot(queries, gallery)
-    rows = Rows(gallery, scale=(1 / norms).astype(float_type(gallery)))
-    return rows if queries is gallery else Rows(queries), rows
-
-
-@similarities.register("l2")
-def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more dimension."""
-    halves = squared_norms(gallery) / 2
-    ones = np.ones(len(queries), float_type(queries))
-    return Rows(queries, last=ones), Rows(gallery, last=-halves.astype(float_type(gallery)))
 
 
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:

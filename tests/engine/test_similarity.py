@@ -1,0 +1,156 @@
+"""Similarities beside the plain ones: hyperbolic ranks against direct distances, Hamming against counted bits, plug-ins."""
+
+from __future__ import annotations
+
+import math
+import re
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.core import registry
+from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.core.registry import Registry
+from hbench.engine import similarity
+from hbench.engine.similarity import Rows, named
+from hbench.evaluation.arrays import score
+from tests import oracle
+
+curvatures = st.sampled_from([0.1, 1.0, 2.5])
+
+
+def mobius_distance(x, y, c):
+    """2/√c artanh(√c |(−x) ⊕ y|), with the Möbius sum written out: another formula than the one in the docstring."""
+    xy, xx, yy = -float(x @ y), float(x @ x), float(y @ y)
+    total = ((1 + 2 * c * xy + c * yy) * -x + (1 - c * xx) * y) / (1 + 2 * c * xy + c * c * xx * yy)
+    return 2 / math.sqrt(c) * math.atanh(math.sqrt(c) * math.sqrt(float(total @ total)))
+
+
+def lorentz_distance(x, y, c):
+    """1/√c arcosh(c·(x₀y₀ − x·y))."""
+    times = [math.sqrt(1 / c + float(each @ each)) for each in (x, y)]
+    return math.acosh(max(1.0, c * (times[0] * times[1] - float(x @ y)))) / math.sqrt(c)
+
+
+def points(seed, items, c, *, inside):
+    """Random points (items, 3) in float64; `inside` the ball of curvature −c, up to 0.9 of its radius."""
+    rng = np.random.default_rng(seed)
+    directions = rng.normal(size=(items, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    lengths = rng.uniform(0.01, 0.9, size=(items, 1))
+    return directions * (lengths / math.sqrt(c) if inside else 4 * lengths)
+
+
+def products(name, queries, gallery):
+    rows = named(name)[1](queries, gallery)
+    left, right = (each.read(np.arange(len(each))) for each in rows)
+    return left @ right.T
+
+
+@given(st.integers(0, 10**6), curvatures, st.sampled_from(["poincare", "lorentz"]))
+def test_hyperbolic_products_order_a_gallery_as_distances_in_float64_do(seed, c, name):
+    gallery, queries = (points(seed + i, n, c, inside=name == "poincare") for i, n in enumerate((25, 5)))
+    distance = mobius_distance if name == "poincare" else lorentz_distance
+    scores = products(f"{name}(curvature={c})", queries, gallery)
+    for row, query in zip(scores, queries, strict=True):
+        found = [distance(query, item, c) for item in gallery]
+        for i in range(len(gallery)):
+            for j in range(len(gallery)):
+                if found[i] < found[j] - 1e-6:
+                    assert row[i] > row[j]
+
+
+@given(st.integers(0, 10**6), curvatures, st.sampled_from(["poincare", "lorentz"]))
+def test_ap_under_a_hyperbolic_similarity_is_that_of_the_distances(seed, c, name):
+    vectors = points(seed, 30, c, inside=name == "poincare")
+    fine = np.random.default_rng(seed).integers(6, size=30)
+    labels = np.stack([fine // 3, fine], axis=1)
+    distance = mobius_distance if name == "poincare" else lorentz_distance
+    expected = []
+    for query in range(30):
+        others = [item for item in range(30) if item != query]
+        levels = [oracle.level_of(labels[query], labels[item]) for item in others]
+        ranked = oracle.rank_levels([-distance(vectors[query], vectors[item], c) for item in others], levels)
+        expected += [oracle.ap_at(ranked, 2)]
+    expected = [value for value in expected if not math.isnan(value)]
+    report = score(vectors, labels, similarity=f"{name}(curvature={c})", metrics=["AP"])
+    assert report.document.scores["AP"].value == pytest.approx(float(np.mean(expected)))
+    assert f"|sim:{name}(curvature={c:g})|" in report.document.signature
+
+
+def test_two_models_of_one_space_rank_alike():
+    ball = points(3, 40, 1.0, inside=True)
+    hyperboloid = 2 * ball / (1 - (ball**2).sum(axis=1, keepdims=True))
+    by_ball, by_hyperboloid = products("poincare", ball, ball), products("lorentz", hyperboloid, hyperboloid)
+    assert (np.argsort(by_ball, axis=1) == np.argsort(by_hyperboloid, axis=1)).all()
+
+
+@given(st.integers(0, 10**6))
+def test_hamming_scores_are_bits_minus_twice_the_bits_that_differ(seed):
+    packed = np.random.default_rng(seed).integers(256, size=(12, 3))
+    scores = products("hamming", packed.astype(np.float32), packed[:7].astype(np.float32))
+    for i in range(12):
+        for j in range(7):
+            differ = sum(bin(int(a) ^ int(b)).count("1") for a, b in zip(packed[i], packed[j], strict=True))
+            assert scores[i, j] == 24 - 2 * differ
+
+
+def test_packed_codes_score_as_their_bits_of_plus_and_minus_one_do():
+    rng = np.random.default_rng(5)
+    packed, fine = rng.integers(256, size=(40, 4), dtype=np.uint8), rng.integers(6, size=40)
+    labels, signs = np.stack([fine // 3, fine], axis=1), np.unpackbits(packed, axis=1) * 2.0 - 1
+    by_codes, by_signs = score(packed, labels, similarity="hamming"), score(signs, labels, similarity="dot")
+    for name, values in by_codes.values.items():
+        assert values == pytest.approx(by_signs.values[name], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "name", "expected"),
+    [
+        ([[0.5, 0.2], [1.2, 0.0]], "poincare", "|x| < 1/√curvature = 1"),
+        ([[0.5, 0.2], [1.2, 0.0]], "hamming", "numpy.packbits"),
+        ([[1, 2], [5, 256]], "hamming", "other numbers in rows 1"),
+    ],
+)
+def test_vectors_that_a_similarity_is_not_for_are_refused(vectors, name, expected):
+    with pytest.raises(SubmissionError, match=re.escape(expected)):
+        products(name, np.array(vectors), np.array(vectors))
+
+
+def test_a_curvature_that_fits_the_vectors_is_accepted():
+    assert products("poincare(curvature=0.1)", np.array([[1.2, 0.0]]), np.array([[1.2, 0.0]])).shape == (1, 1)
+
+
+@pytest.mark.parametrize("text", ["lorentz(curvature=0)", "lorentz(curvature=-1)", "lorentz(curvature=nan)"])
+def test_a_curvature_is_a_positive_number(text):
+    with pytest.raises(UsageError, match="positive number"):
+        named(text)
+
+
+def test_unknown_similarities_and_options_are_refused_with_the_choices():
+    with pytest.raises(UnknownName, match="did you mean 'lorentz'"):
+        named("lorents")
+    with pytest.raises(UnknownName, match="curvature"):
+        named("lorentz(curvatur=1)")
+    with pytest.raises(UnknownName, match="radius"):
+        named("cosine(radius=1)")
+    with pytest.raises(UsageError, match="no number"):
+        named("lorentz(curvature=flat)")
+
+
+def scaled(queries, gallery, *, weight: float = 2.0):
+    """A similarity as another package would write it: the first dimension counts `weight` times."""
+    return Rows(queries * np.array([weight] + [1] * (queries.shape[1] - 1), queries.dtype)), Rows(gallery)
+
+
+def test_a_similarity_of_another_package_is_found_by_its_entry_point(monkeypatch):
+    point = EntryPoint("scaled", "tests.engine.test_similarity:scaled", "hbench.similarities")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "hbench.similarities" else [])
+    monkeypatch.setattr(similarity, "similarities", Registry("similarity", group="hbench.similarities"))
+    name, function = named("scaled(weight=3)")
+    rows = function(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]]))
+    assert name == "scaled(weight=3)"
+    assert (rows[0].read(np.array([0])) @ rows[1].read(np.array([0])).T).item() == 4
