@@ -20,6 +20,17 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 IMAGES = "images"  # in a dataset's folder: the images that lay inside its table
 
 
+def _colour(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    from PIL import ImageColor
+
+    try:
+        if value != "none":
+            ImageColor.getrgb(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no colour; write it as white or #rrggbb, or none") from None
+    return value
+
+
 @click.command(short_help="turn raw annotations, or your own table, into a dataset")
 @click.argument("name", required=False)
 @click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
@@ -34,6 +45,13 @@ IMAGES = "images"  # in a dataset's folder: the images that lay inside its table
 @click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
 @click.option("--depth", type=click.IntRange(1), help="Only so many nested folders are levels.")
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
+@click.option(
+    "--background",
+    default="white",
+    show_default=True,
+    callback=_colour,
+    help="Under transparent images; none: ignore it, and EXIF.",
+)
 @click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
 @click.option("--split-folders", is_flag=True, help="The outermost folders are train and test.")
 @click.option("--split-by", metavar="LEVEL", help="Open set: deal whole nodes of this level to train and test.")
@@ -142,7 +160,7 @@ def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tupl
     except TreeError:
         _refuse_no_tree(table, levels, str(source))
         raise
-    return dataclasses.replace(dataset, card={**dataset.card, **mended}), images
+    return dataclasses.replace(dataset, card={**dataset.card, **mended, "background": options["background"]}), images
 
 
 def _source(source: Path, options: dict[str, Any]) -> tuple[pa.Table, Path, str, str | None]:

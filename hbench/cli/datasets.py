@@ -145,6 +145,7 @@ def _found(dataset: Dataset) -> dict[str, Any]:
         "levels": list(dataset.levels),
         "counts": {split: counted(manifest, dataset.official_names) for split, manifest in dataset.manifests.items()},
         **trees,
+        **({"background": dataset.card["background"]} if "background" in dataset.card else {}),
         "digests": {split: manifest.digest for split, manifest in dataset.manifests.items()},
         "images": str(dataset.root) if dataset.root and dataset.root != Path() else "",
     }

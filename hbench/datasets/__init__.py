@@ -17,10 +17,14 @@ from hbench.core.errors import DataError, IntegrityError, UnknownName
 from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
+from hbench.datasets.manifest import open_picture
 from hbench.datasets.own_data import read_single
 from hbench.datasets.spec import Spec, specs
 
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_names", "read", "save", "specs"]
+
+
+OPENED = "opened as the papers did: colours hidden under transparency are shown, EXIF turns nothing"
 
 
 def load(name_or_path: str | Path) -> Dataset:
@@ -36,7 +40,7 @@ def load(name_or_path: str | Path) -> Dataset:
         return read_single(path)
     if name not in specs:
         if path.is_dir() and ((path / "dataset.json").exists() or not _own_folder(name)):
-            return read(path)
+            return _as_published(read(path))
         if own := _own_folder(name):  # also where a folder of this name, as of its images, lies here
             return read(own)
         raise UnknownName("dataset", name, [*specs, *own_names()])
@@ -84,7 +88,8 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
 def card(spec: Spec) -> dict[str, object]:
     """What a person wants to know of a dataset, as plain JSON values."""
     names = ("title", "homepage", "licence", "citation", "size", "defects", "manual")
-    return {name: getattr(spec, name) for name in names if getattr(spec, name)}
+    facts = {name: getattr(spec, name) for name in names if getattr(spec, name)}
+    return facts | ({"pixels": OPENED} if spec.picture is open_picture else {})
 
 
 def _own_folder(name: str) -> Path | None:
@@ -93,13 +98,17 @@ def _own_folder(name: str) -> Path | None:
     return next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
 
 
+def _as_published(dataset: Dataset) -> Dataset:
+    """The dataset with its images opened as its papers did, where it is a published one."""
+    return dataset.rooted(dataset.root, specs[dataset.name].picture) if dataset.name in specs else dataset
+
+
 def _registered(spec: Spec) -> Dataset:
     if not spec.markers:
         return assemble(spec, None)
     for folder in folders(spec.name):
         if (folder / "dataset.json").exists():
-            dataset = read(folder)
-            return dataset.rooted(dataset.root, spec.picture)
+            return _as_published(read(folder))
     raise DataError(
         f"{spec.name} is not on this disk",
         expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",

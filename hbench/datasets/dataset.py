@@ -21,7 +21,7 @@ from PIL import Image
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
 from hbench.datasets import manifest as manifests
-from hbench.datasets.manifest import Manifest, open_picture
+from hbench.datasets.manifest import Manifest, open_upright
 from hbench.datasets.pair_labels import digest_of, read_list, write_list
 from hbench.tree import Labels, affected
 
@@ -109,8 +109,11 @@ class Dataset:
         names = self.official_labels(manifest)
         return names if affected(names, manifest.labels).any() else None
 
-    def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] = open_picture) -> Dataset:
-        """The same dataset with its images in the folder `root`, where `picture_in` opens them."""
+    def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None) -> Dataset:
+        """The same dataset with its images in the folder `root`, where `picture_in` opens them; by default as a person
+        sees them, on the background of the card."""
+        if picture_in is None:
+            picture_in = partial(open_upright, background=self.card.get("background", "white"))
         picture = None if root is None else partial(picture_in, root)
         moved = {name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()}
         train = None if self.train is None else dataclasses.replace(self.train, picture=picture)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.files import replacing
@@ -134,6 +134,24 @@ def open_picture(root: Path, item: str) -> Image.Image:
         raise DataError(
             f"the image of {item} cannot be read", found=str(error), fix="hbench download NAME --verify-only"
         ) from None
+
+
+def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:
+    """The image as a person sees it: turned as its EXIF says, what is transparent composited on `background`, where
+    Pillow's conversion to RGB would show the colours hidden under it; "none" leaves it as `open_picture` does."""
+    try:
+        image = open_picture(root, item)
+    except DataError as error:
+        raise DataError(
+            error.problem, found=error.found, fix="replace the file, or leave it out and build again"
+        ) from None
+    if background == "none":
+        return image
+    image = ImageOps.exif_transpose(image)
+    if not image.has_transparency_data:
+        return image
+    seen = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", seen.size, background), seen).convert("RGB")
 
 
 def from_names(

@@ -1,5 +1,6 @@
 """Own data through the command line: tables and folders become datasets that every verb takes by name."""
 
+import dataclasses
 import io
 import json
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from hbench.cli.build import command
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
-from hbench.datasets import load
+from hbench.datasets import card, load, save, specs
 from hbench.datasets.spec import held_out
 
 BIRDS = """path,order,family,species,fold
@@ -310,3 +311,50 @@ def test_folders_below_the_depth_asked_for_are_no_levels(tmp_path):
     folder_of_images(tmp_path / "zoo", ["bird/crow/a/b/1.jpg", "fish/carp/2.jpg"])
     build("--from", tmp_path / "zoo", "--depth", 2)
     assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "carp"))
+
+
+@pytest.fixture
+def see_through(tmp_path):
+    """Images whose transparent parts hide red: with an alpha channel, with a palette, and one lying on its side."""
+    (tmp_path / "shop" / "a").mkdir(parents=True)
+    Image.new("RGBA", (2, 3), (255, 0, 0, 0)).save(tmp_path / "shop" / "a" / "alpha.png")
+    palette = Image.new("P", (2, 3), 0)
+    palette.putpalette([255, 0, 0, 0, 255, 0])
+    palette.save(tmp_path / "shop" / "a" / "palette.png", transparency=0)
+    exif = Image.Exif()
+    exif[274] = 6  # Orientation: to be turned by a quarter
+    Image.new("RGB", (2, 3), (0, 0, 255)).save(tmp_path / "shop" / "a" / "turned.png", exif=exif)
+    return tmp_path / "shop"
+
+
+@pytest.mark.parametrize(
+    ("options", "seen", "size"),
+    [
+        ([], (255, 255, 255), (3, 2)),
+        (["--background", "#00ff00"], (0, 255, 0), (3, 2)),
+        (["--background", "none"], (255, 0, 0), (2, 3)),
+    ],
+)
+def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, size):
+    build("shop", "--from", see_through, *options)
+    test = load("shop").tests["test"]
+    assert test.items.tolist() == ["a/alpha.png", "a/palette.png", "a/turned.png"]
+    alpha, palette, turned = (test.picture(item) for item in test.items)
+    assert [image.convert("RGB").getpixel((0, 0)) for image in (alpha, palette)] == [seen, seen]
+    assert turned.size == size
+
+
+def test_a_background_that_is_no_colour_is_refused(see_through, home):
+    assert "is no colour" in build("shop", "--from", see_through, "--background", "whiteish").stderr
+    assert not home.exists()
+
+
+def test_published_images_are_opened_as_their_papers_did(see_through, tmp_path):
+    """Also from a folder of one's own: the numbers of the papers were made with the hidden colours."""
+    build("shop", "--from", see_through)
+    whole = load("shop")
+    published = dataclasses.replace(whole, name="cub200")
+    save(published, tmp_path / "built")
+    image = load(tmp_path / "built").tests["test"].picture("a/alpha.png")
+    assert image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+    assert "opened as the papers did" in card(specs["cub200"])["pixels"]
