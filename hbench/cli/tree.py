@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -19,11 +20,8 @@ from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName
 from hbench.tree import ROOT, LabelTree, Node
 from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
-from hbench.tree.policies import Mended, policies_for
+from hbench.tree.policies import Mended, mend, policies_for
 from hbench.tree.statistics import items_of_level
-
-if TYPE_CHECKING:
-    from hbench.tree.names import NameTable
 
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
@@ -96,7 +94,7 @@ def _rest(count: int, most: int | None) -> Iterator[str]:
         yield f"  … {count - most:,} more (--all)"
 
 
-def as_json(table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]) -> dict[str, Any]:
+def described(table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]) -> dict[str, Any]:
     """A validation as plain JSON values."""
     return {
         "levels": table.levels,
@@ -124,8 +122,21 @@ def command() -> None:
     """
 
 
+class TreeSource(NamedTuple):
+    """What a verb of trees was asked to read: the source as it was named, its names, and the policies to mend them."""
+
+    name: str
+    table: NameTable
+    levels: list[str]
+    policies: tuple[str, ...]
+
+    def mended(self) -> Mended:
+        """The names after the policies."""
+        return mend(self.table, self.policies)
+
+
 def source_options(function: Callable[..., None]) -> Callable[..., None]:
-    """What every verb of trees reads, and how."""
+    """Give a verb what every verb of trees reads, and how; it takes it as one TreeSource."""
     options = (
         click.argument("source"),
         click.option("--levels", default="", help="A table's columns of names, coarse to fine, with commas between."),
@@ -138,9 +149,23 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
         ),
     )
+
+    @wraps(function)
+    def reading(
+        *,
+        source: str,
+        levels: str,
+        split: str | None,
+        policies: tuple[str, ...],
+        placeholders: Sequence[str],
+        **own: Any,
+    ) -> None:
+        columns = [level.strip() for level in levels.split(",") if level.strip()]
+        function(TreeSource(source, _table(source, columns, split, placeholders), columns, policies), **own)
+
     for option in reversed(options):
-        function = option(function)
-    return function
+        reading = option(reading)
+    return reading
 
 
 @command.command("show")
@@ -154,29 +179,17 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
     help="Print so many children of a node (0: all).",
 )
 @click.option("--json", "as_json", is_flag=True, help="The statistics and the whole tree as JSON.")
-def show_command(
-    source: str,
-    *,
-    levels: str,
-    split: str | None,
-    policies: Sequence[str],
-    placeholders: Sequence[str],
-    depth: int | None,
-    max_children: int,
-    as_json: bool,
-) -> None:
+def show_command(source: TreeSource, *, depth: int | None, max_children: int, as_json: bool) -> None:
     """Print a tree, and how it branches.
 
     Example: hbench tree show glyphs --depth 2
     """
     from rich.console import Console
 
-    from hbench.cli.tree import outline
     from hbench.tree.files import nested
-    from hbench.tree.policies import mend
     from hbench.tree.statistics import statistics
 
-    tree, items = mend(_table(source, levels, split, placeholders), policies).table.tree()
+    tree, items = source.mended().table.tree()
     found = statistics(tree, items)
     if as_json:
         show_json({"statistics": [level._asdict() for level in found], "tree": nested(tree, items)})
@@ -205,46 +218,32 @@ def show_command(
 )
 @click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
-def validate_command(
-    source: str,
-    *,
-    levels: str,
-    split: str | None,
-    policies: Sequence[str],
-    placeholders: Sequence[str],
-    out: Path | None,
-    all_of_them: bool,
-    as_json: bool,
-) -> None:
+def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool, as_json: bool) -> None:
     """Name everything that keeps SOURCE from being a tree, and what each policy would do about it.
 
     Exit code 0: a tree, perhaps with remarks, by itself or after the policies asked for; 3: no tree.
 
     Example: hbench tree validate classes.csv --policy fill-from-parent --policy by-path --out mended.csv
     """
-    from hbench.cli.tree import as_json as described
-    from hbench.cli.tree import change_lines, problem_lines
     from hbench.tree.names import find_problems, refuse
-    from hbench.tree.policies import mend
     from hbench.tree.record import write_mended
 
-    table = _table(source, levels, split, placeholders)
-    mended = mend(table, policies)
+    table, mended = source.table, source.mended()
     problems, left = find_problems(table), find_problems(mended.table)
     most = None if all_of_them else SHOWN
     if as_json:
         show_json(described(table, mended, problems, left))
     else:
         show("\n".join(problem_lines(table, problems, most=most)))
-        if policies:
+        if source.policies:
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
-    refuse(left, source)
+    refuse(left, source.name)
     tree, _ = mended.table.tree()
     counts = " · ".join(f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True))
-    say(f"{source} is a tree{' after its policies' * bool(policies)}: {counts}")
+    say(f"{source.name} is a tree{' after its policies' * bool(source.policies)}: {counts}")
     if out is not None:
-        record = write_mended(out, Path(source), mended, levels=_columns(levels), policies=policies)
+        record = write_mended(out, Path(source.name), mended, levels=source.levels, policies=source.policies)
         say(f"wrote {out} and {record.name}")
 
 
@@ -252,28 +251,18 @@ def validate_command(
 @source_options
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
 @click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
-def export_command(
-    source: str,
-    *,
-    levels: str,
-    split: str | None,
-    policies: Sequence[str],
-    placeholders: Sequence[str],
-    out: Path | None,
-    kind: str | None,
-) -> None:
+def export_command(source: TreeSource, *, out: Path | None, kind: str | None) -> None:
     """Write a tree as CSV (one row per class), JSON, GraphML, Newick or DOT, to a file or stdout.
 
     Example: hbench tree export glyphs --out glyphs.graphml
     """
     from hbench.core.files import write_text
     from hbench.tree import files as tree_files
-    from hbench.tree.policies import mend
 
     suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
     if suffix not in tree_files.WRITERS:
         raise UnknownName("format", suffix.removeprefix("."), [name.removeprefix(".") for name in tree_files.WRITERS])
-    tree, _ = mend(_table(source, levels, split, placeholders), policies).table.tree()
+    tree, _ = source.mended().table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
         click.echo(text, nl=False)
@@ -288,18 +277,7 @@ def export_command(
 @click.option("--title", help="The title; by default the name of the source.")
 @click.option("--by-items", is_flag=True, help="Shares of the circle by items instead of classes.")
 @click.option("--colour-by", metavar="LEVEL", help="The level whose nodes the colours tell apart.")
-def draw_command(
-    source: str,
-    *,
-    levels: str,
-    split: str | None,
-    policies: Sequence[str],
-    placeholders: Sequence[str],
-    out: Path,
-    title: str | None,
-    by_items: bool,
-    colour_by: str | None,
-) -> None:
+def draw_command(source: TreeSource, *, out: Path, title: str | None, by_items: bool, colour_by: str | None) -> None:
     """Draw a tree as an SVG sunburst: a ring per level, readable at ten thousand classes.
 
     Example: hbench tree draw glyphs --out glyphs.svg
@@ -308,20 +286,15 @@ def draw_command(
 
     from hbench.core.files import write_text
     from hbench.tree.drawing import draw
-    from hbench.tree.policies import mend
 
-    tree, items = mend(_table(source, levels, split, placeholders), policies).table.tree()
+    tree, items = source.mended().table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
     colour_level = tree.level(colour_by) if colour_by else None
-    write_text(out, draw(tree, sizes, title=title or Path(source).stem, unit=unit, colour_level=colour_level))
+    write_text(out, draw(tree, sizes, title=title or Path(source.name).stem, unit=unit, colour_level=colour_level))
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 
-def _columns(levels: str) -> list[str]:
-    return [level.strip() for level in levels.split(",") if level.strip()]
-
-
-def _table(source: str, levels: str, split: str | None, placeholders: Sequence[str]) -> NameTable:
+def _table(source: str, levels: list[str], split: str | None, placeholders: Sequence[str]) -> NameTable:
     from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
     from hbench.datasets.own_data import folder_names
@@ -329,9 +302,9 @@ def _table(source: str, levels: str, split: str | None, placeholders: Sequence[s
 
     path = Path(source)
     if path.is_file():
-        table = tree_files.read(path, levels=_columns(levels))
+        table = tree_files.read(path, levels=levels)
     elif path.is_dir() and not (path / "dataset.json").exists() and source not in {*specs, *own_names()}:
-        table = folder_names(path, levels=_columns(levels))
+        table = folder_names(path, levels=levels)
     else:
         manifests = load(source).manifests
         if split is not None and split not in manifests:

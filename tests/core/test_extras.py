@@ -10,12 +10,35 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hbench_hgldv2 import artefact
+from hbench_hgldv2.grouping import encode
+from hbench_hgldv2.labels.label import Label
 
 from hbench.core import extras
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "faiss": "faiss-cpu", "dask": "distributed"}
-CODE = "import sys; sys.modules[{module!r}] = None; sys.argv = {argv!r}; from hbench.cli import main; main()"
+CODE = """
+import sys
+
+class Without:  # as where the module was never installed
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Without())
+sys.argv = {argv!r}
+from hbench.cli import main
+main()
+"""
+
+
+def labels_and_vectors(work):
+    """A work folder of the pipeline as its first steps leave it."""
+    labels = [Label(f"Q{number}", name, number, 1, 0, ()) for number, name in enumerate(("church", "castle", "lake"))]
+    artefact.write_rows(work / "labels.csv", labels, Label, record=artefact.made_by("clean", [], {}), counts={})
+    record = artefact.made_by("encode", [work / "labels.csv"], {})
+    artefact.write(work / "embeddings.npz", record, {}, lambda file: encode.save(file, labels, np.eye(3, dtype="f4")))
 
 
 @pytest.mark.parametrize(
@@ -26,6 +49,10 @@ CODE = "import sys; sys.modules[{module!r}] = None; sys.argv = {argv!r}; from hb
         ("torch", "train glyphs-happier --out run", "train"),
         ("torch", "embed torchvision:resnet50 --dataset glyphs --out x.parquet", "train"),
         ("torch", "study glyphs", "train"),
+        ("torch", "evaluate e.npz --dataset t.csv --device cuda", "train"),
+        ("torch", "hgldv2 --work w encode", "train"),
+        ("open_clip", "hgldv2 --work w encode", "pipelines"),
+        ("fastcluster", "hgldv2 --work w cluster --algorithm ward --k 2", "pipelines"),
         ("distributed", "evaluate e.npz --dataset t.csv --workers 2", "cluster"),
         ("pandas", "leaderboard export sop --format latex", "look"),
         ("yaml", "hgldv2 --work w review", "pipelines"),
@@ -34,6 +61,7 @@ CODE = "import sys; sys.modules[{module!r}] = None; sys.argv = {argv!r}; from hb
 def test_a_missing_extra_is_one_message(module, command, extra, tmp_path):
     (tmp_path / "t.csv").write_text("item,class\na,x\nb,x\n")
     np.savez(tmp_path / "e.npz", ids=["a", "b"], embeddings=np.eye(2))
+    labels_and_vectors(tmp_path / "w")
     code = CODE.format(module=module, argv=["hbench", *command.split()])
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 2, run.stderr
