@@ -1,4 +1,4 @@
-"""A batch: the sums of several queries, and the metrics as functions of them, fast twins of those in hbench.metrics.
+"""Computes metrics from sums over the ranks of a batch of queries: the fast twins of those in hbench.metrics.definitions.
 
 A fast metric takes a batch of Q queries and the same keywords as its twin, and gives float64 (Q,), NaN where undefined.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,31 @@ from hbench.engine.kernels.rank_sums import SumRequest, Sums, Tables
 from hbench.metrics.relevance import level_weights
 
 Floats = NDArray[np.float64]
-FastMetric = Callable[..., Floats]
 R, ALL = -2, -1  # the columns of the sums at R = |P_l| and of the whole list
+
+
+class FastMetric(NamedTuple):
+    """A metric of a batch, and what it needs summed beside the sums of all: sums weighted by relevance (`graded`), or the
+    intersections of the `binary` labels of every level."""
+
+    value: Callable[..., Floats]
+    graded: bool
+    binary: bool
+
+
+FAST: dict[str, FastMetric] = {}  # by the base of a metric's name; the only place that says which metrics are fast
+
+
+def fast(
+    base: str, *, graded: bool = False, binary: bool = False
+) -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
+    """Register the fast twin of the metric of this base name."""
+
+    def add(value: Callable[..., Floats]) -> Callable[..., Floats]:
+        FAST[base] = FastMetric(value, graded, binary)
+        return value
+
+    return add
 
 
 @dataclass(frozen=True)
@@ -64,33 +87,40 @@ class Batch:
         return self.at(sums, level, int(np.searchsorted(self.wanted.cuts, cut)))
 
 
+@fast("AP")
 def ap(batch: Batch, *, level: int) -> Floats:
     return ratio(batch.at(batch.sums.precision, level, ALL), batch.positives(level))
 
 
+@fast("mAP@R")
 def map_at_r(batch: Batch, *, level: int) -> Floats:
     return ratio(batch.at(batch.sums.precision, level, R), batch.positives(level))
 
 
+@fast("mAP")
 def map_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
     precision = batch.at_cut(batch.sums.precision, level, cut)
     return ratio(precision, np.minimum(batch.positives(level), cut))
 
 
+@fast("R")
 def r_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
     return (batch.at_cut(batch.sums.hits, level, cut) > 0).astype(np.float64)
 
 
+@fast("TR")
 def tr_at_k(batch: Batch, *, cut: int, level: int, norm: Callable[[int, int], int]) -> Floats:
     total = np.array([norm(cut, each) for each in batch.positives(level).tolist()])
     return ratio(batch.at_cut(batch.sums.hits, level, cut), total)
 
 
+@fast("P")
 def p_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
     hits = batch.at_cut(batch.sums.hits, level, cut)
     return np.where(batch.positives(level) > 0, hits / cut, np.nan)
 
 
+@fast("wAP")
 def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     depth = batch.depth
     terms = np.stack([ap(batch, level=level) for level in range(1, depth + 1)])
@@ -99,18 +129,22 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     return ratio(np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0))
 
 
+@fast("ASI")
 def asi(batch: Batch) -> Floats:
     return np.where(batch.positives(1) > 0, batch.sums.intersection[:, 0], np.nan)
 
 
+@fast("ASI/", binary=True)
 def asi_binary(batch: Batch, *, level: int) -> Floats:
     return np.where(batch.positives(level) > 0, batch.sums.intersection[:, level], np.nan)
 
 
+@fast("NDCG")
 def ndcg(batch: Batch) -> Floats:
     return _ndcg(batch, ALL, int(batch.wanted.counts.sum(axis=1).max()))
 
 
+@fast("NDCG@")
 def ndcg_at_k(batch: Batch, *, cut: int) -> Floats:
     return _ndcg(batch, int(np.searchsorted(batch.wanted.cuts, cut)), cut)
 
@@ -125,26 +159,11 @@ def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
     return ratio(dcg, ideal)
 
 
+@fast("H-AP", graded=True)
 def h_ap(batch: Batch, *, graded: int) -> Floats:
     """`graded`: which of the graded sums."""
     total = (batch.wanted.relevance[:, graded] * batch.wanted.counts)[:, 1:].sum(axis=1)
     return ratio(batch.sums.graded[:, graded], total)
-
-
-FAST: dict[str, FastMetric] = {
-    "AP": ap,
-    "mAP@R": map_at_r,
-    "mAP": map_at_k,
-    "R": r_at_k,
-    "TR": tr_at_k,
-    "P": p_at_k,
-    "wAP": w_ap,
-    "ASI": asi,
-    "ASI/": asi_binary,
-    "NDCG": ndcg,
-    "NDCG@": ndcg_at_k,
-    "H-AP": h_ap,
-}
 
 
 def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:

@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 from hbench.core.compiled import Scalar, compiled, pays
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import Similarity, cosine
-from hbench.metrics.label_order import canonical_order, level_ranges
-from hbench.metrics.level_sequence import LevelSequence, Ties, level_sequence, pessimistic
+from hbench.metrics.level_sequence import (
+    LevelSequence,
+    Ties,
+    canonical_order,
+    level_ranges,
+    level_sequence,
+    pessimistic,
+)
 from hbench.tree import Labels
 
 ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
@@ -168,10 +174,9 @@ class Ranker:
         return self.scores.blocks
 
     @property
-    def pessimistic(self) -> bool | None:
-        """Whether among equal scores the lower level comes first, or the higher one; None for any other order."""
-        steps = np.diff(self.tie_key.astype(np.int64))
-        return True if (steps > 0).all() else False if (steps < 0).all() else None
+    def pessimistic(self) -> bool:
+        """Whether among equal scores the lower level comes first, or the higher one."""
+        return bool(self.tie_key[0] < self.tie_key[-1])
 
     def rows(self, block: int) -> NDArray[np.int64]:
         """The input positions of a block's queries."""

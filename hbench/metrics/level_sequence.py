@@ -1,6 +1,7 @@
 """The level sequence of one query: the ranks and levels of its positives, all that any metric needs to know.
 
-Equal scores are ordered by a ties policy, so that a metric never depends on the order of the items.
+Equal scores are ordered by a ties policy, so that a metric never depends on the order of the items. Items have a canonical
+order, by their path of labels and then by content: in it the items that share a label with a query are one contiguous range.
 
 >>> scores, levels = np.array([0.9, 0.5, 0.5, 0.1], np.float32), np.array([2, 0, 1, 0], np.uint8)
 >>> sequence = level_sequence(scores, levels, np.array([2, 1, 1]), pessimistic(2))
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.registry import Registry
+from hbench.tree import Labels
 
 
 class LevelSequence(NamedTuple):
@@ -90,3 +92,25 @@ def _tied(scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDA
         ((scores[before] == scores[before - 1]) & (levels[before] != levels[before - 1])).any()
         or ((scores[after] == scores[after + 1]) & (levels[after] != levels[after + 1])).any()
     )
+
+
+def canonical_order(labels: Labels, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The positions of the items (N,) ordered by their label at each level, coarse to fine, then by content key."""
+    return np.lexsort((keys, *labels.T[::-1]))
+
+
+def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where in the canonical gallery (G, L) the items of level ≥ l of every query (Q, L) start and end; two (Q, L)
+    arrays."""
+    starts = np.zeros(queries.shape, np.int64)
+    ends = np.zeros(queries.shape, np.int64)
+    for level in range(queries.shape[1]):
+        labels = gallery[:, level]
+        first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
+        of_label = np.argsort(labels[first])
+        found = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
+        run = of_label[np.minimum(found, len(first) - 1)]
+        present = labels[first][run] == queries[:, level]
+        starts[:, level] = np.where(present, first[run], 0)
+        ends[:, level] = np.where(present, np.append(first[1:], len(labels))[run], 0)
+    return starts, ends

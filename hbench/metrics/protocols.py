@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from hbench.core.registry import Registry
 from hbench.metrics.definitions import NAN, ap, positive_count, positives, weighted
-from hbench.metrics.label_order import canonical_order, level_ranges
-from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.level_sequence import LevelSequence, canonical_order, level_ranges
 from hbench.metrics.name_columns import NamedSequences, equal_columns
 from hbench.metrics.names import MetricName
 from hbench.metrics.relevance import Relevance

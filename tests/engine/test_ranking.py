@@ -22,8 +22,7 @@ from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_r
 from hbench.evaluation.arrays import score
 from hbench.evaluation.jobs import scorers_of
 from hbench.metrics import level_sequence
-from hbench.metrics.label_order import canonical_order
-from hbench.metrics.level_sequence import optimistic, pessimistic
+from hbench.metrics.level_sequence import canonical_order, optimistic, pessimistic
 from hbench.tree import LabelTree, levels_of_pairs
 from tests import oracle
 

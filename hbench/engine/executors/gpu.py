@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import UsageError
-from hbench.engine.block_values import FastBlock, plan_of
+from hbench.engine.block_values import FastBlock, MetricPlan, plan_of
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
-from hbench.engine.metric_plan import MetricPlan
 from hbench.engine.ranker import Ranker
 from hbench.engine.score_blocks import Scores, overflow
 
@@ -47,23 +46,19 @@ def on_device(name: str) -> Execute:
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         plan = plan_of(job.ranker, job.scorers)
-        if plan is None or job.by_name is not None or job.ranker.scores.dtype == np.float64:
+        if job.by_name is not None or job.ranker.scores.dtype == np.float64:
             raise UsageError(
-                "this evaluation cannot be done on a device", expected="float32 scores, labels that form a tree, ties by level",
-                found=_hindrance(plan, job), fix="leave --device out to rank on the processors",
-            )  # fmt: skip
+                "this evaluation cannot be done on a device",
+                expected="float32 scores, labels that form a tree",
+                found="values by name" if job.by_name else str(job.ranker.scores.dtype),
+                fix="leave --device out to rank on the processors",
+            )
         gallery = _Gallery(job.ranker.scores, device)
         with _exact_products():
             for block in blocks:
                 yield block, _valued(plan, gallery, block)
 
     return execute
-
-
-def _hindrance(plan: MetricPlan | None, job: Job) -> str:
-    return (
-        "values by name" if job.by_name else "another order of ties" if plan is None else str(job.ranker.scores.dtype)
-    )
 
 
 class _Gallery:

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import is_kept
-from hbench.engine.block_values import FastBlock
+from hbench.engine.block_values import FastBlock, MetricPlan
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels import COMPILED
 from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives
 from hbench.engine.kernels.sort_keys import fitting, write_keys
 from hbench.engine.kernels.symmetric_tiles import Counts, SortedPositives, count_tile, flat_range, rank_counted
-from hbench.engine.metric_plan import MetricPlan
 
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
 
@@ -176,10 +175,10 @@ class Triangle:
         return fast.finish()
 
 
-def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Triangle | None:
+def triangle_of(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Triangle | None:
     """The triangle of a job; None where it is not all pairs that are asked, some query has many positives, or there is no
     room."""
-    if plan is None or plan.steps is not COMPILED or job.by_name is not None or not job.ranker.mutual:
+    if plan.steps is not COMPILED or job.by_name is not None or not job.ranker.mutual:
         return None
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):
         return None

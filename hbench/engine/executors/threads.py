@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import SMALL, announcement, available_threads, one_blas_thread
-from hbench.engine.block_values import Block, plan_of, values_of
+from hbench.engine.block_values import Block, MetricPlan, plan_of, values_of
 from hbench.engine.executors.symmetric import triangle_of
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels import steps_for
-from hbench.engine.metric_plan import MetricPlan
 from hbench.engine.score_blocks import Scores
 
 SHARE = 2  # of what is left of a block to value, a task takes this part of a thread's share: the last ones end together
@@ -62,7 +61,7 @@ def on_threads(
     yield from _by_rows(job, plan, blocks, threads)
 
 
-def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
+def _by_rows(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
     scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, plan, job.by_name)
     threads, rooms = scores.fitting(threads, scratch)

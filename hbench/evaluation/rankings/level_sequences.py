@@ -25,8 +25,14 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation.embeddings.id_files import Ids
 from hbench.evaluation.embeddings.problems import SubmissionProblem, found, likely_cause
 from hbench.evaluation.rankings.files import Ranking
-from hbench.metrics.label_order import canonical_order, level_ranges
-from hbench.metrics.level_sequence import LevelSequence, Ties, level_sequence, pessimistic
+from hbench.metrics.level_sequence import (
+    LevelSequence,
+    Ties,
+    canonical_order,
+    level_ranges,
+    level_sequence,
+    pessimistic,
+)
 from hbench.metrics.name_columns import NamedSequences, named_sequences
 from hbench.tree import Labels, affected, levels_of_pairs
 
