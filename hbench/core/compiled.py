@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
@@ -92,16 +93,35 @@ def machine_code(
 @cache
 def kept_in(package: Path) -> Path | None:
     """Where the machine code of a package is kept: where numba is told to, else beside the modules, else in the cache
-    folder; None where nothing can be written. Not in the system's folder for what is temporary: there anybody could leave
-    what numba then unpickles."""
+    folder; None where there is no such folder that is the user's own. What numba keeps it unpickles, so a folder that
+    somebody else owns or may write to, as the system's for what is temporary, could make it run their code."""
     with LOADING:
         told = importlib.import_module("numba").config.CACHE_DIR
     for folder in [Path(told)] if told else [package / "__pycache__", cache_home() / "kernels"]:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
+            if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
                 return folder
     return None
+
+
+def is_own(folder: Path, *, sticky: bool = False) -> bool:
+    """Whether a folder is this user's, or the system's, and nobody else may write to it; true where there are no owners.
+
+    A group of the user's own name is the user alone. `sticky`: others may write where they cannot touch what is not theirs.
+    """
+    if not hasattr(os, "geteuid"):
+        return True
+    import grp
+    import pwd
+
+    found = folder.stat()
+    writers = stat.S_IWOTH
+    with suppress(KeyError):
+        if grp.getgrgid(found.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
+            writers |= stat.S_IWGRP
+    shared = bool(found.st_mode & writers) and not (sticky and found.st_mode & stat.S_ISVTX)
+    return found.st_uid in {os.geteuid(), 0} and not shared
 
 
 @cache
@@ -148,7 +168,8 @@ def announcement() -> str:
     if kept_in(Path(__file__).parent):
         return "compiling the ranking kernel, this once"
     return (
-        "compiling the ranking kernel, as every time: no folder to keep it in can be written; HBENCH_CACHE may name one"
+        "compiling the ranking kernel, as every time: there is no folder to keep it in that can be written to, and by "
+        "nobody else; HBENCH_CACHE may name one"
     )
 
 

@@ -94,6 +94,24 @@ def test_where_the_package_cannot_be_written_code_lies_in_the_cache_folder(monke
     assert compiled.kept_in(package) == tmp_path / "kernels"
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owners here")
+def test_code_is_kept_only_where_nobody_else_can_leave_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("HBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
+    package, shared = tmp_path / "package", tmp_path / "shared" / "package"
+    for folder, mode in ((package / "__pycache__", 0o777), (shared / "__pycache__", 0o755)):
+        folder.mkdir(parents=True)
+        folder.chmod(mode)
+    shared.chmod(0o777)  # then the folder in it can be exchanged
+    assert [compiled.kept_in(each) for each in (package, shared)] == [tmp_path / "cache" / "kernels"] * 2
+    (tmp_path / "cache" / "kernels").chmod(0o777)
+    compiled.kept_in.cache_clear()
+    assert compiled.kept_in(package) is None
+    (package / "__pycache__").chmod(0o755)
+    compiled.kept_in.cache_clear()
+    assert compiled.kept_in(package) == package / "__pycache__"
+
+
 def test_where_nothing_can_be_written_code_is_made_each_time(run, tmp_path):
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "in it")

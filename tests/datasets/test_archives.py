@@ -1,5 +1,6 @@
 """Unpacking: hostile and damaged archives are refused, what was interrupted goes on, what is there stays."""
 
+import gzip
 import io
 import os
 import struct
@@ -230,3 +231,34 @@ def test_damaged_bytes_are_found_by_their_checksum(tmp_path):
     with pytest.raises(IntegrityError, match="damaged"):
         unpack(archive, tmp_path / "out")
     assert "a.bin" not in found(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "name", [".hbench/NAME.json", "set/.HBench/x.json", ".hbench-unpacked", "adopted.txt", "set/Adopted.txt"]
+)
+@pytest.mark.parametrize("kind", ["zip", "tgz"])
+def test_an_archive_cannot_say_what_was_checked_or_adopted(tmp_path, kind, name):
+    archive = MAKERS[kind](tmp_path / "a", {"set/fine.txt": b"x", name: b"{}"})
+    with pytest.raises(IntegrityError, match="only hbench's own records have"):
+        unpack(archive, tmp_path / "raw")
+    assert not (tmp_path / "raw" / name).exists()
+
+
+@pytest.mark.parametrize("at", [-1, -5, -8])
+def test_a_gzip_whose_checksum_or_length_is_wrong_is_refused(tmp_path, at):
+    archive = make_tar(tmp_path / "a.tgz", FILES)
+    data = bytearray(archive.read_bytes())
+    data[at] ^= 0x10  # the trailer: four bytes of checksum, four of length
+    archive.write_bytes(data)
+    with pytest.raises(IntegrityError, match="is damaged"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_what_follows_the_last_file_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("hbench.datasets.download.archives.ALWAYS_ALLOWED", 1 << 22)
+    monkeypatch.setattr("hbench.datasets.download.archives.MOST_EXPANSION", 10**6)
+    archive = make_tar(tmp_path / "a.tar", {"x": b"y"}, "w")
+    packed = gzip.compress(archive.read_bytes() + bytes(3 << 22))
+    (tmp_path / "a.tgz").write_bytes(packed)
+    with pytest.raises(IntegrityError, match="after its last file"):
+        unpack(tmp_path / "a.tgz", tmp_path / "out")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from hbench.core.errors import IntegrityError, examples
 from hbench.datasets.download import DownloadInterrupted
@@ -28,6 +28,7 @@ from hbench.datasets.download.records import disk_errors
 BLOCK = 1 << 20
 MOST_EXPANSION = 200  # times the size of the archive; more is a bomb
 ALWAYS_ALLOWED = 1 << 26  # bytes, however small the archive
+RECORDS, ADOPTED = ".hbench", "adopted.txt"  # what hbench's own files in a raw folder are called, or begin with
 LONGEST_NAME = 240  # bytes, so that the temporary name fits too
 UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f]")
 ZIP_LINK = 0o120000
@@ -110,12 +111,15 @@ def is_zip(archive: Path) -> bool:
 def safe_path(name: str, archive: Path) -> str:
     """A member's name as a relative POSIX path; raises IntegrityError for one that is hostile.
 
-    It refuses all that tarfile's filter "data" refuses, and backslashes, drives, control characters and endless names.
+    It refuses all that tarfile's filter "data" refuses, and backslashes, drives, control characters and endless names; and
+    the names of hbench's own records, by which an archive could say of other files that they were checked.
     """
     parts = [part for part in name.split("/") if part not in {"", "."}]
     too_long = any(len(part) > LONGEST_NAME or len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
     if name.startswith("/") or ".." in parts or not parts or too_long or UNSAFE.search(name):
         raise _unsafe(archive, f"the name {name[:100]!r}")
+    if any(part.casefold().startswith(RECORDS) or part.casefold() == ADOPTED for part in parts):
+        raise _unsafe(archive, f"the name {name[:100]!r}, which only hbench's own records have")
     return "/".join(parts)
 
 
@@ -150,6 +154,16 @@ def _tar_members(archive: Path) -> Iterator[Member]:
         opened.fileobj.seek(opened.offset)
         if len(opened.fileobj.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
             raise EOFError("its end is missing")
+        _drain(opened.fileobj, archive)
+
+
+def _drain(stream: Any, archive: Path) -> None:
+    """Read what follows the last member, for a compressed stream is checked against its sum only at its very end."""
+    rest = 0
+    while block := stream.read(BLOCK):
+        rest += len(block)
+        if rest > ALWAYS_ALLOWED:
+            raise _unsafe(archive, f"more than {ALWAYS_ALLOWED:,} bytes after its last file")
 
 
 def _body(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
