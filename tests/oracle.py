@@ -137,3 +137,21 @@ def h_precision(ranked, relevance, cut):
     values = [relevance[level] for level in ranked[:cut]]
     own = values[-1] if len(values) == cut and values[-1] > 0 else 1e-300
     return sum(min(own, value) for value in values) / (cut * own)
+
+
+def hierarchical_distance(ranked, depth, cut):
+    """Mean height of the lowest common ancestors of the first k, over the height of the tree."""
+    if depth not in ranked:
+        return NAN
+    heights = [(depth - level) / depth for level in ranked[:cut]]
+    return sum(heights) / len(heights)
+
+
+def distance_of_first_wrong(ranked, depth, within):
+    """The height where the first item of another fine class among the first `within` meets the query."""
+    if depth not in ranked:
+        return NAN
+    for level in ranked[:within]:
+        if level != depth:
+            return (depth - level) / depth
+    return NAN

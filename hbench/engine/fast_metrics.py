@@ -120,6 +120,14 @@ def p_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
     return np.where(batch.positives(level) > 0, hits / cut, np.nan)
 
 
+@fast("HD")
+def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
+    """The levels of the first k sum to Σ_l #P_l among the first k."""
+    levels = np.sum([batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0)
+    size = np.minimum(batch.wanted.counts.sum(axis=1), cut) * batch.depth
+    return np.where(batch.positives(batch.depth) > 0, 1 - ratio(levels, size), np.nan)
+
+
 @fast("wAP")
 def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     depth = batch.depth

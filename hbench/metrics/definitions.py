@@ -209,6 +209,35 @@ def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
     return float((np.arange(1, len(first) + 1) / first).sum())
 
 
+@metric("HD", "cut")
+def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
+    """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of the query and the first
+    k items, over the tree's height (Bertinetto et al. 2020, average hierarchical distance of top-k)."""
+    if not sequence.counts[-1]:
+        return NAN
+    depth, within = len(sequence.counts) - 1, min(cut, int(sequence.counts.sum()))
+    return float(1 - sequence.levels[sequence.ranks <= cut].sum(dtype=np.int64) / (depth * within))
+
+
+@metric("HD-mistake")
+def distance_of_a_mistake(sequence: LevelSequence) -> float:
+    """(L − l_1)/L where the first item is of another fine class; a query whose first item is right has no mistake
+    (Bertinetto et al. 2020, average hierarchical distance of a mistake)."""
+    first = hierarchical_distance_at_k(sequence, cut=1)
+    return first if first > 0 else NAN
+
+
+@metric("HD-first-mistake", full=True)
+def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
+    """(L − l_n)/L of the first item, at whatever rank n, that is of another fine class; NaN where all items are right."""
+    depth = len(sequence.counts) - 1
+    if not sequence.counts[-1] or not sequence.counts[:-1].sum():
+        return NAN
+    right = positives(sequence, depth)
+    n = int((right == np.arange(1, len(right) + 1)).sum()) + 1  # the fine items before the first other one
+    return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
+
+
 def positives(sequence: LevelSequence, level: int) -> NDArray[np.int64]:
     """The ranks of P_l that the sequence holds."""
     return sequence.ranks[sequence.levels >= level]

@@ -51,7 +51,21 @@ def every_scorer(depth, labels, all_pairs):
     levels = [f"level{level}" for level in range(1, depth + 1)]
     weights = ":".join(str(2 * level / (depth * (depth + 1))) for level in range(1, depth + 1))
     table = f"wAP(weights={weights}),H-AP(weights={weights}),H-AP(relevance=exponential),H-AP(alpha=3),TR(norm=min)@5"
-    names = ["H-AP", "wAP", "ASI", "NDCG", "NDCG@3", "NDCG@100", "H-AP@R", "H-P@3", "H-R@4", *table.split(",")]
+    names = [
+        "H-AP",
+        "wAP",
+        "ASI",
+        "NDCG",
+        "NDCG@3",
+        "NDCG@100",
+        "H-AP@R",
+        "H-P@3",
+        "H-R@4",
+        "HD@1",
+        "HD@10",
+        "HD-mistake",
+        *table.split(","),
+    ]
     for level in levels:
         names += [
             f"{base}/{level}" for base in ("AP", "mAP@R", "mAP@3", "mAP@100", "R@1", "R@10", "P@5", "TR@4", "ASI")

@@ -18,7 +18,7 @@ from tests import oracle
 SPELLINGS = [
     *("H-AP", "H-AP(alpha=3)", "H-AP@R", "H-AP(relevance=sum_wap)", "wAP", "wAP(weights=0.2:0.8)", "ASI", "ASI/genus"),
     *("NDCG", "NDCG@100", "AP", "AP/genus", "AP#genus", "R@10", "R@1/genus", "TR@10", "TR(norm=min)@10", "P@5"),
-    *("mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10"),
+    *("mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10", "HD@5", "HD-mistake", "HD-first-mistake"),
 ]
 lists_of_levels = st.integers(1, 8).flatmap(
     lambda depth: st.tuples(st.just(depth), st.lists(st.integers(0, depth), min_size=1, max_size=40))
@@ -53,6 +53,30 @@ def test_a_list_in_level_order_is_not_optimal_when_relevances_are_inverted():
     assert value("H-AP", [1] + [2] * 6, 2) == pytest.approx(1.0)
     counts = np.array([[0, 1, 6], [0, 6, 2]])
     assert inverted(alpha()(counts), counts).tolist() == [True, False]
+
+
+def test_severity_of_a_worked_list():
+    # a species (right), another of its genus, a stranger, the species again: heights 0, 1, 2, 0 in a tree of height 2
+    ranked = [2, 1, 0, 2]
+    assert value("HD@1", ranked, 2) == 0
+    assert value("HD@3", ranked, 2) == pytest.approx((0 + 1 / 2 + 2 / 2) / 3)
+    assert value("HD@100", ranked, 2) == pytest.approx((0 + 1 / 2 + 2 / 2 + 0) / 4)
+    assert math.isnan(value("HD-mistake", ranked, 2))
+    assert value("HD-mistake", [1, 2, 0], 2) == 1 / 2
+    assert value("HD-first-mistake", ranked, 2) == 1 / 2
+    assert math.isnan(value("HD-first-mistake", [2, 2], 2))
+
+
+@given(lists_of_levels, st.integers(1, 50))
+def test_severity_is_that_of_the_heights_one_by_one(drawn, cut):
+    depth, ranked = drawn
+    pairs = [
+        (value(f"HD@{cut}", ranked, depth), oracle.hierarchical_distance(ranked, depth, cut)),
+        (value("HD-mistake", ranked, depth), oracle.distance_of_first_wrong(ranked, depth, 1)),
+        (value("HD-first-mistake", ranked, depth), oracle.distance_of_first_wrong(ranked, depth, len(ranked))),
+    ]
+    for found, expected in pairs:
+        assert found == pytest.approx(expected, nan_ok=True)
 
 
 def test_binary_metrics_of_a_worked_list():
