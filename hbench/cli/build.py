@@ -27,7 +27,7 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
         if value != "none":
             ImageColor.getrgb(value)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no colour; write it as white or #rrggbb, or none") from None
+        raise click.BadParameter(f"{value!r} is not a colour; write it as white or #rrggbb, or none") from None
     return value
 
 

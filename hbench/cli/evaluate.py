@@ -31,7 +31,7 @@ def size(context: click.Context, option: click.Parameter, value: str | None) -> 
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
     if match is None:
-        raise click.BadParameter(f"{value!r} is no size; write it as 500M or 2G")
+        raise click.BadParameter(f"{value!r} is not a size; write it as 500M or 2G")
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 

@@ -211,7 +211,7 @@ def show_command(source: TreeSource, *, depth: int | None, max_children: int, as
     )
 
 
-@command.command("validate", short_help="Name what is no tree, and what policies do about it.")
+@command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
 @source_options
 @click.option(
     "--out", "-o", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."

@@ -55,7 +55,7 @@ def parse(model: type[Model], text: str, *, source: str) -> Model:
     try:
         return build(model, tomllib.loads(text, parse_float=Decimal), source=source)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source} is no TOML", found=str(error)) from None
+        raise ConfigError(f"{source} is not TOML", found=str(error)) from None
 
 
 def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Model:

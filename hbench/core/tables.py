@@ -33,7 +33,7 @@ def kind_of(path: Path) -> str:
 
 
 def read_sheet(path: Path) -> pa.Table:
-    """The columns of a file; the values of CSV and TSV are texts. Raises DataError for a file that is no table."""
+    """The columns of a file; the values of CSV and TSV are texts. Raises DataError for a file that is not a table."""
     if not path.exists():
         raise DataError(f"{path} does not exist", expected="a table")
     if kind_of(path) not in SUFFIXES:
@@ -45,7 +45,7 @@ def read_sheet(path: Path) -> pa.Table:
     doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if doubled or not len(table):
         raise DataError(
-            f"{path} is no table of names",
+            f"{path} is not a table of names",
             expected="a header of different column names, and rows",
             found=f"{', '.join(doubled)} several times" if doubled else "no rows",
         )

@@ -184,7 +184,7 @@ def _description(path: Path) -> dict[str, Any]:
         description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
-            f"{path.parent} is no dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
+            f"{path.parent} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
         ) from None
     except ValueError as error:
         raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None

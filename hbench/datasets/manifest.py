@@ -205,7 +205,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     if "hbench.levels" not in meta or "item" not in table.column_names:
         raise DataError(
-            f"{path} is no manifest",
+            f"{path} is not a manifest",
             expected="columns item, one per level, query, gallery and the levels in its metadata",
             found=f"columns {', '.join(table.column_names)}",
             fix="make one with: hbench build --from FILE --levels …",

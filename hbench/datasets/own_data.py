@@ -149,7 +149,7 @@ def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
     truth = {"true": True, "1": True, "false": False, "0": False}
     bad = [value for value in values if value not in truth]
     if bad:
-        raise DataError(f"the column {name} is no mask", expected="true or false", found=examples(map(repr, bad)))
+        raise DataError(f"the column {name} is not a mask", expected="true or false", found=examples(map(repr, bad)))
     return np.asarray([truth[value] for value in values], dtype=bool)
 
 
@@ -238,7 +238,7 @@ def folder_table(
         outermost = [folders[0] if folders else "" for folders in parts]
         if other := sorted(set(outermost) - SPLITS):
             raise DataError(
-                f"the outermost folders of {folder} are no split",
+                f"the outermost folders of {folder} are not a split",
                 expected="train and test (or train, query and gallery)",
                 found=examples(map(repr, other)),
                 fix="leave out --split-folders; --split-by LEVEL makes a split",

@@ -16,7 +16,7 @@ def lines_of(path: Path) -> list[str]:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text file", found=str(error)) from None
+        raise DataError(f"{path} is not a text file", found=str(error)) from None
     return [line for line in text.splitlines() if line.strip()]
 
 
@@ -48,4 +48,4 @@ def json_of(path: Path) -> Any:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except ValueError as error:
-        raise DataError(f"{path} is no JSON", found=str(error)) from None
+        raise DataError(f"{path} is not JSON", found=str(error)) from None

@@ -205,7 +205,7 @@ def check_nested(
         bad = np.unique(own[parent[place] != above])
         if len(bad):
             raise TreeError(
-                f"the labels are no tree: {len(bad)} {levels[level]} labels have several parents",
+                f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several parents",
                 expected=f"each {levels[level]} in one {levels[level - 1]}",
                 found=f"{levels[level]} {'; '.join(_parents_in_words(bad, labels, level, names))}",
                 fix="are the columns ordered coarse to fine? If so, a policy mends it: hbench tree validate --help",

@@ -40,11 +40,11 @@ def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
         known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS))
         raise UsageError(f"{path} is of no format that holds a tree", expected=f"one of {known}", found=kind or "none")
     if levels:
-        raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is no table")
+        raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is not a table")
     try:
         return unfold(GRAPH_READERS[kind](path.read_text(encoding="utf-8-sig")))
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8", found=str(error)) from None
+        raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
 
 
 def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
@@ -86,7 +86,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
     try:
         graph = nx.parse_graphml(text)
     except (ParseError, nx.NetworkXError, ValueError, KeyError) as error:
-        raise DataError("this is no GraphML", found=str(error)) from None
+        raise DataError("this is not GraphML", found=str(error)) from None
     if not graph.is_directed():
         raise DataError("the graph has no direction", expected="directed edges, from parent to child")
     tree: ClassGraph[NodeId] = nx.DiGraph()
@@ -111,14 +111,14 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
     try:
         root = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError("this is no JSON", found=str(error)) from None
+        raise DataError("this is not JSON", found=str(error)) from None
     waiting: list[tuple[Any, NodeId | None]] = [(root, None)]
     while waiting:
         node, parent = waiting.pop()
         children = node.get("children", []) if isinstance(node, dict) else None
         if not isinstance(children, list) or not isinstance(node.get("name"), str):
             raise DataError(
-                "this JSON is no tree", expected='{"name": "…", "children": […]}', found=json.dumps(node)[:80]
+                "this JSON is not a tree", expected='{"name": "…", "children": […]}', found=json.dumps(node)[:80]
             )
         number = len(graph)
         graph.add_node(number, name=node["name"])

@@ -102,13 +102,13 @@ class NameTable:
     def tree(self) -> tuple[LabelTree, NDArray[np.int64]]:
         """The label tree, its nodes in order of first appearance, and the items of every fine class, int64 (C,).
 
-        Raises TreeError, which names the nodes, for a table that is no tree.
+        Raises TreeError, which names the nodes, for a table that is not a tree.
         """
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
             raise TreeError(
-                f"this is no tree: {first.kind}, {KINDS[first.kind]}",
+                f"this is not a tree: {first.kind}, {KINDS[first.kind]}",
                 expected=f"a path of {len(self.levels)} names for each leaf: {', '.join(self.levels)}",
                 found=f"{first.node} ({' > '.join(first.where)})" + f", one of {len(short)} short rows" * bool(short),
                 fix="hbench tree validate lists every problem and the policies that mend it",
@@ -157,7 +157,7 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
     kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
     if kinds:
         raise TreeError(
-            f"{source} is no tree: {kinds.total():,} problems",
+            f"{source} is not a tree: {kinds.total():,} problems",
             found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
             fix="mend them in the source or by policies, which hbench tree validate tells: --policy NAME",
         )

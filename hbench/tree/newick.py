@@ -96,7 +96,7 @@ def _error(text: str, place: int) -> DataError:
     line = text.count("\n", 0, place) + 1
     found = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
     return DataError(
-        "this is no Newick tree",
+        "this is not a Newick tree",
         expected="(children)name; with names that hold brackets, commas or spaces in single quotes",
         found=f"{found} at line {line}, character {place - text.rfind(chr(10), 0, place)}",
     )

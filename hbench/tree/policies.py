@@ -213,7 +213,7 @@ def policies_for(kind: str) -> list[Policy]:
 
 
 def refuse_with_policies(table: NameTable, source: str) -> None:
-    """Raise TreeError for a table that is no tree: its problems by node, and what each policy would do about them."""
+    """Raise TreeError for a table that is not a tree: its problems by node, and what each policy would do about them."""
     problems = [problem for problem in find_problems(table) if problem.kind not in REMARKS]
     if not problems:
         return
@@ -222,7 +222,7 @@ def refuse_with_policies(table: NameTable, source: str) -> None:
     kinds = Counter(problem.kind for problem in problems)
     fitting = dict.fromkeys(policy.name for kind in kinds for policy in policies_for(kind))
     raise TreeError(
-        f"{source} is no tree: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
+        f"{source} is not a tree: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
         found="\n            ".join([*shown, *more]),
         fix="\n            ".join(
             ["mend the names in the source, or by a policy:", *(f"--policy {n}: {effect(table, n)}" for n in fitting)]

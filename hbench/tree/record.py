@@ -23,10 +23,10 @@ def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[st
     """Write the mended table at `out` and its record, whose path is returned.
 
     Of a table of items every row that is kept is written, with its other columns as they were; of any other source one
-    row per leaf. Raises UsageError for an `out` that is no table, or is the source.
+    row per leaf. Raises UsageError for an `out` that is not a table, or is the source.
     """
     if tables.kind_of(out) not in tables.SUFFIXES:
-        raise UsageError(f"{out} is no table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}")
+        raise UsageError(f"{out} is not a table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}")
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"{out} is the source itself", expected="another file, so that nothing is lost")
     record = out.with_name(f"{out.name}.changes.json")

@@ -201,7 +201,7 @@ def test_what_is_still_no_tree_after_its_policies_is_not_written(tmp_path: Path)
 def test_the_source_is_never_written_over_and_the_target_must_be_a_table(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("coarse,fine\na,x\n")
     assert "is the source itself" in hbench(tmp_path, "validate", "t.csv", "--out", "./t.csv", code=2).stderr
-    assert "is no table" in hbench(tmp_path, "validate", "t.csv", "--out", "t.json", code=2).stderr
+    assert "is not a table" in hbench(tmp_path, "validate", "t.csv", "--out", "t.json", code=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 

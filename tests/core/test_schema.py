@@ -72,7 +72,7 @@ def test_many_problems_are_counted_and_the_first_shown() -> None:
 
 def test_a_text_that_is_no_toml_names_the_line() -> None:
     message = refusal("wheels = [\n1,,")
-    assert "car.toml is no TOML" in message
+    assert "car.toml is not TOML" in message
     assert "line 2" in message
 
 

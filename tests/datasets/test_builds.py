@@ -378,7 +378,7 @@ def test_inshop_has_separate_queries_and_gallery_and_one_map_of_categories(insho
 
 def test_the_list_of_celeba_is_not_taken_for_inshop(inshop):
     write(inshop / "Eval" / "list_eval_partition.txt", "000001.jpg 0\n000002.jpg 0\n")
-    with pytest.raises(DataError, match="is no In-shop list"):
+    with pytest.raises(DataError, match="is not an In-shop list"):
         build("inshop", inshop)
 
 
@@ -495,7 +495,7 @@ def test_cifar_has_a_hundred_classes_in_twenty_superclasses(cifar):
 
 def test_a_cifar_file_cut_short_is_refused(cifar):
     (cifar / "test.bin").write_bytes(b"x" * 3073)
-    with pytest.raises(DataError, match=r"test\.bin is no CIFAR-100 file"):
+    with pytest.raises(DataError, match=r"test\.bin is not a CIFAR-100 file"):
         build("cifar100", cifar)
 
 
@@ -595,7 +595,7 @@ class Evil:
 )
 def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, truth):
     revisited(raw / "gnd_rparis6k.pkl", truth)
-    with pytest.raises(DataError, match="is no ground truth"):
+    with pytest.raises(DataError, match="is not a ground truth"):
         build("rparis6k", raw)
     assert capsys.readouterr().out == ""
 

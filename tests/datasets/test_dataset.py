@@ -80,7 +80,7 @@ def test_a_description_of_another_format_is_refused(tmp_path, other):
 
 
 def test_a_folder_without_description_is_no_dataset(tmp_path):
-    with pytest.raises(DataError, match="is no dataset"):
+    with pytest.raises(DataError, match="is not a dataset"):
         load(tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_a_csv_table_may_set_query_and_gallery(tmp_path):
         ("item,class\na,x\na,x\n", "not unique"),
         ("item,class\n/etc/passwd,x\n", "leave its folder"),
         ("item,class\n../a,x\n", "leave its folder"),
-        ("item,class,query\na,x,maybe\n", "column query is no mask"),
+        ("item,class,query\na,x,maybe\n", "column query is not a mask"),
         ("item,class,split\na,x,valid\n", "column split has unknown values"),
         ("item,class,split\na,x,train\n", "has no test rows"),
         ("item,class\na,x,y\n", "cannot be read"),

@@ -232,7 +232,7 @@ def test_a_broken_registry_of_the_user_is_refused(home):
     with pytest.raises(ConfigError, match="incomplete"):
         sources_of("sop")
     (home / "sources.toml").write_text("[[sop]\n")
-    with pytest.raises(ConfigError, match="no TOML"):
+    with pytest.raises(ConfigError, match="not TOML"):
         sources_of("sop")
 
 

@@ -149,7 +149,7 @@ def test_a_truncated_manifest_is_refused(tmp_path):
 
 def test_a_foreign_parquet_file_is_refused(tmp_path):
     pq.write_table(pa.table({"item": ["a"]}), tmp_path / "m.parquet")
-    with pytest.raises(DataError, match="is no manifest"):
+    with pytest.raises(DataError, match="is not a manifest"):
         manifests.read(tmp_path / "m.parquet")
 
 

@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_message(birds, tmp_path):
 
 def test_outermost_folders_that_are_no_split_are_refused(tmp_path):
     folder_of_images(tmp_path / "zoo", ["cats/lion/1.jpg", "dogs/wolf/1.jpg"])
-    with pytest.raises(DataError, match="are no split"):
+    with pytest.raises(DataError, match="are not a split"):
         build("zoo", "--from", tmp_path / "zoo", "--split-folders")
 
 
@@ -345,7 +345,7 @@ def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, s
 
 
 def test_a_background_that_is_no_colour_is_refused(see_through, home):
-    assert "is no colour" in build("shop", "--from", see_through, "--background", "whiteish").stderr
+    assert "is not a colour" in build("shop", "--from", see_through, "--background", "whiteish").stderr
     assert not home.exists()
 
 

@@ -162,7 +162,7 @@ def test_a_broken_file_is_refused_and_stays(place: Path) -> None:
     board = empty_board(document)
     path = place / "toy.toml"
     path.write_text("dataset = 'toy'\nversion =")
-    with pytest.raises(ConfigError, match="no TOML"):
+    with pytest.raises(ConfigError, match="not TOML"):
         add(row_of(document, board), board, path)
     assert path.read_text() == "dataset = 'toy'\nversion ="
 

@@ -191,5 +191,5 @@ def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
     for path, reason in ((block, "is no part"), ("other.npz", "another .npz"), ("none.npz", "does not exist")):
         assert reason in hbench(tmp_path, "merge", "1.npz", path, code=3).stderr
     assert "--out" in hbench(tmp_path, *evaluate, "--shard", "1/2", code=2).stderr
-    assert "no size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr
+    assert "not a size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr
     assert "one query" in hbench(tmp_path, *evaluate, "--max-memory", "100K", code=2).stderr

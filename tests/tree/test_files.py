@@ -125,15 +125,15 @@ def test_manifests_give_the_classes_of_all_their_items(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.json", "{", "no JSON"),
-        ("t.json", "[1, 2]", "this JSON is no tree"),
-        ("t.json", '{"name": "root", "children": [{"name": 1}]}', "this JSON is no tree"),
-        ("t.json", '{"name": "root", "children": {"name": "a"}}', "this JSON is no tree"),
-        ("t.json", "[" * 100_000, "no JSON"),
+        ("t.json", "{", "not JSON"),
+        ("t.json", "[1, 2]", "this JSON is not a tree"),
+        ("t.json", '{"name": "root", "children": [{"name": 1}]}', "this JSON is not a tree"),
+        ("t.json", '{"name": "root", "children": {"name": "a"}}', "this JSON is not a tree"),
+        ("t.json", "[" * 100_000, "not JSON"),
         ("t.json", '{"name": "root", "children": []}', "no classes"),
-        ("t.graphml", "<graphml", "no GraphML"),
-        ("t.graphml", "<html></html>", "no GraphML"),
-        ("t.nwk", "(a,b", "no Newick"),
+        ("t.graphml", "<graphml", "not GraphML"),
+        ("t.graphml", "<html></html>", "not GraphML"),
+        ("t.nwk", "(a,b", "not a Newick tree"),
         ("t.xlsx", "", "of no format that holds a tree"),
         ("tree", "", "of no format that holds a tree"),
     ],
@@ -154,7 +154,7 @@ def test_graphs_without_direction_missing_files_and_foreign_bytes_are_refused(tm
     with pytest.raises(DataError, match="UTF-8"):
         read(tmp_path / "t.nwk")
     (tmp_path / "t.json").write_text(json.dumps({"name": "r", "children": [{"name": "a"}]}))
-    with pytest.raises(UsageError, match="no table"):
+    with pytest.raises(UsageError, match="not a table"):
         read(tmp_path / "t.json", levels=["a"])
 
 

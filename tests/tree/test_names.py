@@ -102,7 +102,7 @@ def test_a_table_gives_a_tree_exactly_when_rows_are_whole_and_names_have_one_par
 
 
 def test_a_table_that_is_no_tree_is_refused_by_its_first_problem() -> None:
-    with pytest.raises(TreeError, match="no tree: ragged") as refusal:
+    with pytest.raises(TreeError, match="not a tree: ragged") as refusal:
         NameTable.of(LEVELS, [("a", "x", "1"), ("a", "y"), ("b",)]).tree()
     assert refusal.value.found == "y (a > y), one of 2 short rows"
 
@@ -116,7 +116,7 @@ def test_remarks_alone_refuse_nothing() -> None:
     problems = find_problems(NameTable.of(("a",), [("x ",), ("x",)]))
     assert [problem.kind for problem in problems] == list(REMARKS)
     refuse(problems, "this table")
-    with pytest.raises(TreeError, match="this table is no tree: 2 problems") as refusal:
+    with pytest.raises(TreeError, match="this table is not a tree: 2 problems") as refusal:
         refuse([*problems, *[TreeProblem("ragged", "a", "x", (), 1)] * 2], "this table")
     assert refusal.value.found == "2 ragged"
 

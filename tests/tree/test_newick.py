@@ -56,7 +56,7 @@ def test_the_usual_forms_of_newick_are_read(text: str, rows: list[tuple[str, ...
     ],
 )
 def test_what_is_no_newick_is_refused_at_its_place(text: str, found: str) -> None:
-    with pytest.raises(DataError, match="no Newick") as refusal:
+    with pytest.raises(DataError, match="not a Newick tree") as refusal:
         parse_newick(text)
     assert refusal.value.found == found
 

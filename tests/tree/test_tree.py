@@ -150,7 +150,7 @@ def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_
         for level in range(1, labels.shape[1])
     )
     if broken:
-        with pytest.raises(TreeError, match="no tree"):
+        with pytest.raises(TreeError, match="do not form a tree"):
             LabelTree.from_labels(labels)
     else:
         assert LabelTree.from_labels(labels)[0].depth == labels.shape[1]

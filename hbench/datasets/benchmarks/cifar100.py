@@ -23,7 +23,9 @@ def records(path: Path) -> NDArray[np.uint8]:
     """The records of a binary file, uint8 (N, 3074), memory-mapped; the pickled version of CIFAR is never read."""
     size = path.stat().st_size if path.exists() else 0
     if size == 0 or size % RECORD:
-        raise DataError(f"{path} is no CIFAR-100 file", expected=f"a multiple of {RECORD} bytes", found=f"{size} bytes")
+        raise DataError(
+            f"{path} is not a CIFAR-100 file", expected=f"a multiple of {RECORD} bytes", found=f"{size} bytes"
+        )
     return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)
 
 

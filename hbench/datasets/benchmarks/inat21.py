@@ -26,7 +26,7 @@ def build(raw: Path) -> Splits:
     parts = {folder: folder.split("_", maxsplit=7)[1:] for folder in folders}
     if bad := [folder for folder, names in parts.items() if len(names) != 7]:
         raise DataError(
-            f"folders of {raw} are no taxonomy", expected="NNNNN_Kingdom_…_Genus_epithet", found=examples(bad)
+            f"folders of {raw} are not a taxonomy", expected="NNNNN_Kingdom_…_Genus_epithet", found=examples(bad)
         )
     rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
     final = mend(NameTable.of(LEVELS, list(rows.values())), ["by-path"]).final

@@ -22,7 +22,7 @@ def build(raw: Path) -> Splits:
     path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
     lines = lines_of(path)
     if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name
-        raise DataError(f"{path} is no In-shop list", expected=" ".join(HEADER), found=" ".join(lines[1:2]))
+        raise DataError(f"{path} is not an In-shop list", expected=" ".join(HEADER), found=" ".join(lines[1:2]))
     rows = [line.split() for line in lines[2:]]
     if len(rows) != int(lines[0]):
         raise DataError(f"{path} is cut short", expected=f"{lines[0].strip()} images", found=f"{len(rows)}")
@@ -57,7 +57,7 @@ SPEC = Spec(
         "train": {"images": 25_882, "product": 3_997},
         "test": {"queries": 14_218, "gallery": 12_612, "product": 3_985},
     },
-    defects=("papers disagree on the categories: with gender (23, here), or without, which is no tree",),
+    defects=("papers disagree on the categories: with gender (23, here), or without, which is not a tree",),
     manual=(
         "page:   http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html, In-shop Clothes Retrieval Benchmark\n"
         "files:  Eval/list_eval_partition.txt; Img/img.zip (256 pixels) or img_highres.zip, whose password comes with a "

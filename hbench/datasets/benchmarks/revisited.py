@@ -55,7 +55,7 @@ def ground_truth(path: Path) -> dict[str, Any]:
         AttributeError,
         IndexError,
     ) as error:
-        raise DataError(f"{path} is no ground truth of the revisited benchmarks", found=str(error)) from None
+        raise DataError(f"{path} is not a ground truth of the revisited benchmarks", found=str(error)) from None
     return dict(truth)
 
 

@@ -85,7 +85,7 @@ def _own() -> dict[str, list[dict[str, Any]]]:
     try:
         return _checked(tomllib.loads(path.read_text(encoding="utf-8")), path)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML", found=str(error)) from None
+        raise ConfigError(f"{path} is not TOML", found=str(error)) from None
 
 
 def _checked(tables: dict[str, Any], path: Path) -> dict[str, list[dict[str, Any]]]:
