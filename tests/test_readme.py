@@ -70,4 +70,8 @@ def test_every_verb_and_metric_the_readme_names_exists():
 
 def test_the_files_the_readme_links_to_are_there():
     for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+        path, _, heading = target.partition("#")
+        assert (ROOT / path).exists(), target
+        headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE) if heading else []
+        slugs = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
+        assert not heading or heading in slugs, target

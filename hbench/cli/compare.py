@@ -47,9 +47,10 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
     if as_json:
         show_json({"signature": documents[0].signature, "differences": [each.record() for each in differences]})
         return
+    methods = [each.method or path.stem for each, path in zip(documents, (first, second), strict=True)]
     show_table(
-        f"{first.stem} − {second.stem}, percent",
-        ("metric", first.stem, second.stem, "difference", "95 % interval", "p", "queries"),
+        f"{methods[0]} − {methods[1]}, percent",
+        ("metric", *methods, "difference", "95 % interval", "p", "queries"),
         [
             (
                 each.metric,

@@ -54,7 +54,7 @@ class Protocol:
         return (*self.metrics, *(f"R@{k}" for k in self.recalls))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """`train`: one manifest or None. `tests`: {"test": manifest}, or one per granularity. `root`: where its images
     lie, or None.
@@ -73,6 +73,11 @@ class Dataset:
     official_names: dict[str, dict[str, str]] = field(default_factory=dict)
     lists: dict[str, pa.Table] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        splits = ({"train": self.train} if self.train else {}) | self.tests
+        sizes = ", ".join(f"{split} {len(manifest):,}" for split, manifest in splits.items())
+        return f"<Dataset {self.name}@{self.version}: {' › '.join(self.levels)}; {sizes} items>"
 
     def __post_init__(self) -> None:
         if len({test.levels for test in self.tests.values()}) != 1:

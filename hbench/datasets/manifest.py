@@ -29,7 +29,7 @@ from hbench.tree import RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest:
     """Items (N,), labels int32 (N, L) coarse→fine into `tree`, query and gallery bool (N,).
 
@@ -46,6 +46,11 @@ class Manifest:
     ignore: NDArray[np.int64] | None = None
     picture: Callable[[str], Image.Image] | None = field(default=None, compare=False, repr=False)
     text: InitVar[pa.Array | None] = None
+
+    def __repr__(self) -> str:
+        classes = ", ".join(f"{len(n):,} {level}" for level, n in zip(self.tree.levels, self.tree.names, strict=True))
+        asked, ranked = int(self.query.sum()), int(self.gallery.sum())
+        return f"<Manifest: {len(self):,} items, {asked:,} queries, {ranked:,} in the gallery; {classes}>"
 
     def __post_init__(self, text: pa.Array | None) -> None:
         if text is not None:

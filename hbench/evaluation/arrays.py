@@ -23,7 +23,7 @@ from hbench.engine.similarity import as_vectors
 from hbench.evaluation.jobs import Retrieval, job_of
 from hbench.evaluation.reports.report import Report
 from hbench.evaluation.summary import Subject, report_of
-from hbench.tree import LabelTree, as_labels
+from hbench.tree import LabelTree, as_labels, default_levels
 
 Vectors = NDArray[np.floating]
 
@@ -44,8 +44,8 @@ def score(
     threads: int | None = None,
     memory: int | None = None,
 ) -> Report:
-    """Score vectors (N, D) with labels (N, L), coarse to fine, against themselves (a query is not in its own list) or a
-    gallery.
+    """Score vectors (N, D) with labels (N, L), numbers or names, coarse to fine, against themselves (a query is not in
+    its own list) or a gallery.
 
     Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
     default. `memory` bounds what is held beyond the vectors, in bytes. Raises SubmissionError for vectors that cannot
@@ -79,6 +79,8 @@ def _retrieval_of_arrays(
     level_names: Sequence[str] | None,
     needs_direction: bool,
 ) -> tuple[Retrieval, LabelTree]:
+    if _are_names(labels) or (gallery is not None and _are_names(gallery[1])):
+        labels, gallery = _numbered(labels, gallery)
     sides = [_side(vectors, labels, "vectors", needs_direction)]
     if gallery is not None:
         sides.append(_side(*gallery, "gallery vectors", needs_direction))
@@ -92,6 +94,26 @@ def _retrieval_of_arrays(
     queries, ranked = Side(sides[0][0], renumbered[:asked]), Side(sides[-1][0], renumbered[asked:])
     ids = np.array([str(position) for position in range(asked)], dtype=object)
     return Retrieval(queries, None if gallery is None else ranked, None, ids), tree
+
+
+def _are_names(labels: ArrayLike) -> bool:
+    return np.asarray(labels).dtype.kind in "OU"
+
+
+def _numbered(
+    labels: ArrayLike, gallery: tuple[ArrayLike, ArrayLike] | None
+) -> tuple[ArrayLike, tuple[ArrayLike, ArrayLike] | None]:
+    """Labels that are names, (N, L) or (N,), as numbers that the queries and the gallery share."""
+    sides = [np.asarray(each) for each in (labels, *(gallery or ())[1:])]
+    columns = [each[:, None] if each.ndim == 1 else each for each in sides]
+    if any(each.ndim != 2 or each.shape[1] != columns[0].shape[1] for each in columns):
+        raise SubmissionError(
+            "the names of queries and gallery differ in levels", found=", ".join(str(each.shape) for each in sides)
+        )
+    rows = [tuple(map(str, row)) for row in np.concatenate(columns).tolist()]
+    _, numbers = LabelTree.from_names(rows, levels=default_levels(columns[0].shape[1]))
+    asked = len(columns[0])
+    return numbers[:asked], None if gallery is None else (gallery[0], numbers[asked:])
 
 
 def _side(vectors: ArrayLike, labels: ArrayLike, what: str, needs_direction: bool) -> tuple[Vectors, NDArray[np.int64]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hbench.core.errors import SubmissionError
+import hbench
+from hbench.core.errors import HBenchError, SubmissionError
 from hbench.evaluation.arrays import score
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.formats import FORMATS, percent, table, tables
@@ -82,3 +84,36 @@ def test_every_format_holds_every_metric(report):
         text = form(report.document)
         for metric in report.values:
             assert metric in text, (name, metric)
+
+
+def test_what_a_notebook_shows_is_short_and_escaped():
+    report = hbench.score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [["a<b", "x"], ["a<b", "x"], ["c", "z"]])
+    assert "H-AP 100.00" in repr(report)
+    assert len(repr(report)) < 400
+    assert repr(report.scores).startswith("{H-AP: 1.0000")
+    named = replace(report, document=report.document.model_copy(update={"signature": "a<b"}))
+    html = named._repr_html_()
+    assert "a&lt;b" in html
+    assert "a<b" not in html
+    assert html.count("<tr>") == 1 + len(report.scores)
+    table = report.to_pandas()
+    assert table.loc["H-AP", "value"] == report.scores["H-AP"]
+    assert set(table.columns) == {"value", "low", "high", "queries", "skipped"}
+    data = hbench.load("glyphs")
+    assert repr(data).startswith("<Dataset glyphs@")
+    assert "train 9,474" in repr(data)
+    assert "4 " not in repr(data.tests["test"])[:10]
+    assert "11,164 queries" in repr(data.tests["test"])
+
+
+def test_labels_may_be_names_of_queries_and_gallery():
+    rng = np.random.default_rng(0)
+    vectors, kinds = rng.normal(size=(40, 4)), np.arange(40) % 8
+    numbers = np.stack([kinds // 4, kinds], axis=1)
+    names = [[f"genus {genus}", f"species {kind}"] for genus, kind in numbers.tolist()]
+    assert hbench.score(vectors, names).scores["H-AP"] == hbench.score(vectors, numbers).scores["H-AP"]
+    apart = {"gallery": vectors[10:], "gallery_labels": names[10:]}
+    as_numbers = hbench.score(vectors[:10], numbers[:10], gallery=vectors[10:], gallery_labels=numbers[10:])
+    assert hbench.score(vectors[:10], names[:10], **apart).scores["H-AP"] == as_numbers.scores["H-AP"]
+    with pytest.raises(HBenchError, match="differ in levels"):
+        hbench.score(vectors[:10], names[:10], gallery=vectors[10:], gallery_labels=[name[1] for name in names[10:]])

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,9 @@ from hbench.core.schema import Strict
 from hbench.metrics.names import MetricName
 
 SCHEMA = 1
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Score(Strict):
@@ -86,11 +91,18 @@ class MetricValues(Mapping[str, float | NDArray[np.float64]]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {np.asarray(value).shape}"
+            for name, value in self._values.items()
+        ]
+        return "{" + ", ".join(shown) + "}"
+
     def __len__(self) -> int:
         return len(self._values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of
     `queries`."""
@@ -114,6 +126,26 @@ class Report:
     @property
     def signature(self) -> str:
         return self.document.signature
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{name} {100 * value:.2f}" for name, value in list(self.scores.items())[:4])
+        return f"<Report of {self.document.method or 'a submission'}: {first}, …; {len(self.queries):,} queries; {self.signature}>"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: every metric in percent with its interval and its number of queries."""
+        rows = [
+            f"<tr><td>{escape(name)}</td><td>{_percent(s.value)}</td><td>{_percent(s.low)} … {_percent(s.high)}</td>"
+            f"<td>{s.queries:,}</td></tr>"
+            for name, s in self.document.scores.items()
+        ]
+        head = "<tr><th>metric</th><th>percent</th><th>95 % interval</th><th>queries</th></tr>"
+        return f"<table><caption>{escape(self.signature)}</caption>{head}{''.join(rows)}</table>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The scores as a table: a row per metric, with value, low, high, queries and skipped."""
+        import pandas as pd
+
+        return pd.DataFrame({name: score.model_dump() for name, score in self.document.scores.items()}).T
 
     def write(self, path: Path) -> None:
         """Write the document as JSON, whole or not at all."""
@@ -169,3 +201,7 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
             found=f"columns {', '.join(table.column_names[:5])} …, signature {signature}",
         )
     return table
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}"
