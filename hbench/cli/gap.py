@@ -1,0 +1,98 @@
+"""hbench gap: the decomposability gap of embeddings, with its bounds."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbench.cli.terminal import progress, say, show_json, show_table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from hbench.evaluation.reports.gap import Gap
+
+
+@click.command("gap")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dataset", "-d", required=True, help="A dataset's name, its folder, or one manifest (.parquet, .csv).")
+@click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
+@click.option("--batch", type=click.IntRange(min=2), default=256, show_default=True, help="Gallery items per batch.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random batches.")
+@click.option(
+    "--queries", type=click.IntRange(min=1), default=2000, show_default=True, help="Ask so many at most, drawn."
+)
+@click.option("--metrics", default="AP,H-AP,NDCG", show_default=True, help="Metrics separated by commas.")
+@click.option("--similarity", help="As in hbench evaluate.  [default: the dataset's]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: Any) -> None:
+    """Measure how far metrics inside random batches of the gallery lie above those on the whole gallery of FILE.
+
+    A loss that sums over batches optimises the former; the gap says what that leaves. Shown with the largest gap of AP
+    that a model could have that is perfect inside every batch, and for one with so many scores on the wrong side of
+    ROADMAP's thresholds (0.9 and 0.6). A gap may be negative.
+
+    Example: hbench gap mine.parquet --dataset sop --batch 256
+    """
+    from hbench import datasets
+    from hbench.core.errors import UsageError
+    from hbench.evaluation import submission
+    from hbench.evaluation.embeddings import Embeddings
+    from hbench.evaluation.jobs import retrieval_of
+    from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
+
+    batch, seed = options["batch"], options["seed"]
+    data, given = datasets.load(dataset), submission.read(file, ids=options["ids"])
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    if not isinstance(given, Embeddings) or data.lists:
+        raise UsageError("a gap is measured of embeddings, by labels", expected="an embedding file and a label tree")
+    chosen = submission.examine(given, data, metrics=names, similarity=options["similarity"]).chosen
+    for name, manifest in data.tests.items():
+        items = int(manifest.gallery.sum())
+        if items < 2 * batch:
+            raise UsageError(
+                "the gallery makes no two batches", expected=f"--batch of at most {items // 2}", found=f"{batch}"
+            )
+        with progress() as bars:
+            on_batch = partial(_advance, bars, bars.add_task(f"batches of {name}", total=None))
+            found = gap_of(
+                sampled(retrieval_of(manifest, given), options["queries"], seed),
+                chosen,
+                random_batches(items, batch, seed),
+                on_batch=on_batch,
+            )
+        conditions = chosen.signature(f"{data.name}@{data.version}", [name])
+        signature = f"{conditions}|queries:{options['queries']}|batch:{batch}|seed:{seed}"
+        (show_json if as_json else _show)(_document(found, signature))
+
+
+def _advance(bars: Progress, task: TaskID, done: int, total: int) -> None:
+    bars.update(task, completed=done, total=total)
+
+
+def _document(found: Gap, signature: str) -> dict[str, Any]:
+    columns = zip(found.metrics, found.inside, found.whole, found.queries, strict=True)
+    return {
+        "signature": signature,
+        "metrics": {
+            name: {"gap": inside - whole, "inside": inside, "whole": whole, "queries": int(queries)}
+            for name, inside, whole, queries in columns
+        },
+        "bound": found.bound,
+        "calibrated_bound": found.calibrated_bound,
+    }
+
+
+def _show(document: dict[str, Any]) -> None:
+    cells = [
+        (name, f"{100 * each['gap']:+.2f}", f"{100 * each['inside']:.2f}", f"{100 * each['whole']:.2f}", f"{each['queries']:,}")
+        for name, each in document["metrics"].items()
+    ]  # fmt: skip
+    show_table("decomposability gap, points", ("metric", "gap", "inside batches", "whole gallery", "queries"), cells)
+    say(f"largest gap of AP if every batch were perfect: {100 * document['bound']:.2f}")
+    if document["calibrated_bound"] is not None:
+        say(f"… with as many scores beyond 0.9 and 0.6 as here: {100 * document['calibrated_bound']:.2f}")
+    say(document["signature"])

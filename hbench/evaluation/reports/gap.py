@@ -1,0 +1,182 @@
+"""Measures the decomposability gap of embeddings: how far a metric inside batches lies above the metric on the whole gallery.
+
+The gallery is cut at random into batches. DG(q) = 1/|B_q| Σ_{b∈B_q} M(q, b) − M(q, Ω), B_q the batches with positives of
+q, then averaged over queries (ROADMAP, Eq. 6; rank losses, Eq. 6). It can be negative: a batch counts as much as any
+other, however few positives it has.
+
+Two positives in batches without and with 2 negatives; the worst order has both negatives before the second positive:
+
+>>> largest_gap(np.array([1, 1]), np.array([0, 2]))  # 1 − (1/1 + 2/4)/2
+0.25
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import UsageError
+from hbench.engine.conditions import Conditions
+from hbench.engine.measure import Measurement, OnBlock, measure
+from hbench.engine.ranker import Side
+from hbench.evaluation.jobs import Retrieval, job_of
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+QUERIES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Of every metric its mean `inside` batches and on the `whole` gallery, over the same `queries` (M,).
+
+    `bound`, `calibrated_bound`: mean over queries of the largest gap of AP that a model could have whose AP inside every
+    batch is 1; the second for its own number of scores on the wrong side of the thresholds, None unless they are cosines.
+    """
+
+    metrics: tuple[str, ...]
+    inside: Floats
+    whole: Floats
+    queries: Counts
+    bound: float
+    calibrated_bound: float | None
+
+
+def gap_of(
+    test: Retrieval, chosen: Conditions, batches: Sequence[Counts], *, margins: tuple[float, float] = (0.9, 0.6),
+    on_batch: OnBlock | None = None,
+) -> Gap:  # fmt: skip
+    """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of ROADMAP's calibration."""
+    asked = len(test.queries.labels)
+    whole = measure(job_of(test, chosen)).values
+    totals, defined = np.zeros_like(whole), np.zeros(whole.shape, np.int64)
+    counts = np.empty((len(batches), asked, test.queries.labels.shape[1] + 1), np.int64)
+    for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
+        inside = measure(job_of(_within(test, batch), chosen))
+        values = _where_positive(inside, chosen)
+        totals += np.nan_to_num(values)
+        defined += ~np.isnan(values)
+        rows[:] = inside.counts
+        if on_batch:
+            on_batch(done, len(batches))
+    both = (defined > 0) & ~np.isnan(whole)
+    number = both.sum(axis=1)
+    if not number.all():
+        raise UsageError(
+            "no query has a positive in any batch", expected="a larger --batch", found="nothing to average"
+        )
+    mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
+    positives, negatives = counts[:, :, -1].T, counts[:, :, :-1].sum(axis=2).T
+    some = np.flatnonzero(positives.any(axis=1))
+    bound = [largest_gap(positives[query], negatives[query]) for query in some]
+    calibrated = None
+    if chosen.similarity_name == "cosine" and test.queries.ignore is None:
+        good, bad = _sides(test, batches, margins)
+        calibrated = [
+            largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q]) for q in some
+        ]
+    return Gap(
+        tuple(map(str, chosen.metrics)),
+        mean.sum(axis=1) / number,
+        np.where(both, whole, 0).sum(axis=1) / number,
+        number,
+        float(np.mean(bound)),
+        None if calibrated is None else float(np.mean(calibrated)),
+    )
+
+
+def random_batches(items: int, size: int, seed: int) -> list[Counts]:
+    """The positions 0 … items − 1 in random order, cut into batches of `size`; what is left over joins the last one."""
+    shuffled = np.random.default_rng(seed).permutation(items)
+    return np.split(shuffled, np.arange(size, items - size + 1, size))
+
+
+def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
+    """The same gallery, asked by so many of the queries, drawn at random; by all where there are no more."""
+    asked = len(test.queries.labels)
+    if asked <= queries:
+        return test
+    some = np.sort(np.random.default_rng(seed).choice(asked, queries, replace=False))
+    own = some if test.self_rows is None else test.self_rows[some]
+    ignore = None if test.queries.ignore is None else test.queries.ignore[some]
+    side = Side(test.queries.vectors[some], test.queries.labels[some], ignore)
+    return Retrieval(side, test.gallery or test.queries, own, test.ids[some])
+
+
+def largest_gap(
+    positives: Counts,
+    negatives: Counts,
+    *,
+    good_positives: Counts | None = None,
+    bad_negatives: Counts | None = None,
+) -> float:
+    """1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive if every batch's AP is 1.
+
+    A negative of batch b comes after all P_b positives of b, so n(m) ≤ max Σ_b N_b over batches with Σ_b P_b < m; batches
+    may be taken in part, which only adds. Batches are of any size; for equal ones, taken whole, this is ROADMAP's Eq. 8. With
+    the counts of positives above α and negatives above β, only those negatives can precede the former (Eq. 9).
+    """
+    m = np.arange(1, positives.sum() + 1)
+    before = _most_before(positives, negatives, m - 1)
+    if good_positives is not None and bad_negatives is not None:
+        calm = m <= good_positives.sum()
+        before = np.where(calm, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before)
+    return float(1 - (m / (m + before)).mean())
+
+
+def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
+    """The most gain that batches of a total cost of at most `capacity` (n,) have, parts allowed; those without cost first."""
+    free = cost == 0
+    order = np.argsort(-gain[~free] / cost[~free], kind="stable")
+    spent, gained = (np.concatenate([[0], np.cumsum(each[~free][order])]) for each in (cost, gain))
+    found: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
+    return found
+
+
+def _within(test: Retrieval, batch: Counts) -> Retrieval:
+    """The same queries, with one batch of the gallery to rank."""
+    gallery = test.queries if test.gallery is None else test.gallery
+    own = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    position = np.full(len(gallery.labels) + 1, -1)
+    position[batch] = np.arange(len(batch))
+    ignore = None if gallery.ignore is None else gallery.ignore[batch]
+    return replace(
+        test, gallery=Side(gallery.vectors[batch], gallery.labels[batch], ignore), self_rows=position[own], names=None
+    )
+
+
+def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
+    """The values (M, Q), NaN without positives in the batch, where R@k would be 0."""
+    values = inside.values.copy()
+    for row, name in enumerate(chosen.metrics):
+        level = name.arguments(chosen.levels).get("level", 1)
+        values[row, inside.counts[:, level:].sum(axis=1) == 0] = np.nan
+    return values
+
+
+def _sides(test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]) -> tuple[Counts, Counts]:
+    """Per query and batch (Q, K): the positives of cosine above α, and the negatives of cosine above β, at the fine level."""
+    gallery = test.queries if test.gallery is None else test.gallery
+    own = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    order = np.concatenate(batches)
+    ranked, fine = _unit(gallery.vectors[order]), gallery.labels[order, -1]
+    starts = np.cumsum([0, *map(len, batches[:-1])])
+    good, bad = [], []
+    for first in range(0, len(own), QUERIES_AT_ONCE):
+        rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(own)))
+        cosines = _unit(test.queries.vectors[rows]) @ ranked.T
+        same = test.queries.labels[rows, -1][:, None] == fine
+        itself = own[rows][:, None] == order
+        good.append(np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64))
+        bad.append(np.add.reduceat(~same & (cosines > margins[1]), starts, axis=1, dtype=np.int64))
+    return np.concatenate(good), np.concatenate(bad)
+
+
+def _unit(vectors: Any) -> NDArray[np.floating]:
+    rows = np.asarray(vectors, np.float64 if vectors.dtype == np.float64 else np.float32)
+    unit: NDArray[np.floating] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
