@@ -1,7 +1,7 @@
 # Everything assumes the README's test command has made .venv.
 PYTHON := .venv/bin/python
 
-.PHONY: check test demo bench format
+.PHONY: check test demo bench format release
 check:            ## what CI checks beside the tests
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
@@ -16,3 +16,6 @@ bench:            ## ratios to the bare matrix product and to peers
 
 format:
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+
+release:          ## dist/: sdist and wheel, built and verified; publishing is the owner's (docs/releasing.md)
+	.ci/run package

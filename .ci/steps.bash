@@ -118,3 +118,22 @@ interpreters() {
         smoke "$SCRATCH/python$version"
     done
 }
+
+# ---------------------------------------------------------------- the package
+
+# package: sdist and wheel are built and checked; the wheel is used outside of the checkout, and the sdist's own tests run.
+# They stay in dist/. pyroma's last two points are for an address and a home page, which the owner adds before publishing.
+package() {
+    local source
+    uv pip install --python "$SCRATCH/tools/bin/python" build twine check-wheel-contents pyroma setuptools
+    rm -rf dist
+    "$SCRATCH/tools/bin/python" -m build --outdir dist . >/dev/null
+    "$SCRATCH/tools/bin/twine" check --strict dist/*
+    "$SCRATCH/tools/bin/check-wheel-contents" dist/*.whl
+    "$SCRATCH/tools/bin/pyroma" -n 8 dist/*.tar.gz
+    environment wheel "$PYTHON" "$(echo "$ROOT"/dist/*.whl)[look]"
+    smoke "$SCRATCH/wheel"
+    tar xzf dist/*.tar.gz -C "$SCRATCH"
+    source=$(echo "$SCRATCH"/hbench-*/)
+    (cd "$source" && PYTHONPATH=$source "$PYTHON" -m pytest -q -p no:cacheprovider tests/core tests/tree tests/metrics)
+}
