@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from hbench.evaluation.submission import evaluate
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
+    from hbench.metrics.relevance import relevance_of_pairs
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
-    from hbench.tree import LabelTree
+    from hbench.tree import LabelTree, levels_of_pairs
 
 HOME = {
     "Dataset": "hbench.datasets",
@@ -34,7 +35,9 @@ HOME = {
     "MetricName": "hbench.metrics.names",
     "Report": "hbench.evaluation.reports.report",
     "evaluate": "hbench.evaluation.submission",
+    "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
+    "relevance_of_pairs": "hbench.metrics.relevance",
     "score": "hbench.evaluation.arrays",
     "torch_dataset": "hbench.train.images.torch_dataset",
     "vision_dataset": "hbench.train.images.torch_dataset",
@@ -50,7 +53,9 @@ __all__ = [
     "Report",
     "__version__",
     "evaluate",
+    "levels_of_pairs",
     "load",
+    "relevance_of_pairs",
     "score",
     "torch_dataset",
     "vision_dataset",

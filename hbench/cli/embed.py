@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hbench.cli.terminal import progress, say
+
+EVERY = 10  # seconds between two lines, where no bar is watched
 
 
 @click.command("embed")
@@ -26,6 +29,10 @@ from hbench.cli.terminal import progress, say
 @click.option(
     "--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True
 )
+@click.option("--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and name them.")
+@click.option(
+    "--key-map", type=click.Path(path_type=Path), help="TOML that renames keys of a file of weights: old = new."
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> None:
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command goes on.
@@ -36,24 +43,33 @@ def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> 
     Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
     """
     from hbench import datasets
+    from hbench.core.errors import examples
     from hbench.train import embed_dataset as embedding
     from hbench.train.processes import joined
 
     data = datasets.load(dataset)
-    given = embedding.embedder(model, size=options["size"], weights=options["weights"])
+    given = embedding.embedder(model, size=options["size"], weights=options["weights"], key_map=options["key_map"])
     manner = embedding.EmbedOptions(
         batch=options["batch"],
         workers=options["workers"],
         scales=_scales(options["scales"]),
         flip=options["flip"],
         precision=options["precision"],
+        skip_unreadable=options["skip_unreadable"],
     )
     with joined(options["device"]) as processes, progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
-        embedding.embed(
-            given, data, out, split=split, manner=manner, device=processes.device,
-            watch=lambda done, number: bars.update(task, completed=done, total=number),
-        )  # fmt: skip
+
+        def watch(done: int, number: int) -> None:
+            bars.update(task, completed=done, total=number)
+            if bars.disable and time.monotonic() - told[-1] >= EVERY:
+                told.append(time.monotonic())
+                say(f"embedded {done:,} of {number:,} images")
+
+        told = [time.monotonic()]
+        left_out = embedding.embed(given, data, out, split=split, manner=manner, device=processes.device, watch=watch)
+    if left_out:
+        say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")
     say(
         f"wrote {out}: hbench evaluate {out} --dataset {dataset}"
         + ("" if split != "train" else " needs the test items")

@@ -137,7 +137,10 @@ def open_picture(root: Path, item: str) -> Image.Image:
             return image
     except (OSError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"the image of {item} cannot be read", found=str(error), fix="hbench download NAME --verify-only"
+            f"the image of {item} cannot be read",
+            found=str(error),
+            fix="look at the file (hbench download NAME --verify-only checks a published set's), "
+            "or leave it out: hbench embed --skip-unreadable",
         ) from None
 
 

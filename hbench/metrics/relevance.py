@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
+from hbench.tree import Labels, levels_of_pairs
 
 Relevance = Callable[[Any], Any]
 relevances: Registry[Callable[..., Relevance]] = Registry("relevance", group="hbench.relevances")
@@ -80,6 +82,22 @@ def table(values: Sequence[float]) -> Relevance:
         return _like(counts, [0.0, *values]) + 0 * counts
 
     return relevance
+
+
+def relevance_of_pairs(queries: Labels, gallery: Labels, relevance: Relevance | None = None) -> NDArray[np.float64]:
+    """The relevance of every item of a gallery for every query, from their labels: (Q, L), (G, L) -> float64 (Q, G).
+
+    Every gallery item counts in |Ω^(l)|, so leave a query out of its own gallery first. α-weighted with α = 1 by default.
+
+    >>> relevance_of_pairs(np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]])).tolist()  # 1/1, (1/2)/1, 0
+    [[1.0, 0.5, 0.0]]
+    """
+    levels = levels_of_pairs(queries, gallery)
+    depth = queries.shape[1]
+    counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
+    table: NDArray[np.float64] = (relevance or alpha())(counts)
+    found: NDArray[np.float64] = np.take_along_axis(table, levels.astype(np.int64), axis=1)
+    return found
 
 
 def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,15 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from hbench.core.errors import DataError, UnknownName, UsageError
-from hbench.core.files import replacing, write_text
+from hbench.core import files
+from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
+from hbench.core.files import write_text
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.train import run
-from hbench.train.images.batches import all_tests, images_of
+from hbench.train.images.batches import Files, Readable, all_tests, images_of
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.embed_images import Views, embedded
@@ -46,7 +49,8 @@ class Embedder(NamedTuple):
 
 @dataclass(frozen=True)
 class EmbedOptions:
-    """`batch` images at a time, at `scales` of their size, mirrored too where `flip`; resumed by `part` images."""
+    """`batch` images at a time, at `scales` of their size, mirrored too where `flip`. What is done is kept after `part`
+    images or `seconds`, whichever comes first. `skip_unreadable`: images that cannot be read are left out."""
 
     batch: int = 64
     workers: int = 0
@@ -54,12 +58,16 @@ class EmbedOptions:
     flip: bool = False
     precision: str = "float32"
     part: int = 4096
+    seconds: float = 60.0
+    skip_unreadable: bool = False
 
 
 AS_THEY_ARE = EmbedOptions()
 
 
-def embedder(source: str, *, size: int | None = None, weights: str = "pretrained") -> Embedder:
+def embedder(
+    source: str, *, size: int | None = None, weights: str = "pretrained", key_map: Path | None = None
+) -> Embedder:
     """The model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and no projection.
 
     Raises UnknownName, and DataError where a checkpoint or weights cannot be had.
@@ -67,7 +75,7 @@ def embedder(source: str, *, size: int | None = None, weights: str = "pretrained
     folder = Path(source)
     if folder.exists() or ":" not in source:
         return _from_checkpoint(folder)
-    backbone = build_backbone(source, weights=weights, pools=True)
+    backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
     return Embedder(backbone.net, images, f"{source} {weights} {side}")
@@ -82,32 +90,80 @@ def embed(
     manner: EmbedOptions = AS_THEY_ARE,
     device: torch.device = ALONE.device,
     watch: Callable[[int, int], None] = lambda _done, _all: None,
-) -> None:
-    """Write the embeddings of every item of a split, in manifest order. Interrupted, it goes on where it stopped.
+) -> list[str]:
+    """Write the embeddings of the items of a split, in manifest order; the items that were left out. Interrupted, it goes on
+    where it stopped.
 
-    `watch` is told how many images are done and of how many. Raises UsageError for a file that exists.
+    `watch` is told how many images are done and of how many. Raises UsageError for a file that exists, DataError for an
+    image that cannot be read, unless such are skipped.
     """
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or another --out")
     manifest = _items(data, split)
     images = images_of(data.name, manifest, given.images, vary=False)
+    if manner.skip_unreadable and isinstance(images, Files):
+        images = Readable(images)
     model = Views(given.model, manner.scales, flip=manner.flip).to(device).eval()
     request = {"model": given.identity, "manifest": manifest.digest, "split": split, **asdict(manner)}
     parts = _take_parts(file, request)
-    rows = np.arange(len(manifest))
-    for number, start in enumerate(range(0, len(rows), manner.part)):
-        part = parts / f"{number:06d}.npy"
-        if not part.exists():
-            chosen = rows[start : start + manner.part]
-            pieces = embedded(model, images, chosen, batch=manner.batch, workers=manner.workers, device=device)
-            with torch.autocast(device.type, PRECISIONS[manner.precision], enabled=manner.precision != "float32"):
-                vectors = np.concatenate(list(_told(pieces, start, len(rows), watch)))
-            with replacing(part) as temporary, temporary.open("wb") as written:
-                np.save(written, vectors, allow_pickle=False)
-        watch(min(start + manner.part, len(rows)), len(rows))
-    whole = np.concatenate([np.load(part, allow_pickle=False) for part in sorted(parts.glob("*.npy"))])
-    embeddings.write(file, manifest.items.tolist(), whole, metadata={key: str(value) for key, value in request.items()})
+    done = _next_row(parts)
+    with torch.autocast(device.type, PRECISIONS[manner.precision], enabled=manner.precision != "float32"):
+        left = np.arange(done, len(manifest))
+        pieces = embedded(model, images, left, batch=manner.batch, workers=manner.workers, device=device)
+        for rows, vectors in _gathered(pieces, manner, lambda row: watch(row, len(manifest))):
+            files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
+    watch(len(manifest), len(manifest))
+    found = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
+    if not found:
+        raise DataError("none of the images can be read", found=examples(manifest.items))
+    rows = np.concatenate([part["rows"] for part in found])
+    whole = np.concatenate([part["vectors"] for part in found])
+    about = {key: str(value) for key, value in request.items()}
+    embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=about)
     shutil.rmtree(parts)
+    return np.delete(manifest.items, rows).tolist()
+
+
+def _gathered(
+    pieces: Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]],
+    manner: EmbedOptions,
+    on_row: Callable[[int], None],
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Pieces joined to parts of so many images, or of as many as so many seconds gave."""
+    waiting: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    began = time.monotonic()
+    for piece in pieces:
+        waiting.append(piece)
+        on_row(int(piece[0][-1]) + 1)
+        if sum(len(rows) for rows, _ in waiting) >= manner.part or time.monotonic() - began >= manner.seconds:
+            yield _joined(waiting)
+            waiting, began = [], time.monotonic()
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(
+    pieces: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    rows, vectors = zip(*pieces, strict=True)
+    return np.concatenate(rows), np.concatenate(vectors)
+
+
+def _next_row(parts: Path) -> int:
+    """The row after the last that is in a part; a part that cannot be read is made again, with what follows it."""
+    following = 0
+    for part in sorted(parts.glob("*.npz")):
+        try:
+            rows = files.read(part)[1]["rows"]
+        except (SubmissionError, KeyError):
+            rows = np.zeros(0, np.int64)
+        if not len(rows):
+            for later in sorted(parts.glob("*.npz")):
+                if later.name >= part.name:
+                    later.unlink()
+            break
+        following = int(rows[-1]) + 1
+    return following
 
 
 def _from_checkpoint(path: Path) -> Embedder:
@@ -145,12 +201,3 @@ def _take_parts(file: Path, request: dict[str, object]) -> Path:
         )
     write_text(about, wanted)
     return parts
-
-
-def _told(
-    pieces: Iterator[np.ndarray], start: int, number: int, watch: Callable[[int, int], None]
-) -> Iterator[np.ndarray]:
-    for piece in pieces:
-        start += len(piece)
-        watch(start, number)
-        yield piece

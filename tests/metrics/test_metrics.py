@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hbench
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName, default_metrics
@@ -266,3 +267,18 @@ def test_relevances_take_whole_batches_and_torch_tensors():
         rows = np.stack([relevance(row) for row in counts])
         assert np.allclose(relevance(counts), rows)
         assert np.allclose(relevance(torch.tensor(counts, dtype=torch.float64)).numpy(), rows)
+
+
+def test_the_relevance_of_pairs_is_that_of_each_querys_counts():
+    rng = np.random.default_rng(0)
+    fine = rng.integers(12, size=30)
+    labels = np.stack([fine // 6, fine // 2, fine], axis=1).astype(np.int32)
+    queries, gallery = labels[:5], labels[5:]
+    found = hbench.relevance_of_pairs(queries, gallery, alpha(2.0))
+    for query, row in zip(queries, found, strict=True):
+        levels = [oracle.level_of(query, item) for item in gallery]
+        expected = [(level / 3) ** 2 / levels.count(level) if level else 0 for level in levels]
+        assert row.tolist() == pytest.approx(expected)
+    assert hbench.levels_of_pairs(queries, gallery).tolist() == [
+        [oracle.level_of(q, g) for g in gallery] for q in queries
+    ]

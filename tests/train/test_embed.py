@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import hbench
 from hbench.cli import group
-from hbench.core.errors import DataError, UnknownName, UsageError
+from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
 from hbench.datasets import save
 from hbench.datasets.benchmarks import glyphs
 from hbench.evaluation import embeddings
@@ -93,6 +93,81 @@ def test_parts_of_another_model_are_refused(letters, tmp_path):
         embedding.embed(model(), letters, tmp_path / "e.npz", watch=stop)
     with pytest.raises(UsageError, match="another model"):
         embedding.embed(model(), letters, tmp_path / "e.npz", manner=embedding.EmbedOptions(flip=True))
+
+
+def test_what_is_done_is_kept_by_time_too(letters, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(done, _number):
+        if done >= 30:
+            raise Stopped
+
+    slow = embedding.EmbedOptions(batch=10, seconds=0)
+    with pytest.raises(Stopped):
+        embedding.embed(model(), letters, tmp_path / "e.npz", manner=slow, watch=stop)
+    assert len(list((tmp_path / "e.npz.parts").glob("*.npz"))) == 2
+    second = model()
+    embedding.embed(second, letters, tmp_path / "e.npz", manner=slow)
+    assert second.model.seen == len(letters.tests["test"]) - 20
+
+
+def test_a_damaged_part_and_what_follows_it_are_made_again(letters, tmp_path):
+    def stop(done, _number):
+        if done >= 50:
+            raise KeyboardInterrupt
+
+    manner = embedding.EmbedOptions(batch=10, part=10)
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(model(), letters, tmp_path / "e.npz", manner=manner, watch=stop)
+    second = sorted((tmp_path / "e.npz.parts").glob("*.npz"))[1]
+    second.write_bytes(second.read_bytes()[:100])
+    again = model()
+    embedding.embed(again, letters, tmp_path / "e.npz", manner=manner)
+    assert again.model.seen == len(letters.tests["test"]) - 10
+    embedding.embed(model(), letters, tmp_path / "whole.npz", manner=manner)
+    assert (tmp_path / "e.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
+
+
+def test_images_that_cannot_be_read_are_named_and_left_out_where_asked(letters, tmp_path):
+    bad = letters.tests["test"].items[[0, 7]].tolist()
+
+    def picture(item):
+        if item in bad:
+            raise DataError(f"the image of {item} cannot be read")
+        return glyphs.picture(tmp_path, item)
+
+    data = dataclasses.replace(letters, tests={"test": dataclasses.replace(letters.tests["test"], picture=picture)})
+    wide = embedding.Embedder(Shape(), Images(size=64, resize=64, mean=(0.0,) * 3, std=(1.0,) * 3), "wide")
+    with pytest.raises(DataError, match=bad[0]):
+        embedding.embed(wide, data, tmp_path / "e.npz")
+    for batch in (1, 16):
+        file = tmp_path / f"{batch}.npz"
+        manner = embedding.EmbedOptions(batch=batch, skip_unreadable=True)
+        assert sorted(embedding.embed(wide, data, file, manner=manner)) == sorted(bad)
+        kept = [item for item in data.tests["test"].items.tolist() if item not in bad]
+        assert embeddings.read(file).ids.tolist() == kept
+
+
+def test_foreign_names_of_weights_are_shown_and_mapped(tmp_path):
+    net = build_backbone("hbench:small", weights="random").net
+    foreign = {f"module.features.{key.removeprefix('layers.')}": value for key, value in net.state_dict().items()}
+    torch.save(foreign, tmp_path / "w.pth")
+
+    def loaded(text):
+        (tmp_path / "map.toml").write_text(text)
+        source = str(tmp_path / "w.pth")
+        return build_backbone("hbench:small", weights=source, key_map=tmp_path / "map.toml").net
+
+    with pytest.raises(DataError, match=r"module\.features\.0\.weight"):
+        build_backbone("hbench:small", weights=str(tmp_path / "w.pth"))
+    for text in ('"module.features." = "layers."', "order = true"):
+        assert all(torch.equal(a, b) for a, b in zip(net.parameters(), loaded(text).parameters(), strict=True))
+    with pytest.raises(ConfigError, match="not a key map"):
+        loaded("a = 1")
+    torch.save(dict(list(foreign.items())[1:]), tmp_path / "w.pth")
+    with pytest.raises(ConfigError, match="cannot be taken in order"):
+        loaded("order = true")
 
 
 def test_a_file_that_exists_is_not_replaced(letters, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,23 @@ class Files(Dataset[Batch]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
             return self.prepare(image)
+
+
+class Readable(Dataset[Batch]):
+    """Other images, without those that cannot be read: a batch may have fewer images than were asked for, or none."""
+
+    def __init__(self, images: Files) -> None:
+        self.images = images
+
+    def __getitems__(self, keys: Keys) -> Batch:
+        found = []
+        for key in keys:
+            with suppress(DataError):
+                found.append(self.images.__getitems__([key]))
+        if not found:
+            return torch.empty(0), torch.empty(0, dtype=torch.int64)
+        pixels, rows = zip(*found, strict=True)
+        return torch.cat(pixels), torch.cat(rows)
 
 
 class Held(Dataset[Batch]):

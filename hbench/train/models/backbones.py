@@ -9,8 +9,9 @@ Weights are fetched by the source's own mechanism and cached where it caches the
 
 from __future__ import annotations
 
+import tomllib
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +39,11 @@ Source = Callable[[str, str, bool], Backbone]  # name, weights, whether it pools
 sources: Registry[Source] = Registry("source of backbones", group="hbench.backbones")
 
 
-def build_backbone(name: str, *, weights: str = PRETRAINED, pools: bool = False) -> Backbone:
-    """The backbone SOURCE:NAME. `weights`: pretrained, random, or a file; `pools`: its own pooling is kept.
+def build_backbone(
+    name: str, *, weights: str = PRETRAINED, pools: bool = False, key_map: Path | None = None
+) -> Backbone:
+    """The backbone SOURCE:NAME. `weights`: pretrained, random, or a file; `pools`: its own pooling is kept;
+    `key_map`: a TOML file that renames the keys of a file of weights.
 
     Raises UnknownName for source or name, DataError where the weights cannot be had.
     """
@@ -50,7 +54,7 @@ def build_backbone(name: str, *, weights: str = PRETRAINED, pools: bool = False)
     from_file = weights not in {PRETRAINED, RANDOM}
     backbone = build(rest, RANDOM if from_file else weights, pools)
     if from_file:
-        load_weights(backbone.net, Path(weights))
+        load_weights(backbone.net, Path(weights), key_map)
     return backbone
 
 
@@ -152,8 +156,12 @@ def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
     )  # fmt: skip
 
 
-def load_weights(net: nn.Module, path: Path) -> None:
-    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; DataError where it does not fit."""
+def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
+    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; DataError where it does not fit.
+
+    `key_map`: a TOML file of `"old" = "new"`, the beginnings of keys in the file and in the net, or with `order = true`:
+    one after the other, where number and shapes agree.
+    """
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
@@ -164,13 +172,45 @@ def load_weights(net: nn.Module, path: Path) -> None:
     try:
         plain = path.suffix == ".safetensors"
         weights = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
-        missing = net.load_state_dict(weights, strict=False).missing_keys
+        given = _renamed(weights, net, key_map)
+        missing = net.load_state_dict(given, strict=False).missing_keys
     except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, OSError) as error:
         raise DataError(f"{path} cannot be loaded", found=(str(error).splitlines() or ["?"])[0]) from None
     if missing:
         raise DataError(
-            f"{path} lacks weights of the net", expected=f"{', '.join(missing[:5])} …", found=f"{len(missing)} missing"
+            f"{path} lacks weights of the net",
+            expected=f"{', '.join(missing[:5])} …, {len(net.state_dict())} keys",
+            found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the net's are missing",
+            fix='rename them by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
         )
+
+
+def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None) -> dict[str, Tensor]:
+    """The weights under the net's names. Raises ConfigError for a map that does not fit."""
+    if key_map is None:
+        return dict(weights)
+    try:
+        renames = tomllib.loads(key_map.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)) from None
+    if renames == {"order": True}:
+        wanted = net.state_dict()
+        own = {key: value for key, value in weights.items() if isinstance(value, Tensor)}
+        pairs = list(zip(own.items(), wanted.items(), strict=False))
+        differing = [f"{a} {tuple(x.shape)} for {b} {tuple(y.shape)}" for (a, x), (b, y) in pairs if x.shape != y.shape]
+        if differing or len(own) < len(wanted):
+            raise ConfigError(
+                "weights cannot be taken in order", expected=f"the shapes of the net's {len(wanted)} keys",
+                found=f"{len(own)} keys; {', '.join(differing[:3]) or 'too few'}", fix="name them in the key map",
+            )  # fmt: skip
+        return {name: value for (_, value), (name, _) in pairs}
+    if not all(isinstance(new, str) for new in renames.values()):
+        raise ConfigError(f"{key_map} is not a key map", expected='"old beginning" = "new beginning", or order = true')
+    found = {}
+    for key, value in weights.items():
+        old = max((old for old in renames if key.startswith(old)), key=len, default="")
+        found[renames.get(old, "") + key[len(old) :]] = value
+    return found
 
 
 def _torch_cache(url: str) -> str:

@@ -25,14 +25,15 @@ def embedded(
     batch: int,
     workers: int,
     device: torch.device,
-) -> Iterator[Vectors]:
-    """The embeddings of these rows, float32 (≤ batch, D) at a time; the model is left in the mode it was in."""
+) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+    """Rows (≤ batch,) and their embeddings, float32 (≤ batch, D), at a time; the model is left in the mode it was in."""
     mode = model.training
     model.eval()
     try:
-        for pixels, _ in in_order(images, rows, batch=batch, workers=workers):
+        for pixels, own in in_order(images, rows, batch=batch, workers=workers):
             with torch.inference_mode():
-                yield model(pixels.to(device)).float().cpu().numpy()
+                if len(own):
+                    yield own.numpy(), model(pixels.to(device)).float().cpu().numpy()
     finally:
         model.train(mode)
 
@@ -42,7 +43,8 @@ def embed_all(
 ) -> Vectors:
     """The embeddings of all `number` images in order, (N, D): each process embeds every W-th, and all get the whole."""
     rows = np.arange(processes.rank, number, processes.world)
-    own = list(embedded(model, images, rows, batch=batch, workers=workers, device=processes.device))
+    pieces = embedded(model, images, rows, batch=batch, workers=workers, device=processes.device)
+    own = [vectors for _, vectors in pieces]
     parts = together(np.concatenate(own) if own else None, processes)
     width = next(part.shape[1] for part in parts if part is not None)
     whole = np.full((number, width), np.nan, dtype=np.float32)

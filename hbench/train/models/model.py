@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -101,7 +102,9 @@ class EmbeddingModel(nn.Module):
 
 def build_model(settings: Model) -> EmbeddingModel:
     """The model of a recipe's settings. Raises UnknownName, and DataError where weights cannot be had."""
-    backbone = build_backbone(settings.backbone, weights=settings.weights, pools=settings.pooling == "own")
+    key_map = Path(settings.key_map) if settings.key_map else None
+    pools = settings.pooling == "own"
+    backbone = build_backbone(settings.backbone, weights=settings.weights, pools=pools, key_map=key_map)
     return EmbeddingModel(backbone, settings)
 
 

@@ -46,13 +46,15 @@ class Images(BaseModel):
 class Model(BaseModel):
     """The net: `backbone` as SOURCE:NAME, its `pooling`, a LayerNorm without weights, a projection to `dim`.
 
-    `weights`: "pretrained" (the source's own), "random", or a file of weights. `dim` 0: no projection.
+    `weights`: "pretrained" (the source's own), "random", or a file of weights, whose keys the TOML file `key_map` renames.
+    `dim` 0: no projection.
     `projection`: how its weights begin, "random" or by "pca" of the training images' features.
     """
 
     model_config = STRICT
     backbone: str = "torchvision:resnet50"
     weights: str = "pretrained"
+    key_map: str = ""
     pooling: str = "avg"
     layer_norm: bool = True
     dim: Natural = 512
