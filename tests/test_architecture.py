@@ -168,3 +168,11 @@ def test_an_interrupt_while_the_command_line_loads_is_answered_in_a_line(monkeyp
         main()
     assert stopped.value.code == 130
     assert capsys.readouterr().err == "hbench: interrupted\n"
+
+
+@pytest.mark.parametrize(("loaded", "frozen"), [("json", True), ("torch", False)])
+def test_objects_are_freed_at_the_end_where_torch_was_loaded(loaded, frozen):
+    """Or its extensions list them as leaks on stderr."""
+    code = f"import gc, {loaded}, hbench.__main__ as m; m.spare_the_last_search(); print(gc.get_freeze_count() > 0)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout.strip() == str(frozen)
