@@ -50,7 +50,7 @@ def test_unrecognised_parameters_stop_the_run_in_version_1_and_2() -> None:
     assert judge(200, {}, harmless, now=0.0) == Good(json.loads(harmless), ("Subscribe to the mailing list",))
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524])
 def test_busy_servers_are_asked_again_when_they_say(status: int) -> None:
     assert judge(status, {}, b"<html>", now=0.0) == Again(f"HTTP {status}", 0.0)
     assert judge(status, {"Retry-After": "3"}, b"", now=0.0).wait == 3.0  # type: ignore[union-attr]
@@ -69,6 +69,18 @@ def test_other_statuses_are_final_or_too_long() -> None:
         judge(301, {}, b"", now=0.0)
     with pytest.raises(SourceError, match="badvalue"):
         judge(200, {}, b'{"error": {"code": "badvalue", "info": "x"}}', now=0.0)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("ratelimited", "readonly", "cirrussearch-too-busy-error", "internal_api_error_MWException"),
+        *("internal_api_error_DBQueryTimeoutError", "internal_api_error_Wikimedia\\Rdbms\\DBQueryError"),
+    ],
+)
+def test_errors_that_pass_are_asked_for_again(code: str) -> None:
+    body = json.dumps({"error": {"code": code, "info": "later"}}).encode()
+    assert judge(200, {"Retry-After": "7"}, body, now=0) == Again(f"{code}: later", 7.0)
 
 
 @pytest.mark.parametrize("body", [b"<!DOCTYPE html>", b'{"query": {"pages": [', b"", b"[]", b"\xff\xfe"])

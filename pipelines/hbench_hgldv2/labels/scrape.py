@@ -18,8 +18,8 @@ from hbench_hgldv2.wikimedia.entities import MISSING, QID, Entity, Named
 from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page, title_of
 
 META_CLASSES = frozenset(
-    {"Q4167836", "Q4167410", "Q13406463", "Q14204246"}
-)  # category, disambiguation, list, project page
+    {"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"}
+)  # category, disambiguation, list, project page, disambiguation category
 MOST_TOPICS = 3
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
 

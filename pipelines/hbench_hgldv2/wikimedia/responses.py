@@ -1,4 +1,4 @@
-"""A verdict: what a response of a Wikimedia server means for the client, as a pure function of what came.
+"""Judges the responses of Wikimedia's servers: whether to go on, ask again, halve the batch, or give up.
 
 >>> judge(200, {}, b'{"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged."}}', now=0)
 Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)
@@ -14,19 +14,9 @@ from typing import Any, NamedTuple
 
 from hbench.core.errors import SourceError
 
-BUSY = frozenset({429, 500, 502, 503, 504})
-RETRIED_ERRORS = frozenset(
-    {
-        "maxlag",
-        "ratelimited",
-        "readonly",
-        "internal_api_error_DBConnectionError",
-        "internal_api_error_DBQueryError",
-        "internal_api_error_DBQueryTimeoutError",
-        "internal_api_error_DBUnexpectedError",
-        "internal_api_error_ReadOnlyError",
-    }
-)
+BUSY = frozenset({408, 429, 500, 502, 503, 504, *range(520, 525)})  # 520 … 524: a proxy that did not reach the server
+RETRIED_ERRORS = frozenset({"ratelimited", "readonly", "cirrussearch-too-busy-error"})
+INTERNAL = "internal_api_error_"  # how the codes of a server's own exceptions begin, whatever the exception
 BATCH_ERRORS = frozenset({"no-such-entity", "toomanyvalues"})
 LEAST_LAG_WAIT = 5.0  # Manual:Maxlag parameter asks for at least five seconds
 SHOWN = 300
@@ -107,7 +97,7 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
     code, info = str(error.get("code")), str(error.get("info", ""))
     if code == "maxlag":
         return Again(f"{code}: {info}", max(lag_wait, wait))
-    if code in RETRIED_ERRORS:
+    if code in RETRIED_ERRORS or code.startswith(INTERNAL):
         return Again(f"{code}: {info}", wait)
     if code in BATCH_ERRORS:
         return Refused(f"{code}: {info}")
