@@ -12,6 +12,7 @@ goes on, bit for bit, as if it had never stopped.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -132,7 +133,8 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
 def update(
     run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
 ) -> Outcome:
-    """One step of every optimiser on this process's part of a batch; none where the loss is not finite."""
+    """One step of every optimiser on this process's part of a batch; none where the loss or its gradient is not finite, which a
+    total of NaN then says."""
     device = processes.device
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
@@ -140,10 +142,19 @@ def update(
     outcome = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
     if torch.isfinite(outcome.total):
         average_gradients(list(run.objective.parameters()), processes)
+        if not run.scaler.is_enabled() and not _have_finite_gradients(run):  # float16's scaler leaves such steps out
+            return outcome._replace(total=outcome.total * torch.nan)
         for optimizer in run.optimizers:
             run.scaler.step(optimizer)
         run.scaler.update()
     return outcome
+
+
+def _have_finite_gradients(run: TrainingRun) -> bool:
+    """Whether no weight would become NaN: a finite loss may have a gradient that is not."""
+    weights = (weight for optimizer in run.optimizers for group in optimizer.param_groups for weight in group["params"])
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    return not gradients or bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients)))
 
 
 def _plan(recipe: Recipe, manifest: Manifest, epoch: int) -> EpochBatches:
@@ -194,8 +205,9 @@ def _non_finite(outcome: Outcome, step: int, items: list[str], out: Path, proces
     name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
     found = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
     write_text(out / name, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
     return HBenchError(
-        f"the loss of step {step} is not finite: nothing was changed by it",
+        f"{what} of step {step} is not finite: nothing was changed by it",
         found=", ".join(f"{name} {term}" for name, term in terms.items()) + f", on {examples(items)}",
         fix=f"look at the items in {out / name}; a smaller optimizer.lr, or precision float32 or bfloat16",
     )

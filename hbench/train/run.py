@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from hbench.core.errors import DataError, UsageError
+from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.batches import images_of, in_order
@@ -42,6 +42,7 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         for name in (MODEL, STATE):
             with (temporary / name).open("rb") as written:
                 os.fsync(written.fileno())
+        _read_back(temporary)
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
     finally:
@@ -50,6 +51,21 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         if earlier != final:
             shutil.rmtree(earlier)
     return final
+
+
+def _read_back(folder: Path) -> None:
+    """Refuse a checkpoint just written that cannot be read, or whose weights are not finite, while the last one is there."""
+    load_state(folder)
+    try:
+        weights = load_file(folder / MODEL)
+    except (SafetensorError, OSError) as error:
+        raise _unusable(folder / MODEL, error) from None
+    bad = [name for name, weight in weights.items() if weight.is_floating_point() and not torch.isfinite(weight).all()]
+    if bad:
+        raise DataError(
+            f"{len(bad)} weights of the model are not finite: the last checkpoint stays", found=examples(bad),
+            fix="go on from it with a smaller optimizer.lr, or precision float32 or bfloat16",
+        )  # fmt: skip
 
 
 def saved(folder: Path) -> list[Path]:

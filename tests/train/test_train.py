@@ -327,7 +327,47 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_items(letters, tm
     assert saved["items"][0] in str(stopped.value)
 
 
+def test_a_finite_loss_with_a_gradient_that_is_not_stops_the_run_and_changes_nothing(letters, tmp_path, monkeypatch):
+    """√x at 0 is 0, and its slope is not finite."""
+
+    class Bare(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.poisoned = False
+
+        def forward(self, embeddings, labels):
+            rest = (embeddings * 0).sum().abs().sqrt() if self.poisoned else 0
+            return embeddings.square().sum() + rest, {"bare": embeddings.square().sum()}
+
+    recipe = tiny("glyphs-nsm")
+    run = begin(recipe, letters)
+    run.objective = Bare()
+    before = {name: weight.clone() for name, weight in run.model.state_dict().items() if "running" not in name}
+    pixels, labels = torch.rand(8, 1, 32, 32), torch.zeros(8, 4, dtype=torch.int64)
+    run.objective.poisoned = True
+    outcome = loop.update(run, pixels, labels)
+    assert not torch.isfinite(outcome.total)
+    assert torch.isfinite(outcome.terms["bare"])
+    after = run.model.state_dict()
+    assert all(torch.equal(weight, after[name]) for name, weight in before.items() if "num_batches" not in name)
+    error = loop._non_finite(outcome, 3, ["a"], tmp_path, loop.ALONE)
+    assert "the gradient of step 3 is not finite" in str(error)
+
+
 # ---- checkpoints
+
+
+def test_a_checkpoint_that_is_not_finite_does_not_replace_the_last_one(letters, tmp_path):
+    run = begin(tiny(), letters)
+    run.save(tmp_path)
+    good = checkpoint.latest(tmp_path)
+    run.step += 1
+    with torch.no_grad():
+        next(run.model.parameters()).flatten()[0] = torch.nan
+    with pytest.raises(DataError, match="not finite: the last checkpoint stays"):
+        run.save(tmp_path)
+    assert checkpoint.saved(tmp_path) == [good]
+    assert list(tmp_path.iterdir()) == [good]
 
 
 def test_a_checkpoint_holds_plain_values_only_and_anything_else_is_refused(letters, tmp_path):
