@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.untrusted import parse_json, read_arrays
 
 
 @contextmanager
@@ -85,9 +86,8 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[An
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the arrays; SubmissionError for a file that is missing, damaged or of another kind."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = dict(archive)
-        return dict(json.loads(arrays.pop(HEADER).tobytes())), arrays
+        arrays = read_arrays(path)
+        return dict(parse_json(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
         found = "another .npz" if isinstance(error, KeyError) else (str(error).splitlines() or ["damage"])[0]
         raise SubmissionError(f"{path} cannot be read", expected="arrays that hbench kept", found=found) from None

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from hbench.core.errors import ConfigError, closest
+from hbench.core.untrusted import parse_toml
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)  # unknown keys are refused, values are not converted
 SHOWN_PROBLEMS = 5
@@ -53,7 +54,7 @@ def parse(model: type[Model], text: str, *, source: str) -> Model:
     Raises ConfigError that names `source` and the first problems, each with the path of its key.
     """
     try:
-        return build(model, tomllib.loads(text, parse_float=Decimal), source=source)
+        return build(model, parse_toml(text, parse_float=Decimal), source=source)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not TOML", found=str(error)) from None
 

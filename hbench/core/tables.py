@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
+from hbench.core.untrusted import parquet_table, read_gzip
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*DELIMITERS, ".parquet")
@@ -39,9 +40,11 @@ def read_sheet(path: Path) -> pa.Table:
     if kind_of(path) not in SUFFIXES:
         raise DataError(f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}")
     try:
-        table = _read_parquet(path) if kind_of(path) == ".parquet" else _read_text(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} cannot be read", expected="a table", found=str(error).splitlines()[0]) from None
+        table = parquet_table(path) if kind_of(path) == ".parquet" else _read_text(path)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read", expected="a table", found=(str(error).splitlines() or ["damage"])[0]
+        ) from None
     doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if doubled or not len(table):
         raise DataError(
@@ -52,17 +55,13 @@ def read_sheet(path: Path) -> pa.Table:
     return table
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    with pq.ParquetFile(path) as file:  # pq.read_table would load the dataset machinery
-        return file.read()
-
-
 def _read_text(path: Path) -> pa.Table:
+    content = pa.BufferReader(read_gzip(path)) if path.suffix.lower() == ".gz" else pa.OSFile(str(path))
     parse = pa_csv.ParseOptions(delimiter=DELIMITERS[kind_of(path)], newlines_in_values=True)
-    with pa.input_stream(path) as file, pa_csv.open_csv(file, parse_options=parse) as reader:
-        names = reader.schema.names
-    convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    with pa.input_stream(path) as file:
+    with content as file:
+        names = pa_csv.open_csv(file, parse_options=parse).schema.names
+        file.seek(0)
+        convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
         return pa_csv.read_csv(file, parse_options=parse, convert_options=convert)
 
 

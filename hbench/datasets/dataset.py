@@ -20,6 +20,7 @@ from PIL import Image
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
+from hbench.core.untrusted import LIST, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
 from hbench.datasets.pair_labels import digest_of, read_list, write_list
@@ -186,7 +187,7 @@ def read(folder: Path) -> Dataset:
 def _description(path: Path) -> dict[str, Any]:
     fields = {"format", "name", "version", "levels", "protocol", "digests", "lists", "official_names", "images", "card"}
     try:
-        description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        description: dict[str, Any] = read_json(path, most=LIST)
     except FileNotFoundError:
         raise DataError(
             f"{path.parent} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"

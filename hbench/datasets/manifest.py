@@ -25,6 +25,7 @@ from PIL import Image, ImageOps
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
 from hbench.core.files import replacing
 from hbench.core.tables import bytes_of_texts, numbers, text_array
+from hbench.core.untrusted import load_picture, open_parquet, parquet_table, parse_json
 from hbench.tree import RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
 
@@ -132,10 +133,8 @@ class Manifest:
 def open_picture(root: Path, item: str) -> Image.Image:
     """The decoded image file of an item; raises DataError where it is missing, damaged, no image, or a bomb."""
     try:
-        with Image.open(root / item) as image:
-            image.load()
-            return image
-    except (OSError, Image.DecompressionBombError) as error:
+        return load_picture(root / item)
+    except OSError as error:
         raise DataError(
             f"the image of {item} cannot be read",
             found=str(error),
@@ -194,6 +193,15 @@ def from_columns(
     return from_names(items, list(zip(*columns, strict=True)), levels=levels, query=query, gallery=gallery)
 
 
+def _levels_in(path: Path) -> list[str]:
+    """The level names in a manifest's metadata, coarse to fine; none in another parquet file."""
+    with open_parquet(path) as file:
+        levels = parse_json((file.schema_arrow.metadata or {}).get(b"hbench.levels", b"[]"))
+    if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
+        raise ValueError("its levels are not a list of names")
+    return levels
+
+
 def read(path: Path, *, digest: str | None = None) -> Manifest:
     """The manifest in a parquet file.
 
@@ -203,12 +211,10 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
     try:
-        levels = json.loads((pq.read_schema(path).metadata or {}).get(b"hbench.levels", b"[]"))
-        with pq.ParquetFile(path, read_dictionary=levels) as file:  # read_table would load the dataset machinery
-            table = file.read()
-    except (pa.ArrowInvalid, OSError) as error:
+        table = parquet_table(path, dictionaries=_levels_in(path))
+    except (pa.ArrowException, ValueError, TypeError, OSError) as error:
         raise DataError(
-            f"{path} cannot be read", expected="a parquet manifest", found=str(error).splitlines()[0]
+            f"{path} cannot be read", expected="a parquet manifest", found=(str(error).splitlines() or ["damage"])[0]
         ) from None
     meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     if "hbench.levels" not in meta or "item" not in table.column_names:
@@ -218,7 +224,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
             found=f"columns {', '.join(table.column_names)}",
             fix="make one with: hbench build --from FILE --levels …",
         )
-    levels = json.loads(meta["hbench.levels"])
+    levels = _levels_in(path)
     for name in ("item", *levels, *RESERVED[1:]):
         if name in table.column_names and table[name].null_count:
             raise DataError(

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from PIL import Image
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.files import replacing
 from hbench.core.tables import kind_of, read_sheet, texts
+from hbench.core.untrusted import load_picture, open_parquet
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
@@ -46,8 +45,9 @@ def read_single(path: Path) -> Dataset:
 def _is_manifest(path: Path) -> bool:
     """Whether a parquet file says that it is a manifest; False for a file that cannot be read."""
     try:
-        return b"hbench.levels" in (pq.read_schema(path).metadata or {})
-    except (pa.ArrowInvalid, OSError):
+        with open_parquet(path) as file:
+            return b"hbench.levels" in (file.schema_arrow.metadata or {})
+    except (pa.ArrowException, ValueError, OSError):
         return False
 
 
@@ -131,8 +131,7 @@ def _suffix_of(value: Mapping[str, Any]) -> str:
     if suffix in SUFFIXES:
         return suffix
     try:
-        with Image.open(io.BytesIO(value["bytes"])) as image:
-            return f".{(image.format or 'png').lower()}"
+        return f".{(load_picture(io.BytesIO(value['bytes'])).format or 'png').lower()}"
     except OSError as error:
         raise DataError("the table holds an image of no known format", found=str(error)) from None
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import replacing
+from hbench.core.untrusted import parquet_table
 
 LEFT_OUT = -1
 SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.int8())])
@@ -48,10 +49,10 @@ def write_list(table: pa.Table, path: Path) -> None:
 def read_list(path: Path, digest: str) -> pa.Table:
     """The list in a parquet file; raises DataError where it is missing, IntegrityError where it is not of `digest`."""
     try:
-        table = pq.read_table(path, schema=SCHEMA)
-    except (OSError, pa.ArrowException) as error:
+        table = parquet_table(path).select(SCHEMA.names).cast(SCHEMA)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DataError(
-            f"{path} cannot be read", found=str(error).splitlines()[0], fix="build the dataset again"
+            f"{path} cannot be read", found=(str(error).splitlines() or ["damage"])[0], fix="build the dataset again"
         ) from None
     if digest_of(table) != digest:
         raise IntegrityError(f"{path} has other content than recorded", fix="build the dataset again")

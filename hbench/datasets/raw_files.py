@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
+from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
 
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, most=ANNOTATIONS)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise DataError(f"{path} is not a text file", found=str(error)) from None
     return [line for line in text.splitlines() if line.strip()]
 
@@ -44,7 +44,7 @@ def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None 
 def json_of(path: Path) -> Any:
     """The content of a JSON file; raises DataError where it is missing or none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path, most=ANNOTATIONS)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except ValueError as error:

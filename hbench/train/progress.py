@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hbench.core.files import write_text
+from hbench.core.untrusted import parse_json
 
 FILE = "log.jsonl"
 
@@ -40,7 +41,7 @@ class Log:
         self.path = None if folder is None else folder / FILE
         self.events = None
         if folder is not None and self.path is not None:
-            kept = [line for line in _lines(self.path) if json.loads(line)["step"] <= step]
+            kept = [line for line in _lines(self.path) if parse_json(line)["step"] <= step]
             write_text(self.path, "".join(f"{line}\n" for line in kept))
             self.events = _events(folder, step) if tensorboard else None
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.untrusted import load_tensors
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.batches import images_of, in_order
@@ -98,12 +99,15 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     from pickle import UnpicklingError
 
     try:
-        state: dict[str, Any] = torch.load(checkpoint / STATE, map_location="cpu", weights_only=True)
-    except (RuntimeError, UnpicklingError, OSError, EOFError) as error:
+        state: dict[str, Any] = load_tensors(checkpoint / STATE)
+    except (ValueError, UnpicklingError, OSError, EOFError) as error:
         raise _unusable(checkpoint / STATE, error) from None
-    if state.get("format") != FORMAT:
+    version = state.get("format") if isinstance(state, dict) else type(state).__name__
+    if version != FORMAT:
         raise DataError(
-            f"{checkpoint} is of another version of hbench", expected=f"format {FORMAT}", found=str(state.get("format"))
+            f"{checkpoint} is of another version of hbench",
+            expected=f"format {FORMAT}",
+            found=str(version),
         )
     return state
 

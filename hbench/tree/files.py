@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
+from hbench.core.untrusted import LIST, parse_json, read_text
 from hbench.tree import RESERVED, ROOT, LabelTree
 from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
@@ -42,8 +43,8 @@ def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
     if levels:
         raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is not a table")
     try:
-        return unfold(GRAPH_READERS[kind](path.read_text(encoding="utf-8-sig")))
-    except UnicodeDecodeError as error:
+        return unfold(GRAPH_READERS[kind](read_text(path, most=LIST)))
+    except ValueError as error:
         raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
 
 
@@ -53,7 +54,7 @@ def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
         by_name = {name.lower(): tables.texts(table, name) for name in table.column_names}
         return unfold(edges(zip(by_name["parent"], by_name["child"], strict=True)))
     if not levels and LEVELS_KEY in (table.schema.metadata or {}):
-        levels = json.loads(table.schema.metadata[LEVELS_KEY])
+        levels = parse_json(table.schema.metadata[LEVELS_KEY])
     levels = level_columns(table, levels)
     return NameTable.of(levels, zip(*(tables.texts(table, level) for level in levels), strict=True))
 
@@ -85,7 +86,7 @@ def write(tree: LabelTree, kind: str) -> str:
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:
     try:
         graph = nx.parse_graphml(text)
-    except (ParseError, nx.NetworkXError, ValueError, KeyError) as error:
+    except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("this is not GraphML", found=str(error)) from None
     if not graph.is_directed():
         raise DataError("the graph has no direction", expected="directed edges, from parent to child")
@@ -109,8 +110,8 @@ def _format_graphml(tree: LabelTree) -> str:
 def _parse_json(text: str) -> ClassGraph[NodeId]:
     graph: ClassGraph[NodeId] = nx.DiGraph()
     try:
-        root = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        root = parse_json(text)
+    except ValueError as error:
         raise DataError("this is not JSON", found=str(error)) from None
     waiting: list[tuple[Any, NodeId | None]] = [(root, None)]
     while waiting:

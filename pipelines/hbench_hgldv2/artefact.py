@@ -18,6 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from hbench.core.errors import DataError, IntegrityError, examples
 from hbench.core.files import replacing, write_text
+from hbench.core.untrusted import read_json
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 MADE_BY = {
@@ -65,7 +66,7 @@ def is_made_from(path: Path, *inputs: Path) -> bool:
 def record_of(path: Path) -> ArtefactRecord | None:
     """The record beside `path`; None where there is none, as beside files made by hand."""
     try:
-        return ArtefactRecord(**json.loads(_record_path(path).read_text(encoding="utf-8")))
+        return ArtefactRecord(**read_json(_record_path(path)))
     except FileNotFoundError:
         return None
     except (json.JSONDecodeError, TypeError) as error:

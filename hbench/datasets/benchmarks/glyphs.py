@@ -6,7 +6,6 @@ letter), ж for é a severe one.
 
 from __future__ import annotations
 
-import tomllib
 import unicodedata
 from functools import cache
 from importlib import resources
@@ -18,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont, features
 
 from hbench.core import paths
 from hbench.core.files import replacing
+from hbench.core.untrusted import parse_toml, read_array
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
@@ -35,9 +35,7 @@ CASES = {"Lu": "capital", "Ll": "small"}
 
 def letters() -> list[tuple[int, str]]:
     """Every pair of code point and font of the benchmark, in order; pure data, so that it is the same everywhere."""
-    data = tomllib.loads(
-        resources.files("hbench.datasets.benchmarks").joinpath("glyphs.toml").read_text(encoding="utf-8")
-    )
+    data = parse_toml(resources.files("hbench.datasets.benchmarks").joinpath("glyphs.toml").read_text(encoding="utf-8"))
     pairs = []
     for group in data["letters"]:
         fonts = [font for font, held in zip(data["fonts"], group["fonts"], strict=True) if held == "1"]
@@ -99,7 +97,7 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
     drawn_with = f"{features.version('freetype2')}-{SIDE}-{POINTS}"
     cached = paths.cache_home() / "glyphs" / f"{manifest.digest[:16]}-{drawn_with}.npy"
     if cached.exists():
-        by_item = np.load(cached, allow_pickle=False)
+        by_item = read_array(cached)
     else:
         by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
         with replacing(cached) as temporary, temporary.open("wb") as file:

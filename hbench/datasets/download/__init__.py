@@ -22,6 +22,7 @@ from urllib3 import Retry
 
 from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import write_text
+from hbench.core.untrusted import read_json
 from hbench.core.version import __version__
 from hbench.datasets.download.records import disk_errors
 from hbench.datasets.download.responses import (
@@ -198,8 +199,8 @@ class Transfer:
                 self.on_progress(len(block))
 
     def _validator(self, url: str) -> str | None:
-        with suppress(OSError, ValueError):
-            note = json.loads(self.note.read_text(encoding="utf-8"))
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            note = read_json(self.note)
             return str(note["validator"]) if note["url"] == url and note["validator"] else None
         return None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError
 from hbench.core.files import write_text
+from hbench.core.untrusted import read_json
 from hbench.datasets.download.sources import RemoteFile
 
 FOLDER = ".hbench"
@@ -46,7 +47,7 @@ def record_of(path: Path, sums: dict[str, str]) -> DownloadRecord:
 def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
     """The record of a source; None where there is none, or a foreign one."""
     try:
-        return DownloadRecord(**json.loads(_path(folder, source).read_text(encoding="utf-8")))
+        return DownloadRecord(**read_json(_path(folder, source)))
     except (OSError, ValueError, TypeError):
         return None
 

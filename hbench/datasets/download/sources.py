@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import platformdirs
 
 from hbench.core.errors import ConfigError, UnknownName
+from hbench.core.untrusted import parse_toml, read_text
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _filled(table: dict[str, Any], number: str) -> dict[str, Any]:
 
 def _shipped() -> dict[str, list[dict[str, Any]]]:
     text = resources.files("hbench.datasets.download").joinpath("sources.toml").read_text(encoding="utf-8")
-    return _checked(tomllib.loads(text), Path("sources.toml"))
+    return _checked(parse_toml(text), Path("sources.toml"))
 
 
 def _own() -> dict[str, list[dict[str, Any]]]:
@@ -83,8 +83,8 @@ def _own() -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
     try:
-        return _checked(tomllib.loads(path.read_text(encoding="utf-8")), path)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return _checked(parse_toml(read_text(path)), path)
+    except ValueError as error:
         raise ConfigError(f"{path} is not TOML", found=str(error)) from None
 
 

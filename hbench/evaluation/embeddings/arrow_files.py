@@ -7,9 +7,7 @@ uncompressed batch of an IPC file is not copied at all: its vectors stay in the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
+from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, read_json
 from hbench.evaluation.embeddings.id_files import ID_NAMES, Ids, from_texts
 from hbench.evaluation.embeddings.numpy_files import blocks
 
@@ -34,13 +33,13 @@ Batches = Callable[[Path, str], Iterator[pa.Array]]
 def read_parquet(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
     """Ids (N,), vectors (N, D) and the files read: a parquet file, or every *.parquet of a folder in order of name."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    return *_read(files, pq.read_schema, _parquet_column), files
+    return *_read(files, _parquet_schema, _parquet_column), files
 
 
 def read_ipc(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
     """The same from an IPC file or stream, or from a folder that Hugging Face's `save_to_disk` wrote."""
     files = _saved_files(path) if path.is_dir() else [path]
-    return *_read(files, _ipc_schema, _ipc_column), files
+    return *_read(files, arrow_schema, _ipc_column), files
 
 
 def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
@@ -129,33 +128,23 @@ def _vectors(column: pa.Array, source: Path) -> NDArray[Any]:
     return numbers(values, np.dtype(values.type.to_pandas_dtype())).reshape(len(column), width)
 
 
+def _parquet_schema(path: Path) -> pa.Schema:
+    with open_parquet(path) as file:
+        return file.schema_arrow
+
+
 def _parquet_column(path: Path, name: str) -> Iterator[pa.Array]:
-    with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=[name], use_threads=False):
+    with open_parquet(path, mapped=True) as file:
+        for batch in parquet_batches(file, rows=BATCH_ROWS, columns=[name], size=path.stat().st_size):
             yield batch.column(0)
 
 
-def _ipc_schema(path: Path) -> pa.Schema:
-    with closing(pa.memory_map(str(path))) as source:
-        return _opened(source, pa.ipc.IpcReadOptions()).schema
-
-
 def _ipc_column(path: Path, name: str) -> Iterator[pa.Array]:
-    field = _ipc_schema(path).get_field_index(name)
+    schema = arrow_schema(path)
+    place = schema.get_field_index(name)
     # A choice of fields makes arrow copy them, which is right for ids; the vectors are to stay in the map.
-    chosen = [] if pa.types.is_nested(_ipc_schema(path).field(field).type) else [field]
-    reader = _opened(pa.memory_map(str(path)), pa.ipc.IpcReadOptions(included_fields=chosen))
-    if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        yield from (reader.get_batch(number).column(name) for number in range(reader.num_record_batches))
-    else:
-        yield from (batch.column(name) for batch in reader)
-
-
-def _opened(source: pa.MemoryMappedFile, options: pa.ipc.IpcReadOptions) -> Any:
-    """A reader of an IPC file, which begins with its magic bytes, or else of a stream."""
-    is_file = source.read(6) == b"ARROW1"
-    source.seek(0)
-    return pa.ipc.open_file(source, options=options) if is_file else pa.ipc.open_stream(source, options=options)
+    chosen = [] if pa.types.is_nested(schema.field(place).type) else [place]
+    return (batch.column(name) for batch in arrow_batches(path, chosen))
 
 
 def _saved_files(folder: Path) -> list[Path]:
@@ -163,7 +152,7 @@ def _saved_files(folder: Path) -> list[Path]:
     state = folder / "state.json"
     if not state.is_file():
         return sorted(folder.glob("*.arrow"))
-    described = json.loads(state.read_text(encoding="utf-8"))
+    described = read_json(state)
     if described.get("_indices_files"):
         raise SubmissionError(
             f"{folder} selects rows by an index",

@@ -6,7 +6,6 @@ Nothing is ever unpickled; formats that need it, or another library, are refused
 
 from __future__ import annotations
 
-import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.evaluation.embeddings import id_files
 from hbench.evaluation.embeddings.arrow_files import VECTOR_NAMES, only, read_ipc, read_parquet, write_parquet
 from hbench.evaluation.embeddings.conversions import foreign, pickled
@@ -50,7 +50,7 @@ def read_npy(path: Path, ids: Path | None) -> Stored:
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
     """A NumPy archive of `vectors` (or `embeddings`) and `ids`; members stored without compression are mapped."""
-    with readable(path), zipfile.ZipFile(path) as archive:
+    with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         vectors = member(archive, only(names, VECTOR_NAMES, "array of vectors", path), path)
         own = None
@@ -67,12 +67,12 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
             listed = (file.metadata() or {}).get("ids")
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            entry = json.loads(file.read(length))[name]
+            entry = parse_json(file.read(length))[name]
         if entry["dtype"] not in SAFETENSORS:
             raise SubmissionError(f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS))
         dtype, code = SAFETENSORS[entry["dtype"]]
         vectors = mapped(path, np.dtype(code), tuple(entry["shape"]), offset=8 + length + entry["data_offsets"][0])
-        own = None if listed is None else as_ids(json.loads(listed), path.name)
+        own = None if listed is None else as_ids(parse_json(listed), path.name)
     return _joined(path, vectors, own, ids, dtype=dtype)
 
 
@@ -84,9 +84,9 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         raise SubmissionError(
             f"{path} needs torch to be read", fix="pip install torch, or save the tensor as .npz or .safetensors"
         ) from None
-    with readable(path, RuntimeError):
+    with readable(path):
         try:
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            content = load_tensors(path, mapped=True)
         except UnpicklingError:
             raise pickled(path) from None
     held = content if isinstance(content, dict) else {"embeddings": content}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
 from hbench.evaluation.embeddings.numpy_files import mapped_npy
 from hbench.evaluation.embeddings.problems import shorten
 
@@ -39,7 +38,7 @@ def read(path: Path) -> Ids:
         return READERS[path.suffix.lower()](path)
     except UnicodeDecodeError as error:
         raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
-    except (pa.ArrowInvalid, OSError, EOFError, csv.Error, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
         raise SubmissionError(f"{path} cannot be read as ids", found=str(error).splitlines()[0]) from None
 
 
@@ -108,7 +107,7 @@ NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
 
 
 def _text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8-sig")
+    return read_text(path, most=LIST)
 
 
 def _lines(path: Path) -> Ids:
@@ -136,7 +135,7 @@ def _csv(path: Path) -> Ids:
 
 
 def _json(path: Path) -> Ids:
-    values = json.loads(_text(path))
+    values = read_json(path, most=LIST)
     if not isinstance(values, list):
         raise SubmissionError(
             f"{path} is no list of ids", expected="a JSON list of strings", found=type(values).__name__
@@ -149,7 +148,7 @@ def _npy(path: Path) -> Ids:
 
 
 def _parquet(path: Path) -> Ids:
-    table = pq.read_table(path)
+    table = parquet_table(path)
     named = [name for name in table.column_names if name in ID_NAMES]
     if len(named) != 1:
         raise SubmissionError(

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.files import replacing, write_text
+from hbench.core.untrusted import npy_header
 from hbench.evaluation.embeddings.conversions import pickled
 
 BLOCK_BYTES = 16 << 20
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
@@ -45,10 +45,7 @@ def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
 def _header(file: IO[bytes], path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, Fortran order and type of an array in `size` bytes; raises for pickled objects and missing bytes."""
     start = file.tell()
-    version = np.lib.format.read_magic(file)
-    if version not in HEADERS:
-        raise ValueError(f"NumPy file version {version}, which plain arrays do not need")
-    shape, fortran, dtype = HEADERS[version](file)
+    shape, fortran, dtype = npy_header(file)
     if dtype.hasobject:
         raise pickled(path)
     needed = math.prod(shape) * dtype.itemsize

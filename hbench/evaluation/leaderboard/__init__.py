@@ -26,6 +26,7 @@ from hbench.core import schema
 from hbench.core.errors import ConfigError, HBenchError, UnknownName
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
+from hbench.core.untrusted import read_text
 from hbench.evaluation.leaderboard.row import Row
 from hbench.metrics.names import MetricName
 
@@ -191,8 +192,8 @@ def read(name: str) -> Leaderboard:
 def read_file(path: Path) -> Leaderboard:
     """The leaderboard of one file; raises ConfigError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read", expected="a leaderboard, in TOML", found=str(error)) from None
     return schema.parse(Leaderboard, text, source=str(path))
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, examples
+from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.evaluation.embeddings import digest
 from hbench.evaluation.embeddings.files import READERS as EMBEDDING_SUFFIXES
 from hbench.evaluation.embeddings.files import readable
@@ -165,11 +165,16 @@ def _read_rows(path: Path) -> _Lines:
     query = next(name for name in names if name in QUERY_NAMES)
     item = next(name for name in names if name in ITEM_NAMES)
     value = "score" if "score" in names else "rank"
-    table = pq.read_table(path, columns=[query, item, value])
+    table = _table(path, [query, item, value])
     if table[query].null_count or table[item].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
     scores = table[value].cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
     return _scored(table[query], table[item], scores if value == "score" else -scores, path)
+
+
+def _table(path: Path, columns: list[str]) -> pa.Table:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    return pa.concat_tables([parquet_table(file, columns=columns) for file in files])
 
 
 def _scored(query: pa.ChunkedArray, item: pa.ChunkedArray, scores: NDArray[np.float64], path: Path) -> _Lines:
@@ -208,8 +213,9 @@ def _parquet_names(path: Path) -> list[str]:
     if not files:
         return []
     try:
-        return list(pq.read_schema(files[0]).names)
-    except (pa.ArrowException, OSError):
+        with open_parquet(files[0]) as file:
+            return list(file.schema_arrow.names)
+    except (pa.ArrowException, OSError, ValueError):
         return []  # damaged: the reader of embeddings says so
 
 

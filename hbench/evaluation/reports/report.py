@@ -7,7 +7,6 @@ parquet.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -23,6 +22,7 @@ from pydantic import Field, ValidationError
 from hbench.core.errors import SubmissionError, UnknownName
 from hbench.core.files import replacing, write_text
 from hbench.core.schema import Strict
+from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.metrics.names import MetricName
 
 SCHEMA = 1
@@ -168,7 +168,7 @@ class Report:
 def read(path: Path) -> Document:
     """The document in a JSON file; SubmissionError when it is none."""
     try:
-        return Document.model_validate(json.loads(Path(path).read_text(encoding="utf-8")))
+        return Document.model_validate(read_json(Path(path), most=LIST))
     except FileNotFoundError:
         raise SubmissionError(f"{path} does not exist", fix="hbench evaluate … --json writes one") from None
     except ValidationError as error:
@@ -177,16 +177,15 @@ def read(path: Path) -> Document:
         raise SubmissionError(
             f"{path} is no report", expected="the JSON of hbench evaluate --out", found=f"{where}: {first['msg']}"
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, OSError) as error:
         raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None
 
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-    except (OSError, pa.ArrowInvalid) as error:
+        table = parquet_table(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise SubmissionError(
             f"{path} cannot be read",
             expected="per-query values in parquet",

@@ -9,7 +9,6 @@ Weights are fetched by the source's own mechanism and cached where it caches the
 
 from __future__ import annotations
 
-import tomllib
 import urllib.error
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.core.registry import Registry
+from hbench.core.untrusted import load_tensors, parse_toml, read_text
 
 PRETRAINED, RANDOM = "pretrained", "random"
 
@@ -171,10 +171,10 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         raise DataError(f"there is no file of weights {path}", fix="pretrained, random, or a .safetensors or .pth file")
     try:
         plain = path.suffix == ".safetensors"
-        weights = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
+        weights = load_file(path) if plain else load_tensors(path)
         given = _renamed(weights, net, key_map)
         missing = net.load_state_dict(given, strict=False).missing_keys
-    except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, OSError) as error:
+    except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
         raise DataError(f"{path} cannot be loaded", found=(str(error).splitlines() or ["?"])[0]) from None
     if missing:
         raise DataError(
@@ -190,8 +190,8 @@ def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
     if key_map is None:
         return dict(weights)
     try:
-        renames = tomllib.loads(key_map.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        renames = parse_toml(read_text(key_map))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)) from None
     if renames == {"order": True}:
         wanted = net.state_dict()

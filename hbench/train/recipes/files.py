@@ -11,7 +11,6 @@ A file of one's own begins with `extends = "sop-happier"` (or a setup, or nothin
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -22,6 +21,7 @@ import tomli_w
 
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.schema import build
+from hbench.core.untrusted import parse_toml, read_text
 from hbench.train.recipes.recipe import Recipe
 
 Values = dict[str, Any]
@@ -90,8 +90,8 @@ def changed(change: str) -> Values:
     if not (key.strip() and sign):
         raise UsageError(f"{change!r} changes nothing", expected="KEY=VALUE", fix="such as --set optimizer.lr=1e-4")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except ValueError:
         value = text.strip()
     for part in reversed(key.strip().split(".")):
         value = {part: value}
@@ -108,7 +108,7 @@ def shipped() -> Shipped:
     """The recipe files that come with hbench."""
     folder = resources.files("hbench.train.recipes")
     files = {
-        Path(file.name).stem: tomllib.loads(file.read_text(encoding="utf-8"))
+        Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8"))
         for file in folder.iterdir()
         if file.name.endswith(".toml")
     }
@@ -123,8 +123,8 @@ def _extended(values: Values) -> Values:
 
 def _read(path: Path) -> Values:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return parse_toml(read_text(path))
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read", expected="a recipe, in TOML", found=str(error), fix="hbench recipes lists names"
         ) from None

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError
 from hbench.core.files import replacing
+from hbench.core.untrusted import parquet_table
 from hbench.evaluation.reports import report as reports
 from hbench.train.loop import REPORT
 from hbench.train.study.study import Claim, Study, folder_of
@@ -84,9 +85,8 @@ def write_values(values: Values, path: Path) -> None:
 def read_values(path: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
     """What `write_values` wrote. Raises DataError."""
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-    except (pa.ArrowInvalid, OSError) as error:
+        table = parquet_table(path)
+    except (pa.ArrowException, ValueError, OSError) as error:
         raise DataError(f"{path} cannot be read", expected="a study's values", found=str(error)) from None
     if set(COLUMNS) - set(table.column_names):
         raise DataError(f"{path} is no table of a study's values", expected=f"columns {', '.join(COLUMNS)}")

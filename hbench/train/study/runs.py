@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import HBenchError
 from hbench.core.files import write_text
+from hbench.core.untrusted import parse_json
 from hbench.evaluation.leaderboard import Leaderboard
 from hbench.evaluation.leaderboard.row import Row
 from hbench.evaluation.leaderboard.runs import row_of
@@ -116,10 +117,9 @@ def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, NDArray[n
 
 
 def _steps(folder: Path) -> int:
-    import json
 
     last = (folder / LOG).read_text(encoding="utf-8").splitlines()[-1]
-    return int(json.loads(last)["step"])
+    return int(parse_json(last)["step"])
 
 
 def _run(study: Study, out: Path, arm: str, seed: int, changes: Sequence[str]) -> None:

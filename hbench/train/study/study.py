@@ -5,7 +5,6 @@ Every arm is trained once per seed (hbench.train.study.runs); the claims are tes
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from hbench.core.errors import ConfigError, UnknownName, examples
 from hbench.core.schema import STRICT, build
+from hbench.core.untrusted import parse_toml, read_text
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Recipe
 
@@ -93,7 +93,7 @@ def read(name: str) -> Study:
     """A study by its name or from a file. Raises UnknownName, ConfigError."""
     if name.endswith(".toml"):
         source, path = name, Path(name)
-        text = path.read_text(encoding="utf-8") if path.is_file() else None
+        text = _text(path)
     else:
         if name not in names():
             raise UnknownName("study", name, names())
@@ -102,9 +102,16 @@ def read(name: str) -> Study:
     if text is None:
         raise ConfigError(f"{name} does not exist", expected="a study, in TOML")
     try:
-        return build(Study, tomllib.loads(text), source=source)
-    except tomllib.TOMLDecodeError as error:
+        return build(Study, parse_toml(text), source=source)
+    except ValueError as error:
         raise ConfigError(f"{source} is no TOML", found=str(error)) from None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return read_text(path) if path.is_file() else None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read", expected="a study, in TOML", found=str(error)) from None
 
 
 def folder_of(out: Path, arm: str, seed: int) -> Path:

@@ -24,23 +24,26 @@ import yaml
 from pydantic import ValidationError
 
 from hbench.core.errors import ConfigError, DataError
+from hbench.core.untrusted import parse_yaml, read_text
 from hbench_hgldv2.curation.decisions import Decisions
 
 
 def load(path: Path) -> Decisions:
     """The decisions in a file; raises DataError when it is missing, ConfigError when it breaks the schema."""
     try:
-        return loads(path.read_text(encoding="utf-8-sig"), source=str(path))
+        return loads(read_text(path), source=str(path))
     except FileNotFoundError:
         raise DataError(
             f"{path} does not exist", fix="export it from the review page, or start with `schema: 1`"
         ) from None
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be read", expected="decisions, in YAML", found=str(error)) from None
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
     """The decisions in a text; raises ConfigError with every problem found."""
     try:
-        content = yaml.load(text, Loader=_Loader)
+        content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} is no YAML", found=str(error)) from None
     try:

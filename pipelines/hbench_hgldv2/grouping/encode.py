@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.registry import Registry
+from hbench.core.untrusted import read_arrays, read_json
 from hbench_hgldv2.labels.label import Label
 
 Vectors = NDArray[np.float32]
@@ -105,8 +106,8 @@ def ids_of(path: Path) -> list[str]:
 
 def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
     try:
-        with np.load(path, allow_pickle=False) as content:
-            return content["ids"], content["vectors"]
+        content = read_arrays(path)
+        return content["ids"], content["vectors"]
     except (OSError, ValueError, KeyError) as error:
         raise DataError(
             f"{path} holds no embeddings",
@@ -191,7 +192,7 @@ def _load_folder(folder: Path) -> tuple[Any, Any]:
         "hf_proj_type": None,
         "hf_pooler_type": "mean_pooler",
     }
-    width = json.loads((folder / "config.json").read_text(encoding="utf-8"))["hidden_size"]
+    width = read_json(folder / "config.json")["hidden_size"]
     vision = {
         "image_size": 32,
         "layers": 1,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import DataError
+from hbench.core.untrusted import parse_json
 
 KEPT_HEADERS = ("ETag", "Age", "Date", "Content-Type", "MediaWiki-API-Error")
 
@@ -61,7 +62,7 @@ class Cache:
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
-        return None if row is None else Answer(row[0], json.loads(row[1]), zlib.decompress(row[2]), row[3])
+        return None if row is None else Answer(row[0], parse_json(row[1]), zlib.decompress(row[2]), row[3])
 
     def put(self, request: str, answer: Answer) -> None:
         """Keep an answer; on return it is in the file."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from hbench.core.errors import DataError
+from hbench.core.untrusted import parse_json
 from hbench_hgldv2.labels.scrape import FactSource
 from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named
 from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page
@@ -70,7 +70,7 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
         found = _TRIPLE.match(line)
         if found:
             item, predicate, entity, text, language = found.groups()
-            value = entity or json.loads(text.replace("\\'", "'"))
+            value = entity or parse_json(text.replace("\\'", "'"))
             yield item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:]
 
 

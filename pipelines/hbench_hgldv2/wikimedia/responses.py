@@ -7,12 +7,12 @@ Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)
 from __future__ import annotations
 
 import email.utils
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hbench.core.errors import SourceError
+from hbench.core.untrusted import parse_json
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504, *range(520, 525)})  # 520 … 524: a proxy that did not reach the server
 RETRIED_ERRORS = frozenset({"ratelimited", "readonly", "cirrussearch-too-busy-error"})
@@ -74,7 +74,7 @@ def judge(
     if status != 200:
         raise SourceError(f"the server answered HTTP {status}", expected="200", found=text)
     try:
-        data = json.loads(body)
+        data = parse_json(body)
     except ValueError:
         return Again(f"no JSON: {text[:60]!r}", wait)
     if not isinstance(data, dict):

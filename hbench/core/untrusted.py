@@ -1,0 +1,329 @@
+"""Reads bytes from outside: the one door through which files and answers of servers come in.
+
+Whatever others wrote may be damaged, or made to harm. These functions bound what it may cost and refuse the rest with a
+ValueError (an OSError for pictures), which every caller turns into its own message; nothing here is ever unpickled.
+
+| bytes | bound |
+|---|---|
+| text | its size: 64 MiB for what people write, 1 GiB for lists of ids, 8 GiB for annotations of datasets |
+| JSON, TOML, YAML | nested at most 100 deep; YAML without aliases; no lone surrogates |
+| what is compressed | unpacks to at most 20 times its own size, or to 256 MiB where that is more |
+| zip, npz, torch files | at most 10,000 members, deflated or stored, never encrypted |
+| Arrow | every batch is validated in full before a value is touched |
+| pictures | eight formats, none of them a program; at most 179 million pixels (Pillow's own bound) |
+
+The bare calls (`json.loads`, `np.load`, `Image.open` …) are forbidden elsewhere: tests/core/test_untrusted.py.
+
+>>> parse_json("[" * 100_000)
+Traceback (most recent call last):
+ValueError: it is nested more than 100 deep
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # each is loaded by the functions that need it: most commands need none
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+DEPTH = 100
+TEXT, LIST, ANNOTATIONS = 64 << 20, 1 << 30, 8 << 30  # bytes
+UNPACKED, AT_LEAST = 20, 256 << 20  # times the size of the file, and bytes that any file may take
+MEMBERS = 10_000
+METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
+ENCRYPTED = 0x1  # a bit of a zip member's flags
+PICTURES = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "JPEG2000")
+TOO_DEEP = f"it is nested more than {DEPTH} deep"
+
+BRACKETS = re.compile(r'[\[{]|[\]}]|"(?:[^"\\]|\\.)*"?')
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_text(path: Path, *, most: int = TEXT) -> str:
+    """The UTF-8 text of a file, without its byte order mark; ValueError for other bytes or more than `most`."""
+    content = bytearray()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):  # piece by piece: a pipe has no size, and read(most) would take it at once
+            content += part
+            if len(content) > most:
+                raise ValueError(f"it is larger than the {most >> 20:,} MiB that such a file may have")
+    return content.decode("utf-8-sig")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; ValueError for broken, deep or surrogate-laden ones."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8-sig")
+    try:
+        value = json.loads(text)
+        # Python's parser refuses only near its own limit of recursion, which those who walk the value meet earlier.
+        if text.count("[") + text.count("{") > DEPTH and _depth(text) > DEPTH:
+            raise ValueError(TOO_DEEP)
+        if SURROGATE.search(text):  # half a pair can be neither written nor printed
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    return value
+
+
+def read_json(path: Path, *, most: int = TEXT) -> Any:
+    """The value in a JSON file; ValueError as `read_text` and `parse_json` raise it."""
+    return parse_json(read_text(path, most=most))
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for found in BRACKETS.finditer(text):
+        mark = found[0]
+        depth += (mark in "[{") - (mark in "]}") if len(mark) == 1 else 0
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def parse_toml(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
+    """The tables of a TOML text; tomllib.TOMLDecodeError, a ValueError, for broken or deep ones."""
+    try:
+        return tomllib.loads(text, parse_float=parse_float)
+    except RecursionError:
+        raise tomllib.TOMLDecodeError(TOO_DEEP) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # a date of a thirteenth month, a number of 5,000 digits
+        raise tomllib.TOMLDecodeError(str(error)) from None
+
+
+def parse_yaml(text: str, loader: Any) -> Any:
+    """The value of a YAML text by a safe loader; yaml.YAMLError for broken, deep or aliased ones.
+
+    The events come first, since libyaml builds nested nodes on the processor's stack and dies of many.
+    """
+    import yaml
+
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem="aliases are not read", problem_mark=event.start_mark)  # type: ignore[arg-type]
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEPTH:
+                raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)  # type: ignore[arg-type]
+        return yaml.load(text, Loader=loader)
+    except (ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
+        raise yaml.YAMLError(str(error)) from None
+
+
+def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
+    """Raise ValueError where `unpacked` bytes come out of `size` bytes, beyond what this module allows."""
+    allowed = max(UNPACKED * size, AT_LEAST)
+    if unpacked > allowed:
+        raise ValueError(
+            f"{what} unpacks to more than the {allowed >> 20:,} MiB that a file of {size:,} bytes may: "
+            "write it with less compression, or none"
+        )
+
+
+def read_gzip(path: Path) -> bytes:
+    """What a gzip file holds, read to its end, where its checksum is compared; ValueError for a bomb."""
+    import gzip
+    import zlib
+
+    size = path.stat().st_size
+    content = bytearray()
+    try:
+        with gzip.open(path) as stream:
+            while part := stream.read(1 << 20):
+                content += part
+                refuse_bomb(size, len(content))
+    except (zlib.error, EOFError) as error:
+        raise ValueError(str(error)) from None
+    return bytes(content)
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip archive whose members are few, unencrypted and not too large; ValueError (BadZipFile) for others."""
+    try:
+        opened = zipfile.ZipFile(path)
+    except (ValueError, NotImplementedError, IndexError) as error:
+        raise zipfile.BadZipFile(str(error)) from None
+    with opened as archive:
+        infos = archive.infolist()
+        if len(infos) > MEMBERS:
+            raise ValueError(f"it has {len(infos):,} members, more than {MEMBERS:,}")
+        for info in infos:
+            if info.flag_bits & ENCRYPTED:
+                raise ValueError(f"its member {info.filename!r} is encrypted")
+            if info.compress_type not in METHODS:
+                raise ValueError(f"its member {info.filename!r} is compressed otherwise than by deflate")
+        refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
+        yield archive
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and type of the .npy that a stream begins with; ValueError where they make no sense."""
+    import numpy as np
+
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(file)
+    if version not in readers:
+        raise ValueError(f"NumPy file version {version}, which plain arrays do not need")
+    try:
+        shape, fortran, dtype = readers[version](file)
+    except ValueError:
+        raise
+    except Exception as error:  # numpy's parser is Python's: SyntaxError, TokenError, RecursionError, MemoryError …
+        raise ValueError(f"its header cannot be read: {type(error).__name__}") from None
+    if any(isinstance(width, bool) or width < 0 for width in shape):
+        raise ValueError(f"shape {shape}")
+    return shape, fortran, dtype
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz, by name, none of objects; ValueError, KeyError or OSError for a damaged one."""
+    import math
+
+    import numpy as np
+
+    arrays = {}
+    with open_zip(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as stream:
+                shape, _, dtype = npy_header(stream)
+                if math.prod(shape) * dtype.itemsize > info.file_size:
+                    raise ValueError(f"{info.filename} has {info.file_size:,} bytes, too few for {dtype} of {shape}")
+            with archive.open(info) as stream:  # to the end, where the checksum is
+                arrays[info.filename.removesuffix(".npy")] = np.lib.format.read_array(stream, allow_pickle=False)
+    return arrays
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """The array of a .npy, not of objects; ValueError for a damaged one."""
+    import math
+
+    import numpy as np
+
+    with path.open("rb") as file:
+        shape, _, dtype = npy_header(file)
+        if math.prod(shape) * dtype.itemsize > path.stat().st_size:
+            raise ValueError(f"{path.stat().st_size:,} bytes are too few for {dtype} of shape {shape}")
+        file.seek(0)
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def load_tensors(path: Path, *, mapped: bool = False) -> Any:
+    """What a torch file holds, if that is plain tensors and containers; pickle.UnpicklingError for objects that would
+    have to run code, ValueError for a damaged file."""
+    from pickle import UnpicklingError
+
+    import torch
+
+    in_zip = zipfile.is_zipfile(path)
+    if in_zip:
+        with open_zip(path):
+            pass
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and in_zip)
+    except (UnpicklingError, OSError):
+        raise
+    except Exception as error:  # torch raises whatever its parser meets: KeyError, AttributeError, RuntimeError …
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def arrow_batches(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatch]:
+    """The batches of an Arrow IPC file or stream, mapped, each validated in full; all fields, or those chosen.
+
+    Validation looks at all offsets and lengths, so that no value can lie outside of its buffer; it costs one pass over
+    the offsets, none over the numbers. A choice of fields makes Arrow copy them.
+    """
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:  # its buffers live as long as an array does that lies in them
+        reader = _arrow_reader(source, pa.ipc.IpcReadOptions(included_fields=list(fields)))
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            yield from (validated(reader.get_batch(number)) for number in range(reader.num_record_batches))
+        else:
+            yield from (validated(batch) for batch in reader)
+
+
+def arrow_schema(path: Path) -> pa.Schema:
+    """The schema of an Arrow IPC file or stream."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:
+        return _arrow_reader(source, pa.ipc.IpcReadOptions()).schema
+
+
+def _arrow_reader(source: pa.MemoryMappedFile, options: pa.ipc.IpcReadOptions) -> Any:
+    """A reader of an IPC file, which begins with its magic bytes, or else of a stream."""
+    import pyarrow as pa
+
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    return pa.ipc.open_file(source, options=options) if is_file else pa.ipc.open_stream(source, options=options)
+
+
+def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, all of whose offsets and texts hold; ValueError (ArrowInvalid) otherwise."""
+    batch.validate(full=True)
+    return batch
+
+
+@contextmanager
+def open_parquet(path: Path, *, dictionaries: Sequence[str] = (), mapped: bool = False) -> Iterator[pq.ParquetFile]:
+    """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, read_dictionary=list(dictionaries), memory_map=mapped, pre_buffer=False) as file:
+        yield file
+
+
+def parquet_batches(
+    file: pq.ParquetFile, *, rows: int, columns: Sequence[str] | None = None, size: int
+) -> Iterator[pa.RecordBatch]:
+    """The validated batches of a parquet file of `size` bytes; ValueError once they are larger than it may unpack to."""
+    total = 0
+    chosen = None if columns is None else list(columns)
+    for batch in file.iter_batches(rows, columns=chosen, use_threads=False):
+        total += batch.nbytes
+        refuse_bomb(size, total)
+        yield validated(batch)
+
+
+def parquet_table(path: Path, *, columns: Sequence[str] | None = None, dictionaries: Sequence[str] = ()) -> pa.Table:
+    """A parquet file as one table; ValueError (ArrowInvalid) or OSError for a damaged one."""
+    import pyarrow as pa
+
+    with open_parquet(path, dictionaries=dictionaries) as file:
+        schema = file.schema_arrow
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+        batches = list(parquet_batches(file, rows=1 << 16, columns=columns, size=path.stat().st_size))
+        return pa.Table.from_batches(batches, schema=schema)
+
+
+def load_picture(source: Path | IO[bytes]) -> Image:
+    """The decoded picture in a file or stream; OSError for one that is damaged, a bomb, or of a format that is not in
+    PICTURES: Pillow would hand an EPS to Ghostscript, which is a programming language."""
+    from PIL import Image
+
+    try:
+        with Image.open(source, formats=PICTURES) as image:  # the opener of JPEG also reads MPO, several in one
+            image.load()
+            return image
+    except OSError:
+        raise
+    except MemoryError:
+        raise OSError("its pixels do not fit into memory") from None
+    except Exception as error:  # Pillow's plugins raise whatever they meet in damaged bytes
+        raise OSError(f"{type(error).__name__}: {error}") from None
