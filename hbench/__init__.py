@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.arrays import score
     from hbench.evaluation.reports.report import Report
     from hbench.evaluation.submission import evaluate
+    from hbench.look.plots import plot
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
     from hbench.metrics.relevance import relevance_of_pairs
@@ -37,6 +38,7 @@ HOME = {
     "evaluate": "hbench.evaluation.submission",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
+    "plot": "hbench.look.plots",
     "relevance_of_pairs": "hbench.metrics.relevance",
     "score": "hbench.evaluation.arrays",
     "torch_dataset": "hbench.train.images.torch_dataset",
@@ -55,6 +57,7 @@ __all__ = [
     "evaluate",
     "levels_of_pairs",
     "load",
+    "plot",
     "relevance_of_pairs",
     "score",
     "torch_dataset",

@@ -20,6 +20,7 @@ VERBS = {
     "build": "turn raw annotations, or your own table, into a dataset",
     "evaluate": "score an embedding or ranking file",
     "look": "show what a model retrieves, and its mistakes, as pictures",
+    "plot": "draw the pictures of a paper: per level, mistakes, curves, leaderboards, trees",
     "gap": "measure the decomposability gap of an embedding file",
     "compare": "test the difference of two reports",
     "merge": "join the shards of one evaluation",

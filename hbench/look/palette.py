@@ -17,7 +17,16 @@ BRIGHT = 140  # lightness (0 … 255) from which black text is read better than 
 
 def color_of(level: int, depth: int) -> str:
     """The colour of a level 0 … depth, as #rrggbb."""
-    place = level / depth * (len(CIVIDIS) - 1)
+    return color_at(level / depth)
+
+
+def color_at(share: float) -> str:
+    """The colour at a share 0 (dark) … 1 (light) of the way, as #rrggbb.
+
+    >>> color_at(0.0), color_at(1.0)
+    ('#00224e', '#fee838')
+    """
+    place = share * (len(CIVIDIS) - 1)
     low = min(int(place), len(CIVIDIS) - 2)
     share = place - low
     mixed = (round((1 - share) * a + share * b) for a, b in zip(CIVIDIS[low], CIVIDIS[low + 1], strict=True))
@@ -38,3 +47,18 @@ def text_color_on(color: str) -> str:
 def mark_of(level: int, depth: int) -> str:
     """A box per level, filled up to this one."""
     return "■" * level + "□" * (depth - level)
+
+
+SERIES = 0.72  # of the way from dark to light: what is lighter is hard to see on white
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def series_color(number: int, of: int) -> str:
+    """The colour of one of several runs, lines or groups that are not levels, dark first; graded in grey, too."""
+    place = SERIES * number / (of - 1) if of > 1 else 0.0
+    return color_at(place)
+
+
+def marker_of(number: int) -> str:
+    """A shape of its own for each of the first eight, then in turns."""
+    return MARKERS[number % len(MARKERS)]

@@ -83,9 +83,30 @@ def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | No
     """H-AP for the relevances `rel` (L+1,) of the levels, summed over the first `first` positives (all by default)."""
     if not len(sequence.ranks):
         return NAN
-    by_level = np.arange(len(rel)) == sequence.levels[:first, None]
-    h_rank = (np.cumsum(by_level, axis=0) * np.minimum(rel[sequence.levels[:first], None], rel)).sum(axis=1)
-    return float((h_rank / sequence.ranks[:first]).sum() / rel[sequence.levels].sum())
+    return float((h_ranks(sequence, rel, first) / sequence.ranks[:first]).sum() / rel[sequence.levels].sum())
+
+
+def h_ranks(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> NDArray[np.float64]:
+    """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all by default), (P,)."""
+    levels = sequence.levels[:first, None]
+    ranks: NDArray[np.float64] = (np.cumsum(np.arange(len(rel)) == levels, axis=0) * np.minimum(rel[levels], rel)).sum(
+        axis=1
+    )
+    return ranks
+
+
+def h_pr_curve(sequence: LevelSequence, rel: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """H-R@k and H-P@k at the rank k of every positive, two (P,), for the relevances `rel` (L+1,) of the levels.
+
+    H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the area of their steps (rank losses, Eq. 30–32). A positive of relevance 0
+    moves no recall; its H-P is 0 here.
+    """
+    own = rel[sequence.levels]
+    total = (rel * sequence.counts)[1:].sum()
+    if not total:
+        return np.zeros(0), np.zeros(0)
+    precision = np.divide(h_ranks(sequence, rel), sequence.ranks * own, out=np.zeros(len(own)), where=own > 0)
+    return np.cumsum(own) / total, precision
 
 
 @metric("H-P", "relevance", "cut")

@@ -30,6 +30,8 @@ SCHEMA = 1
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hbench.look.figures import Drawing
+
 
 class Score(Strict):
     """A metric's mean over the queries it is defined for, as a fraction; None when it is defined for none."""
@@ -146,6 +148,15 @@ class Report:
         import pandas as pd
 
         return pd.DataFrame({name: score.model_dump() for name, score in self.document.scores.items()}).T
+
+    def plot(self, kind: str = "levels", metrics: Sequence[str] = ()) -> Drawing:
+        """The picture of this report, `levels` or `mistakes`, which a notebook shows and `.write(path)` keeps.
+
+        Raises UnknownName for the kind, UsageError for one that needs more than a report.
+        """
+        from hbench import plot  # by the package's own front door, which loads pictures when they are asked for
+
+        return plot(self, kind, metrics)
 
     def write(self, path: Path) -> None:
         """Write the document as JSON, whole or not at all."""

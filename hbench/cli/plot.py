@@ -1,0 +1,50 @@
+"""hbench plot: the pictures of a paper, from reports, embedding files, runs, studies and leaderboards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hbench.cli.terminal import say
+
+FILE = click.Path(path_type=Path)
+
+
+class KindsInHelp(click.Command):
+    """A command whose help lists the kinds of plots; they are loaded for it only."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from hbench.look.plots import kinds
+
+        with formatter.section("Kinds"):
+            formatter.write_dl([(name, f"{kinds[name].about}; from {kinds[name].files}") for name in kinds])
+
+
+@click.command("plot", cls=KindsInHelp)
+@click.argument("kind")
+@click.argument("files", nargs=-1, metavar="[FILES or NAMES]...")
+@click.option("--out", "-o", type=FILE, required=True, help="Write the picture: .png, .svg or .pdf.")
+@click.option("--dataset", "-d", help="The dataset of embedding files, by name, folder or table.")
+@click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
+@click.option("--name", "names", multiple=True, help="What a file is called in the picture; one for each.")
+@click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable.")
+@click.option("--level", help="A level of the tree.  [default: the coarsest]")
+@click.option("--by-query", type=FILE, help="The values of every query (hbench evaluate --by-query).")
+@click.option("--over", metavar="PARAMETER", help="The parameter along the axis, as α.")
+@click.option("--method", metavar="NAME", help="t-sne or umap.  [default: t-sne]")
+def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> None:
+    """Draw a KIND of picture for print: one column wide, 8 pt, with its conditions in small print.
+
+    \b
+    Example: hbench plot levels mine.json other.json -o levels.pdf
+    """
+    from hbench.core.files import refuse_unwritable
+    from hbench.look.figures import refuse_suffix
+    from hbench.look.plots import PlotRequest, draw
+
+    refuse_suffix(out)
+    refuse_unwritable(out)
+    draw(kind, PlotRequest(files, **options)).write(out)
+    say(f"wrote {out}")

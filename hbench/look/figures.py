@@ -1,0 +1,151 @@
+"""Makes figures for print: one column wide, 8 pt, fonts embedded, the conditions in small print, the same bytes every time.
+
+matplotlib is loaded when a figure is made, through its object-oriented interface: no window, no state that outlives a call,
+and none of the user's own settings.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hbench.core.errors import UsageError
+from hbench.core.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN = 3.3  # inches
+SUFFIXES = (".png", ".svg", ".pdf")
+DPI = 300
+INK, GREY, FAINT = "#222222", "#6b6b6b", "#dddddd"
+SMALL_PRINT = 4.6  # points
+LETTERS = 96  # of small print in a line of one column
+STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": GREY,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.2,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "text.parse_math": False,  # names are text, also with a $ in them
+    "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse Type 3
+    "svg.fonttype": "path",  # letters as outlines: no viewer needs the font
+    "svg.hashsalt": "hbench",
+    "savefig.dpi": DPI,
+}
+METADATA: dict[str, dict[str, Any]] = {  # no date and no version: the same picture is the same file
+    "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure, which a notebook shows; `about`: the conditions that its small print names."""
+
+    figure: Figure
+    about: str
+
+    def write(self, path: str | Path) -> None:
+        """Write .png, .svg or .pdf by the suffix, whole or not at all. Raises UsageError for another suffix."""
+        path = Path(path)
+        refuse_suffix(path)
+        with replacing(path) as temporary:
+            temporary.write_bytes(self.as_bytes(path.suffix[1:]))
+
+    def as_bytes(self, kind: str) -> bytes:
+        """The file as png, svg or pdf."""
+        file = io.BytesIO()
+        with styled(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box is drawn for it
+            self.figure.savefig(file, format=kind, metadata=METADATA[kind])
+        return file.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.as_bytes("png")
+
+
+def refuse_suffix(path: Path) -> None:
+    """Raise UsageError unless a picture can be written under this name."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path} is no picture", expected=f"a name that ends in {', '.join(SUFFIXES)}")
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """matplotlib's own defaults with this style, until the block ends."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
+
+
+def drawn(paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN) -> Drawing:
+    """The figure of these inches that `paint` fills; `about` is set in small print below."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with styled():
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03))
+        figure.supxlabel(small_print(about, int(LETTERS * width / COLUMN)), fontsize=SMALL_PRINT, color=GREY)
+        paint(figure)
+    return Drawing(figure, about)
+
+
+def small_print(text: str, most: int = LETTERS) -> str:
+    """Lines of at most so many letters, broken after the bars of a signature or at spaces.
+
+    >>> small_print("sop@1|test|sim:cosine", 12)
+    'sop@1|test|\\nsim:cosine'
+    """
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        lines.append("")
+        for part in re.split(r"(?<=[| ])", paragraph):
+            if len(lines[-1]) + len(part.rstrip()) > most and lines[-1]:
+                lines.append("")
+            lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def percent_axis(axes: Axes, which: str = "y") -> None:
+    """Percent from 0 to 100 on an axis, with faint lines across."""
+    own = axes.yaxis if which == "y" else axes.xaxis
+    axes.set(**{f"{which}lim": (0, 100)})
+    own.set_ticks([0, 25, 50, 75, 100])
+    axes.grid(axis="y" if which == "y" else "x", color=FAINT, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def short(text: str, most: int = 24) -> str:
+    """A text of at most so many letters, its beginning kept.
+
+    >>> short("hyperbolic proxies", 10)
+    'hyperboli…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,134 @@
+"""Reads what pictures are made of: reports with their values by query, and embedding files that are ranked on a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.datasets import Dataset, load
+from hbench.engine.job import Job
+from hbench.engine.measure import measure
+from hbench.evaluation.jobs import Examined, jobs_of
+from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.reports import report as reports
+from hbench.evaluation.reports.comparison import refuse_other_conditions
+from hbench.evaluation.reports.report import Document
+from hbench.evaluation.submission import examine, read
+from hbench.metrics.level_sequence import LevelSequence
+
+BY_QUERY = ".by-query.parquet"
+Trace = Callable[[LevelSequence], NDArray[np.float64]]
+
+
+class Run(NamedTuple):
+    """A report under the name that a picture shows; `by_query`: the values of every query, where they are there."""
+
+    name: str
+    document: Document
+    by_query: pa.Table | None
+
+
+class RankedTest(NamedTuple):
+    """An embedding file on one test of a dataset, as a job; `depth`: L, the number of levels."""
+
+    name: str
+    examined: Examined
+    test: str
+    job: Job
+
+    @property
+    def depth(self) -> int:
+        return self.examined.data.tests[self.test].tree.depth
+
+    @property
+    def signature(self) -> str:
+        data = self.examined.data
+        return self.examined.chosen.signature(f"{data.name}@{data.version}", [self.test])
+
+
+def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
+    """Reports of one signature and dataset, with the values by query that lie beside them (FILE.by-query.parquet).
+
+    Their names are those given, else those of their methods.
+    Raises SubmissionError for a file that is none, ComparisonError for reports of other conditions.
+    """
+    paths = [Path(file) for file in files]
+    documents = [reports.read(path) for path in paths]
+    for other in documents[1:]:
+        refuse_other_conditions(documents[0], other)
+    beside = [path.with_suffix("").with_name(path.stem + BY_QUERY) for path in paths]
+    tables = [
+        reports.read_by_query(path, document) if path.is_file() else None
+        for path, document in zip(beside, documents, strict=True)
+    ]
+    shown = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
+    return [Run(*each) for each in zip(shown_names(names, shown, paths), documents, tables, strict=True)]
+
+
+def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """The names that are given, one per file; else the files' own, told apart by where they lie.
+
+    >>> shown_names([], ["a", "a", "b"], [Path("1/a.json"), Path("2/a.json"), Path("b.json")])
+    ['1/a', '2/a', 'b']
+    """
+    if given and len(given) != len(paths):
+        raise UsageError("every file has one name", expected=f"{len(paths)} times --name", found=f"{len(given)} times")
+    by_place = [
+        f"{path.parent.name}/{path.stem}" if own.count(name) > 1 else name
+        for name, path in zip(own, paths, strict=True)
+    ]
+    return list(given or by_place)
+
+
+def dataset_of(name: str | None, kind: str) -> Dataset:
+    """The dataset that --dataset names; raises UsageError where it names none."""
+    if name is None:
+        raise UsageError(f"{kind} of an embedding file needs its dataset", fix="add --dataset NAME")
+    return load(name)
+
+
+def test_of(data: Dataset, name: str | None) -> str:
+    """A test's name, by default the first one. Raises UnknownName."""
+    if name is not None and name not in data.tests:
+        raise UnknownName("test", name, data.tests)
+    return name or next(iter(data.tests))
+
+
+def examined_embeddings(path: Path, data: Dataset, metric: str = "H-AP") -> Examined:
+    """An embedding file, checked against a dataset. Raises SubmissionError, also for a file of rankings."""
+    given = read(path)
+    if isinstance(given, Ranking):
+        raise SubmissionError(f"{path} holds rankings", expected="embeddings, which can be ranked anew")
+    return examine(given, data, metrics=[metric])
+
+
+def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:
+    """Embedding files as jobs on one test. Raises UsageError where it lists its positives pair by pair."""
+    chosen, found = test_of(data, test), []
+    paths = [Path(file) for file in files]
+    for name, path in zip(shown_names(names, [path.stem for path in paths], paths), paths, strict=True):
+        examined = examined_embeddings(path, data)
+        jobs = jobs_of(examined)
+        if chosen not in jobs:
+            raise UsageError(f"{chosen} lists its positives pair by pair", expected="a test with a label tree")
+        found.append(RankedTest(name, examined, chosen, jobs[chosen][0]))
+    return found
+
+
+def traced(ranked: RankedTest, trace: Trace, width: int) -> NDArray[np.float64]:
+    """What `trace` says of every query's level sequence, (Q, width) in input order, from one exact ranking pass."""
+    rows = np.full((len(ranked.job.ranker.queries), width), np.nan)
+
+    def keep(query: int, sequence: LevelSequence) -> float:
+        rows[query] = trace(sequence)  # a row of its own for every query, whatever thread it comes from
+        return 0.0
+
+    measure(replace(ranked.job, scorers=[keep], conditions="", by_name=None))
+    return rows

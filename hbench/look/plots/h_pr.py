@@ -1,0 +1,102 @@
+"""Draws the hierarchical precision–recall curve, whose area is H-AP (rank losses, Eq. 30–32).
+
+A query's curve is a step for each of its positives, as wide as the positive adds to H-R and as high as H-P there. The curve
+of a run is the mean of those of its queries over the recall, here in bins: the height of a bin is the mean precision inside
+it, so the area of the bins is exactly the mean H-AP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.look.figures import Drawing, drawn, percent_axis, short
+from hbench.look.inputs import dataset_of, ranked_tests, traced
+from hbench.look.palette import series_color
+from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.metrics.definitions import h_pr_curve
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.relevance import Relevance
+from hbench.metrics.significance import mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BINS = 50
+DASHES = ("-", (0, (4, 1.2)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1)))
+
+
+class Curve(NamedTuple):
+    """The mean precision of a run in every bin of recall, (BINS,), and its 95 % interval, (BINS, 2)."""
+
+    name: str
+    precision: NDArray[np.float64]
+    interval: NDArray[np.float64]
+
+    @property
+    def area(self) -> float:
+        """H-AP."""
+        return float(self.precision.mean())
+
+
+def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
+    """The mean precision of one query in every bin of recall, (BINS,); NaN for a query without positives."""
+    recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
+    if not len(recall):
+        return np.full(BINS, np.nan)
+    area = np.cumsum(np.diff(recall, prepend=0) * precision)
+    edges = np.interp(np.linspace(0, 1, BINS + 1), [0, *recall], [0, *area])
+    heights: NDArray[np.float64] = np.diff(edges) * BINS
+    return heights
+
+
+def mean_curve(name: str, by_query: NDArray[np.float64]) -> Curve:
+    """The curve of a run from those of its queries, (Q, BINS)."""
+    return Curve(name, np.nanmean(by_query, axis=0), mean_interval(by_query.T))
+
+
+def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
+    """A line per run with its interval; the legend says the area."""
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        edges = np.linspace(0, 100, BINS + 1)
+        for number, curve in enumerate(curves):
+            color = series_color(number, len(curves))
+            low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
+            panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
+            panel.stairs(
+                100 * curve.precision,
+                edges,
+                baseline=None,
+                color=color,
+                linestyle=DASHES[number % len(DASHES)],
+                linewidth=1.2,
+                label=f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}",
+            )
+        percent_axis(panel)
+        panel.set_xlim(0, 100)
+        panel.set(xlabel="hierarchical recall (%)", ylabel="hierarchical precision (%)")
+        panel.legend(loc="upper right", handlelength=2.2)
+
+    return drawn(paint, height=2.4, about=f"{about}\nthe area under a curve is H-AP; bands: 95 % bootstrap intervals")
+
+
+def _draw(request: PlotRequest) -> Drawing:
+    ranked = ranked_tests(request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names)
+    relevance = ranked[0].examined.chosen.relevance
+    curves = [mean_curve(each.name, traced(each, lambda own: binned(own, relevance), BINS)) for each in ranked]
+    return draw_curves(curves, ranked[0].signature)
+
+
+kinds.register("h-pr")(
+    Kind(
+        "the hierarchical precision–recall curve, whose area is H-AP",
+        "embedding files with --dataset",
+        frozenset({"dataset", "test", "names"}),
+        _draw,
+    )
+)

@@ -1,0 +1,138 @@
+"""Draws AP and R@k at every level, of several runs side by side, each with its 95 % interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.evaluation.reports.report import Document, Report, Score
+from hbench.look.figures import FAINT, GREY, Drawing, drawn, percent_axis, short
+from hbench.look.inputs import Run, runs_of
+from hbench.look.palette import marker_of, series_color
+from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.metrics.names import MetricName
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METRICS = ("AP", "R@1", "R@10")  # drawn where nothing else is asked for, as far as the reports have them
+ROW = 0.115  # inches of a run at a level
+NUMBERED = 3  # runs at most whose values are printed beside their points
+
+
+def at_level(document: Document, metric: str, level: str) -> Score | None:
+    """The score of a metric at a level; None where the report has none."""
+    return document.scores.get(str(replace(MetricName.parse(metric), level=level).at(document.levels)))
+
+
+def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
+    """A panel per metric, a row per level with a point per run. Raises UsageError for a metric that no level has."""
+    shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
+    for name in shown:
+        if "level" not in MetricName.parse(name).definition.takes:
+            raise UnknownName("metric of levels", name, METRICS)
+    missing = [name for name in shown if not _is_there(runs, name)] if shown else list(METRICS)
+    if missing:
+        raise UsageError(
+            f"the reports have no {', '.join(missing)} at any level",
+            found=", ".join(runs[0].document.scores),
+            fix=f"hbench evaluate … --metrics {','.join(missing)}",
+        )
+    levels, several = runs[0].document.levels, len(runs) > 1
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+        for panel, metric in zip(panels, shown, strict=True):
+            _paint_panel(panel, runs, metric)
+        panels[0].set_yticks(range(len(levels)), [short(level, 18) for level in levels])
+        panels[0].set_ylim(len(levels) - 0.5, -0.5)
+        if several:
+            handles = panels[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside upper center", ncols=2)
+
+    height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + 0.15 * ((len(runs) + 1) // 2) * several
+    return drawn(paint, height=height, about=runs[0].document.signature)
+
+
+def _is_there(runs: Sequence[Run], metric: str) -> bool:
+    return any(_ends(run, metric, level) for run in runs for level in run.document.levels)
+
+
+def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
+    percent_axis(panel, "x")
+    panel.set_xticks([0, 50, 100])
+    panel.set_title(metric)
+    panel.set_xlabel("percent")
+    panel.tick_params(axis="y", length=0)
+    for row in range(1, len(runs[0].document.levels)):
+        panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
+    spread = np.linspace(-0.25, 0.25, len(runs)) if len(runs) > 1 else np.zeros(1)
+    for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
+        places = [row + offset for row, level in enumerate(run.document.levels) if _ends(run, metric, level)]
+        ends = [each for level in run.document.levels if (each := _ends(run, metric, level))]
+        value, low, high = np.array(ends).reshape(-1, 3).T
+        panel.errorbar(
+            value,
+            places,
+            xerr=[value - low, high - value],
+            fmt=marker_of(number),
+            color=series_color(number, len(runs)),
+            label=short(run.name, 30),
+            markersize=3,
+            capsize=1.6,
+            elinewidth=0.8,
+            capthick=0.8,
+            clip_on=False,
+        )
+        if len(runs) <= NUMBERED:
+            for own, row in zip(ends, places, strict=True):
+                _write_value(panel, row, own)
+
+
+def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
+    """A score with the ends of its interval, in percent; None where the run has none."""
+    score = at_level(run.document, metric, level)
+    if score is None or score.value is None:
+        return None
+    low, high = (score.value if end is None else end for end in (score.low, score.high))
+    return 100 * score.value, 100 * low, 100 * high
+
+
+def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
+    """The value beside its interval, on the side that has room."""
+    value, low, high = ends
+    left = value > 62
+    panel.annotate(
+        f"{value:.1f}",
+        (low if left else high, row),
+        xytext=(-3.5 if left else 3.5, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        fontsize=5.5,
+        color=GREY,
+    )
+
+
+def _draw(request: PlotRequest) -> Drawing:
+    return draw_levels(runs_of(request.files, request.names), request.metrics)
+
+
+def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
+    return draw_levels([Run(report.document.method or "", report.document, None)], metrics)
+
+
+kinds.register("levels")(
+    Kind(
+        "AP and R@k at each level, several runs side by side",
+        "reports (.json)",
+        frozenset({"metrics", "names"}),
+        _draw,
+        _of_report,
+    )
+)

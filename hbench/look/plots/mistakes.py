@@ -1,0 +1,172 @@
+"""Draws how severe mistakes are: the level of the first wrong result, and of the results at ranks 1, 5 and 10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import UsageError
+from hbench.evaluation.reports.report import Document, Report
+from hbench.look.figures import Drawing, drawn, percent_axis, short
+from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
+from hbench.look.palette import color_of, mark_of, text_color_on
+from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.retrievals import level_name
+from hbench.metrics.definitions import distance_of_the_first_mistake
+from hbench.metrics.level_sequence import LevelSequence
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RANKS = (1, 5, 10)
+FIRST_WRONG = "first wrong"
+FIRST_MISTAKE = "HD-first-mistake"  # its values say the level of the first wrong result, too
+HEADING = 0.85
+PRINTED = 7.5  # percent from which on a number has room in its part of a bar
+Counts = NDArray[np.int64]
+
+
+class Mistakes(NamedTuple):
+    """Of one run, where it was looked ("rank 1", …, "first wrong") -> the queries whose result there is of each level.
+
+    `rows`: counts (L+1,), of level 0 … L.
+    """
+
+    name: str
+    rows: Mapping[str, Counts]
+
+
+def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
+    """The levels of the items at the RANKS, then that of the first wrong one; NaN where there is none; (4,)."""
+    depth, items = len(sequence.counts) - 1, int(sequence.counts.sum())
+    listed = dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True)) if len(sequence.ranks) else {}
+    at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
+    return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
+
+
+def counted(levels: NDArray[np.float64], depth: int) -> Counts:
+    """How many values are of each level 0 … L, (L+1,); NaN are left out."""
+    defined = np.rint(levels[~np.isnan(levels)]).astype(np.int64)
+    return np.bincount(defined, minlength=depth + 1)
+
+
+def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Mistakes:
+    """What a report says: rank 1 over all tests, and from the values of HD-first-mistake (Q,), the first wrong result."""
+    depth = len(document.levels)
+    if not document.mistakes:
+        raise UsageError(f"the report of {name} does not say of what level the first results are", fix="evaluate again")
+    first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
+    rows = {"rank 1": np.asarray(first)}
+    return Mistakes(name, rows if distances is None else rows | {FIRST_WRONG: counted(depth * (1 - distances), depth)})
+
+
+def draw_mistakes(found: Sequence[Mistakes], levels: Sequence[str], about: str) -> Drawing:
+    """A stacked bar per run and row: the share of the queries whose result there is of each level."""
+    keys, several = list(found[0].rows), len(found) > 1
+    heading = HEADING * several  # of a group of runs, in heights of a bar
+    ticks = {
+        (key, run.name): group * (len(found) + heading) + row
+        for group, key in enumerate(keys)
+        for row, run in enumerate(found)
+    }
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        for run in found:
+            for key in keys:
+                _paint_bar(panel, ticks[key, run.name], run.rows[key], len(levels))
+        percent_axis(panel, "x")
+        panel.set_yticks(list(ticks.values()), [short(name, 18) if several else key for key, name in ticks])
+        panel.set_ylim(max(ticks.values()) + 0.5, -0.5 - heading)
+        for key in keys * several:
+            above = ticks[key, found[0].name] - 0.5
+            panel.annotate(key, (0, above), xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom")
+        panel.tick_params(axis="y", length=0)
+        panel.set_xlabel("queries, percent")
+        _explain(figure, levels)
+
+    legend = 0.14 * (-(-(len(levels) + 1) // 2))
+    height = 0.62 + legend + 0.2 * len(keys) * (len(found) + heading)
+    return drawn(paint, height=height, about=about)
+
+
+def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
+    """One bar, right at the left end and unrelated at the right one."""
+    total, left = max(1, int(counts.sum())), 0.0
+    for level in range(depth, -1, -1):
+        share = 100 * int(counts[level]) / total
+        color = color_of(level, depth)
+        panel.barh(place, share, left=left, height=0.8, color=color, edgecolor="white", linewidth=0.4)
+        if share >= PRINTED:
+            panel.text(
+                left + share / 2,
+                place,
+                f"{share:.0f}",
+                ha="center",
+                va="center_baseline",
+                fontsize=6.5,
+                color=text_color_on(color),
+            )
+        left += share
+
+
+def _explain(figure: Figure, levels: Sequence[str]) -> None:
+    from matplotlib.patches import Patch
+
+    depth = len(levels)
+    patches = [Patch(color=color_of(level, depth), label=_words(level, levels)) for level in range(depth, -1, -1)]
+    figure.legend(handles=patches, loc="outside upper center", ncols=2, fontsize=6.5)
+
+
+def _words(level: int, levels: Sequence[str]) -> str:
+    name = level_name(level, levels)
+    return f"{mark_of(level, len(levels))} {'same ' * bool(level)}{short(name, 20)}"
+
+
+def _draw(request: PlotRequest) -> Drawing:
+    if all(file.endswith(".json") for file in request.files):
+        runs = runs_of(request.files, request.names)
+        found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
+        rows = [each.rows.keys() for each in found]
+        found = [
+            each._replace(rows={key: each.rows[key] for key in rows[0] if all(key in own for own in rows)})
+            for each in found
+        ]
+        return draw_mistakes(found, runs[0].document.levels, runs[0].document.signature)
+    ranked = ranked_tests(request.files, dataset_of(request.dataset, "mistakes"), request.test, request.names)
+    names = [*(f"rank {rank}" for rank in RANKS), FIRST_WRONG]
+    found = []
+    for each in ranked:
+        columns = traced(each, levels_at, len(names)).T
+        found.append(
+            Mistakes(each.name, {name: counted(own, each.depth) for name, own in zip(names, columns, strict=True)})
+        )
+    return draw_mistakes(found, ranked[0].examined.data.levels, ranked[0].signature)
+
+
+def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
+    if by_query is None or FIRST_MISTAKE not in by_query.column_names:
+        return None
+    return np.asarray(by_query[FIRST_MISTAKE].to_numpy(), np.float64)
+
+
+def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
+    distances = report.values.get(FIRST_MISTAKE)
+    found = of_document(report.document.method or "", report.document, distances)
+    return draw_mistakes([found], report.document.levels, report.signature)
+
+
+kinds.register("mistakes")(
+    Kind(
+        "the level of the first wrong result, and of the results at ranks 1, 5 and 10",
+        f"embedding files with --dataset, or reports (.json; rank 1, and the first wrong result by {FIRST_MISTAKE})",
+        frozenset({"dataset", "test", "names"}),
+        _draw,
+        _of_report,
+    )
+)

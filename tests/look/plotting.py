@@ -1,0 +1,76 @@
+"""What the tests of plots share: a small dataset on disk, embeddings of it, and how a picture is read back."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+from click.testing import CliRunner
+
+import hbench
+from hbench.cli import group
+from hbench.evaluation import embeddings
+
+LEVELS = ("family", "genus", "species")
+HEADS = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+NASTY = '--><script>alert(1)</script> $x^2$ & "'
+
+
+def own_table(folder, items=72, family="{}"):
+    """A dataset in a table: 2 families, 6 genera, 12 species."""
+    rows = []
+    for n in range(items):
+        own = "ab"[n % 2]
+        cells = (f"i{n:03}", family.format(own), f"{own}{n % 6}", f"{own}{n % 6}{n % 12 // 6}")
+        rows.append(",".join('"' + cell.replace('"', '""') + '"' for cell in cells))
+    path = folder / "own.csv"
+    path.write_text("item," + ",".join(LEVELS) + "\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def embedded(path, dataset, noise, seed=0, dim=8):
+    """Write vectors near the means of their classes; (N, D)."""
+    test = hbench.load(dataset).tests["test"]
+    rng = np.random.default_rng(seed)
+    vectors = noise * rng.normal(size=(len(test), dim))
+    for column in test.labels.T:
+        vectors += rng.normal(size=(int(column.max()) + 1, dim))[column]
+    vectors = vectors.astype(np.float32)
+    embeddings.write(path, test.items.tolist(), vectors)
+    return vectors
+
+
+def ranked_levels(dataset, vectors):
+    """By brute force, of every query the levels of the other items, best first."""
+    labels = hbench.load(dataset).tests["test"].labels
+    vectors = vectors.astype(np.float64) / np.linalg.norm(vectors.astype(np.float64), axis=1)[:, None]
+    found = []
+    for query in range(len(labels)):
+        others = [item for item in range(len(labels)) if item != query]
+        others.sort(key=lambda item: -float(vectors[query] @ vectors[item]))
+        found.append([int((labels[item] == labels[query]).cumprod().sum()) for item in others])
+    return found
+
+
+def plotted(*arguments, code=0):
+    run = CliRunner().invoke(group, ["plot", *map(str, arguments)])
+    assert run.exit_code == code, run.output
+    return run
+
+
+def words_of(drawing):
+    """All text of a drawing's figure."""
+    import matplotlib.text
+
+    return [text.get_text() for text in drawing.figure.findobj(matplotlib.text.Text) if text.get_text()]
+
+
+def check_svg(text):
+    """An SVG that is well-formed, holds no script and no handler, and loads nothing."""
+    root = ElementTree.fromstring(text)
+    for node in root.iter():
+        assert node.tag.rpartition("}")[2] not in {"script", "foreignObject", "image", "a"}
+        for name, value in node.attrib.items():
+            assert not name.startswith("on")
+            assert not re.match(r"(javascript|https?|file|data):", value)

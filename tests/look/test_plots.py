@@ -1,0 +1,212 @@
+"""Plots for print: what is drawn is what was measured, every kind writes every format, names stay text, bytes repeat."""
+
+from __future__ import annotations
+
+import json
+import sys
+from subprocess import run
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import hbench
+from hbench.cli import group
+from hbench.core.errors import ComparisonError, UnknownName, UsageError
+from hbench.look.figures import COLUMN, DPI, drawn
+from hbench.look.plots import PlotRequest, draw, kinds, plot
+from tests.look.plotting import HEADS, LEVELS, NASTY, check_svg, embedded, own_table, plotted, ranked_levels, words_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A dataset, two embedding files and their reports with values by query; some names are markup."""
+    folder = tmp_path_factory.mktemp("plots")
+    data = own_table(folder, family=NASTY + "{}")
+    for name, noise in (("one", 0.6), ("two", 2.0)):
+        embedded(folder / f"{name}.parquet", data, noise)
+        report = hbench.evaluate(
+            folder / f"{name}.parquet", data, metrics=METRICS, method=NASTY if name == "one" else "two"
+        )
+        report.write(folder / f"{name}.json")
+        report.write_by_query(folder / f"{name}.by-query.parquet")
+    return folder
+
+
+METRICS = ["H-AP", "HD-first-mistake", *(f"{m}/{level}" for m in ("AP", "R@1", "R@10") for level in LEVELS)]
+
+
+def request(folder, kind, **options):
+    """What a kind is given in these tests."""
+    reports = (str(folder / "one.json"), str(folder / "two.json"))
+    files = (str(folder / "one.parquet"), str(folder / "two.parquet"))
+    given = {"levels": reports, "mistakes": files, "h-pr": files}[kind]
+    dataset = {} if kind == "levels" else {"dataset": str(folder / "own.csv")}
+    return PlotRequest(given, **(dataset | options))
+
+
+KINDS = ["levels", "mistakes", "h-pr"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_writes_every_format_and_the_same_bytes_again(folder, tmp_path, kind):
+    for suffix, head in HEADS.items():
+        drawings = [draw(kind, request(folder, kind)) for _ in range(2)]
+        paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
+        for drawing, path in zip(drawings, paths, strict=True):
+            drawing.write(path)
+        assert paths[0].read_bytes().startswith(head)
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+        if suffix == ".png":
+            with Image.open(paths[0]) as image:
+                assert image.width == int(COLUMN * DPI)
+        elif suffix == ".svg":
+            check_svg(paths[0].read_text(encoding="utf-8"))
+        else:
+            assert b"/Type3" not in paths[0].read_bytes()
+            assert b"/FontFile2" in paths[0].read_bytes()
+
+
+def test_levels_draws_the_scores_of_the_reports(folder):
+    drawing = draw("levels", request(folder, "levels"))
+    documents = [json.loads((folder / f"{name}.json").read_text()) for name in ("one", "two")]
+    panels = drawing.figure.axes
+    assert [panel.get_title() for panel in panels] == ["AP", "R@1", "R@10"]
+    for panel in panels:
+        for container, document in zip(panel.containers, documents, strict=True):
+            (bars,) = container.lines[2]
+            scores = [document["scores"][name_at(panel.get_title(), level)] for level in LEVELS]
+            np.testing.assert_allclose(
+                container.lines[0].get_xdata(orig=False), [100 * each["value"] for each in scores]
+            )
+            ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
+            np.testing.assert_allclose(ends, [(100 * each["low"], 100 * each["high"]) for each in scores])
+    assert documents[0]["signature"] == drawing.about
+    assert "".join(words_of(drawing)).replace("\n", "").count(drawing.about) == 1
+
+
+def name_at(metric, level):
+    return metric if level == LEVELS[-1] else f"{metric}/{level}"
+
+
+def test_mistakes_draws_the_levels_that_brute_force_finds(folder):
+    drawing = draw("mistakes", request(folder, "mistakes"))
+    (panel,) = drawing.figure.axes
+    parts = iter(panel.patches)
+    for name in ("one", "two"):
+        lists = ranked_levels(folder / "own.csv", vectors_of(folder / f"{name}.parquet"))
+        rows = [[levels[rank - 1] for levels in lists] for rank in (1, 5, 10)]
+        rows.append([next(level for level in levels if level < 3) for levels in lists])
+        for row in rows:
+            shares = [next(parts).get_width() for _ in range(4)]
+            np.testing.assert_allclose(shares, [100 * row.count(level) / len(row) for level in (3, 2, 1, 0)])
+    assert next(parts, None) is None
+
+
+def vectors_of(path):
+    from hbench.evaluation import embeddings
+
+    return embeddings.read(path).vectors
+
+
+def test_mistakes_of_a_report_are_those_of_its_embeddings(folder):
+    reports = draw("mistakes", PlotRequest((str(folder / "one.json"),)))
+    files = draw("mistakes", PlotRequest((str(folder / "one.parquet"),), dataset=str(folder / "own.csv")))
+    of_report, of_file = ([each.get_width() for each in d.figure.axes[0].patches] for d in (reports, files))
+    assert of_report == of_file[:4] + of_file[-4:]  # ranks 1 and first wrong of 1, 5, 10 and first wrong
+
+
+def h_ap_by_loops(levels, depth=3):
+    """H-AP of a ranked list of levels, as the equations say it (HAPPIER, Eq. 2 – 4)."""
+    counts = [levels.count(level) for level in range(depth + 1)]
+    rel = [level / depth / counts[level] if level else 0.0 for level in levels]
+    total = 0.0
+    for k, own in enumerate(rel):
+        h_rank = 0.0
+        for other in rel[: k + 1]:
+            h_rank += min(own, other)
+        total += h_rank / (k + 1) if levels[k] else 0.0
+    return total / sum(rel)
+
+
+def test_the_area_of_the_drawn_curve_is_h_ap_by_double_loops(folder):
+    drawing = draw("h-pr", request(folder, "h-pr"))
+    (panel,) = drawing.figure.axes
+    for name, steps in zip(("one", "two"), panel.patches, strict=True):
+        heights, edges, _ = steps.get_data()
+        area = float((heights / 100 * np.diff(edges / 100)).sum())
+        lists = ranked_levels(folder / "own.csv", vectors_of(folder / f"{name}.parquet"))
+        expected = np.mean([h_ap_by_loops(levels) for levels in lists])
+        report = json.loads((folder / f"{name}.json").read_text())
+        assert area == pytest.approx(expected, abs=1e-9)
+        assert area == pytest.approx(report["scores"]["H-AP"]["value"], abs=1e-9)
+        assert steps.get_label().endswith(f"H-AP {100 * expected:.1f}")
+
+
+def test_a_report_is_drawn_in_a_notebook(folder):
+    report = hbench.evaluate(folder / "one.parquet", folder / "own.csv", metrics=METRICS)
+    assert report.plot("levels")._repr_png_().startswith(HEADS[".png"])
+    assert [panel.get_title() for panel in report.plot(metrics=["AP"]).figure.axes] == ["AP"]
+    rows = [label.get_text() for label in report.plot("mistakes").figure.axes[0].get_yticklabels()]
+    assert rows == ["rank 1", "first wrong"]
+    with pytest.raises(UsageError, match="hbench plot h-pr, which takes embedding files"):
+        report.plot("h-pr")
+    with pytest.raises(UnknownName, match="did you mean 'levels'"):
+        plot(report, "level")
+
+
+def test_refusals_come_before_any_work(folder, tmp_path):
+    def refusal(*arguments):
+        return str(CliRunner().invoke(group, ["plot", *map(str, arguments), "-o", str(tmp_path / "p.png")]).exception)
+
+    assert f"one of {', '.join(kinds)}" in refusal("levles", "a.json")
+    assert "did you mean 'levels'" in refusal("levles", "a.json")
+    assert "embedding files with --dataset" in refusal("h-pr")
+    assert "add --dataset" in refusal("h-pr", folder / "one.parquet")
+    assert "levels does not take --dataset" in refusal("levels", folder / "one.json", "-d", "glyphs")
+    assert "2 times --name" in refusal("levels", folder / "one.json", folder / "two.json", "--name", "a")
+    assert "--metrics NDCG" not in refusal("levels", folder / "one.json", "-m", "P@5")
+    assert "hbench evaluate … --metrics P@5" in refusal("levels", folder / "one.json", "-m", "P@5")
+    assert "unknown metric of levels 'H-AP'" in refusal("levels", folder / "one.json", "-m", "H-AP")
+    assert not (tmp_path / "p.png").exists()
+    assert "is no picture" in str(plotted_error("levels", folder / "one.json", "-o", tmp_path / "p.gif"))
+
+
+def plotted_error(*arguments):
+    return CliRunner().invoke(group, ["plot", *map(str, arguments)]).exception
+
+
+def test_reports_of_other_conditions_are_not_drawn_together(folder, tmp_path):
+    other = hbench.evaluate(folder / "one.parquet", folder / "own.csv", metrics=METRICS, ties="optimistic")
+    other.write(tmp_path / "other.json")
+    with pytest.raises(ComparisonError):
+        draw("levels", PlotRequest((str(folder / "one.json"), str(tmp_path / "other.json"))))
+
+
+def test_the_command_writes_what_python_draws_and_help_lists_every_kind(folder, tmp_path):
+    plotted("levels", folder / "one.json", "--name", "mine", "-o", tmp_path / "a.svg")
+    draw("levels", PlotRequest((str(folder / "one.json"),), names=("mine",))).write(tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    text = CliRunner().invoke(group, ["plot", "--help"]).output
+    assert all(f"\n  {name} " in text for name in kinds)
+
+
+def test_settings_of_the_user_change_no_picture(folder):
+    import matplotlib
+
+    before = draw("levels", request(folder, "levels")).as_bytes("svg")
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red"}):
+        assert draw("levels", request(folder, "levels")).as_bytes("svg") == before
+        assert matplotlib.rcParams["font.size"] == 20
+
+
+def test_letters_that_the_font_lacks_are_boxes_and_no_warning():
+    drawing = drawn(lambda figure: figure.text(0.5, 0.5, "語"), height=1, about="")
+    assert drawing.as_bytes("png").startswith(HEADS[".png"])
+
+
+def test_the_registry_of_kinds_loads_no_matplotlib():
+    code = "import sys, hbench.look.plots, hbench.cli.plot; print(*sys.modules)"
+    loaded = run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(loaded) & {"matplotlib", "sklearn", "torch", "pandas"}
