@@ -42,7 +42,7 @@ TEXT, LIST, ANNOTATIONS = 64 << 20, 1 << 30, 8 << 30  # bytes
 UNPACKED, AT_LEAST = 20, 256 << 20  # times the size of the file, and bytes that any file may take
 MEMBERS = 10_000
 METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
-ENCRYPTED = 0x1  # a bit of a zip member's flags
+LOCKED = 0x1 | 0x20 | 0x40  # bits of a zip member's flags: encrypted, patched, encrypted strongly
 PICTURES = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "JPEG2000")
 TOO_DEEP = f"it is nested more than {DEPTH} deep"
 
@@ -152,22 +152,28 @@ def read_gzip(path: Path) -> bytes:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip archive whose members are few, unencrypted and not too large; ValueError (BadZipFile) for others."""
+    """A zip archive whose members are few, unencrypted and not too large; ValueError for others, and for damage that is
+    met while its members are read."""
+    import zlib
+
     try:
-        opened = zipfile.ZipFile(path)
-    except (ValueError, NotImplementedError, IndexError) as error:
-        raise zipfile.BadZipFile(str(error)) from None
-    with opened as archive:
-        infos = archive.infolist()
-        if len(infos) > MEMBERS:
-            raise ValueError(f"it has {len(infos):,} members, more than {MEMBERS:,}")
-        for info in infos:
-            if info.flag_bits & ENCRYPTED:
-                raise ValueError(f"its member {info.filename!r} is encrypted")
-            if info.compress_type not in METHODS:
-                raise ValueError(f"its member {info.filename!r} is compressed otherwise than by deflate")
-        refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
-        yield archive
+        with zipfile.ZipFile(path) as archive:
+            _check_members(archive, path.stat().st_size)
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError) as error:
+        raise ValueError(f"it is not a sound zip archive: {error}") from None
+
+
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    infos = archive.infolist()
+    if len(infos) > MEMBERS:
+        raise ValueError(f"it has {len(infos):,} members, more than {MEMBERS:,}")
+    for info in infos:
+        if info.flag_bits & LOCKED:
+            raise ValueError(f"its member {info.filename!r} is encrypted or patched")
+        if info.compress_type not in METHODS:
+            raise ValueError(f"its member {info.filename!r} is compressed otherwise than by deflate")
+    refuse_bomb(size, sum(info.file_size for info in infos))
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

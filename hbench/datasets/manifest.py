@@ -193,6 +193,9 @@ def from_columns(
     return from_names(items, list(zip(*columns, strict=True)), levels=levels, query=query, gallery=gallery)
 
 
+TYPES = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
+
+
 def _levels_in(path: Path) -> list[str]:
     """The level names in a manifest's metadata, coarse to fine; none in another parquet file."""
     with open_parquet(path) as file:
@@ -211,20 +214,21 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
     try:
-        table = parquet_table(path, dictionaries=_levels_in(path))
-    except (pa.ArrowException, ValueError, TypeError, OSError) as error:
+        levels = _levels_in(path)
+        table = parquet_table(path, dictionaries=levels)
+        meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:
         raise DataError(
             f"{path} cannot be read", expected="a parquet manifest", found=(str(error).splitlines() or ["damage"])[0]
         ) from None
-    meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    if "hbench.levels" not in meta or "item" not in table.column_names:
+    types = {name: table.schema.field(name).type for name in table.column_names}
+    if "hbench.levels" not in meta or not levels or not set(levels) <= set(types) or not TYPES.items() <= types.items():
         raise DataError(
             f"{path} is not a manifest",
             expected="columns item, one per level, query, gallery and the levels in its metadata",
             found=f"columns {', '.join(table.column_names)}",
             fix="make one with: hbench build --from FILE --levels …",
         )
-    levels = _levels_in(path)
     for name in ("item", *levels, *RESERVED[1:]):
         if name in table.column_names and table[name].null_count:
             raise DataError(

@@ -85,7 +85,10 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
 
 
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
-    return array.astype(str).astype(object)
+    try:
+        return array.astype(str).astype(object)
+    except SystemError:  # numpy does not look at the letters of a damaged file
+        raise SubmissionError(f"an id in {source} holds a letter that Unicode does not have") from None
 
 
 def _decoded(array: NDArray[Any], source: str) -> list[str]:

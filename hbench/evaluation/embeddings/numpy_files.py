@@ -26,7 +26,7 @@ def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
     if info.compress_type == zipfile.ZIP_STORED:
         with path.open("rb") as file:
             file.seek(info.header_offset + 26)
-            name_length, extra_length = struct.unpack("<HH", file.read(4))
+            name_length, extra_length = struct.unpack("<HH", file.read(4).ljust(4, b"\0"))  # cut off: no .npy follows
         return mapped_npy(path, info.header_offset + 30 + name_length + extra_length, info.file_size)
     with archive.open(info) as stream:
         _header(stream, path, info.file_size)
