@@ -86,8 +86,8 @@ def training_step():
     outcome = update(run, pixels, torch.from_numpy(data.train.labels)[rows].long())
     squares = [weights.grad.double().square().sum() for weights in run.model.parameters() if weights.grad is not None]
     return {
-        "loss": float(outcome.total),
-        "terms": {name: float(term) for name, term in outcome.terms.items()},
+        "loss": outcome.loss,
+        "terms": outcome.terms,
         "gradient": float(torch.stack(squares).sum().sqrt()),
     }
 

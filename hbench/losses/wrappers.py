@@ -17,7 +17,8 @@ class CrossBatchMemory(nn.Module):
     """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m), once `warm_up` batches have passed; before, loss(batch).
 
     The memory holds the last `size` embeddings without gradient, the batch itself among them; a query is told which of
-    them it is, so that it never ranks itself. A full queue drops its oldest entries. `loss` must take references.
+    them it is, so that it never ranks itself. A full queue drops its oldest entries. Embeddings that are not finite are
+    never stored: one bad batch would spoil every loss for as long as it is remembered. `loss` must take references.
     """
 
     embeddings: Tensor
@@ -52,16 +53,16 @@ class CrossBatchMemory(nn.Module):
         return (self.batch_weight * within + self.memory_weight * across) / (self.batch_weight + self.memory_weight)
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Store the batch over the oldest entries, and say where: int64 (B,), −1 for what did not fit."""
+        """Store the batch over the oldest entries, and say where: int64 (B,), −1 for what is not finite or did not fit."""
         if self.embeddings.shape[0] == 0:
             self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
             self.labels = labels.new_zeros(self.size, labels.shape[1])
-        kept = min(len(labels), self.size)
-        place = (int(self.stored) + torch.arange(kept, device=labels.device)) % self.size
-        self.embeddings[place], self.labels[place] = embeddings[-kept:].to(self.embeddings), labels[-kept:]
-        self.stored += kept
+        kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
+        place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
+        self.embeddings[place], self.labels[place] = embeddings[kept].to(self.embeddings), labels[kept]
+        self.stored += len(kept)
         self.batches += 1
-        return torch.cat([place.new_full((len(labels) - kept,), -1), place])
+        return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         # The queue takes its width from the first batch, so a fresh module takes over the stored shapes.

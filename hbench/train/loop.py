@@ -41,11 +41,12 @@ from hbench.train.progress import Log, Moment
 from hbench.train.recipes.files import as_toml, differences, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.run import TrainingRun, begin, set_rates, training_manifest
-from hbench.train.step import Outcome, TrainStep, direct, in_two_passes
+from hbench.train.step import Outcome, StepValues, TrainStep, direct, in_two_passes
 
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
+MOST_SKIPPED = 10  # steps in a row that are left out before a run stops after all
 
 
 class TrainingInterrupted(HBenchError):
@@ -69,6 +70,7 @@ def train(
     Raises UsageError for a folder that holds another run, DataError for a dataset without training images, Interrupted
     when asked to stop, HBenchError for a loss that is not finite.
     """
+    _refuse_uneven_parts(recipe, processes)
     data = dataset or load(recipe.dataset)
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
@@ -81,11 +83,10 @@ def train(
         with _asked_to_stop() as asked:
             for moment in steps(run, recipe, data, out, processes):
                 watch(moment)
-                if moment.step % recipe.log_every == 0 or moment.step == moment.steps:
+                if moment.step % recipe.log_every == 0 or moment.step == moment.steps or moment.skipped:
                     log.moment(moment)
                 stop = any_of(asked(), processes) and moment.step < moment.steps
-                due = recipe.checkpoint_every and moment.step % recipe.checkpoint_every == 0
-                if processes.first and (stop or due or moment.step == moment.steps):
+                if processes.first and (stop or _checkpoint_is_due(moment, recipe)):
                     run.save(out)
                 if stop:
                     raise TrainingInterrupted(
@@ -107,58 +108,83 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
     images = images_of(data.name, manifest, recipe.images, vary=True)
     labels = torch.from_numpy(manifest.labels.astype(np.int64))
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
-    in_epoch, begun, began = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter()
+    in_epoch, begun, began, skipped = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter(), 0
     for epoch in range(run.step // in_epoch, recipe.epochs):
         rates = set_rates(run.optimizers, recipe, epoch)
         batches = _plan(recipe, manifest, epoch).after(run.step - epoch * in_epoch)
         own = batches.share(processes.rank, processes.world)
         for pixels, rows in training_batches(images, own, workers=recipe.images.workers):
-            outcome = update(run, pixels, labels[rows], processes, compute)
-            if not torch.isfinite(outcome.total):
-                raise _non_finite(outcome, run.step, manifest.items[rows.numpy()].tolist(), out, processes)
+            values = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
+            skipped = 0 if values.finite else skipped + 1
+            if not values.finite:
+                items = manifest.items[rows.numpy()].tolist()
+                go_on = recipe.non_finite == "skip" and skipped <= MOST_SKIPPED
+                _note_non_finite(values, run.step, items, out / _own_name(processes), go_on=go_on)
             seconds = time.perf_counter() - began
+            speed = (run.step - begun) * recipe.sampler.batch / seconds
             yield Moment(
-                step=run.step,
-                steps=recipe.epochs * in_epoch,
-                steps_per_epoch=in_epoch,
-                loss=float(outcome.total),
-                terms={name: float(term) for name, term in outcome.terms.items()},
-                rates=rates,
-                images_per_second=(run.step - begun) * recipe.sampler.batch / seconds,
-                seconds=seconds,
-            )
+                run.step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
+                not values.taken, rates, speed, seconds,
+            )  # fmt: skip
 
 
 def update(
     run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
-) -> Outcome:
-    """One step of every optimiser on this process's part of a batch; none where the loss or its gradient is not finite, which a
-    total of NaN then says."""
+) -> StepValues:
+    """One step of every optimiser on this process's part of a batch; where the loss or its gradient is not finite, nothing
+    changes."""
     device = processes.device
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     part = pixels.to(device, memory_format=run.layout, non_blocking=True), labels.to(device, non_blocking=True)
+    norms_learn = (
+        not run.model.freeze_batch_norm
+    )  # their running means move as the images pass, before the loss is known
+    before = [(buffer, buffer.clone()) for buffer in run.model.buffers()] if norms_learn else []
     outcome = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
-    if torch.isfinite(outcome.total):
-        average_gradients(list(run.objective.parameters()), processes)
-        if not run.scaler.is_enabled() and not _have_finite_gradients(run):  # float16's scaler leaves such steps out
-            return outcome._replace(total=outcome.total * torch.nan)
+    average_gradients(list(run.objective.parameters()), processes)
+    values = _on_host(outcome, _clipped(run), scaled=run.scaler.is_enabled())
+    if values.finite:
         for optimizer in run.optimizers:
             run.scaler.step(optimizer)
-        run.scaler.update()
-    return outcome
+    else:
+        for buffer, earlier in before:
+            buffer.copy_(earlier)
+    run.scaler.update()
+    return values
 
 
-def _have_finite_gradients(run: TrainingRun) -> bool:
-    """Whether no weight would become NaN: a finite loss may have a gradient that is not."""
-    weights = (weight for optimizer in run.optimizers for group in optimizer.param_groups for weight in group["params"])
-    gradients = [weight.grad for weight in weights if weight.grad is not None]
-    return not gradients or bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients)))
+def _clipped(run: TrainingRun) -> Tensor:
+    """Clip every optimiser's gradient, and return the norm of all of them together before."""
+    norms = []
+    for optimizer in run.optimizers:
+        run.scaler.unscale_(optimizer)
+        weights = [weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])
+        if clip := optimizer.param_groups[0]["clip"]:
+            torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
+        norms.append(norm)
+    whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return whole
+
+
+def _on_host(outcome: Outcome, norm: Tensor, *, scaled: bool) -> StepValues:
+    """The values as numbers, in the one transfer for which a step waits for the device."""
+    loss, length, *terms = torch.stack([outcome.total, norm, *outcome.terms.values()]).tolist()
+    # A gradient that overflows float16 is everyday: its scaler leaves the step out and scales less from there on.
+    finite = math.isfinite(loss) and (scaled or math.isfinite(length))
+    taken = finite and math.isfinite(length)
+    return StepValues(loss, dict(zip(outcome.terms, terms, strict=True)), length, finite, taken)
 
 
 def _plan(recipe: Recipe, manifest: Manifest, epoch: int) -> EpochBatches:
     return plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
+
+
+def _checkpoint_is_due(moment: Moment, recipe: Recipe) -> bool:
+    every = recipe.checkpoint_every
+    return moment.step == moment.steps or (bool(every) and moment.step % every == 0)
 
 
 def _evaluation_is_due(moment: Moment, recipe: Recipe) -> bool:
@@ -183,6 +209,15 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
     return shared
 
 
+def _refuse_uneven_parts(recipe: Recipe, processes: Processes) -> None:
+    """A batch that the processes cannot share would be trained without its rest, with another gradient than one process's."""
+    if recipe.sampler.batch % processes.world:
+        raise UsageError(
+            "the processes cannot share a batch", expected=f"sampler.batch a multiple of {processes.world} processes",
+            found=f"{recipe.sampler.batch}", fix="--set sampler.batch=…, or another number of processes",
+        )  # fmt: skip
+
+
 def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
     """Make the run's folder with its recipe; refuse one that holds a run not to be resumed, or of another recipe."""
     path = out / RECIPE
@@ -199,17 +234,23 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         write_text(path, as_toml(recipe))
 
 
-def _non_finite(outcome: Outcome, step: int, items: list[str], out: Path, processes: Processes) -> HBenchError:
-    """Save what led to a loss that is NaN or infinite, and the error that says so."""
-    terms = {name: float(term) for name, term in outcome.terms.items()}
-    name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
+def _own_name(processes: Processes) -> str:
+    return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
+
+
+def _note_non_finite(values: StepValues, step: int, items: list[str], file: Path, *, go_on: bool) -> None:
+    """Save what led to a loss or gradient that is NaN or infinite; raise the error that says so, unless the run goes on."""
+    terms = values.terms
     found = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
-    write_text(out / name, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_text(file, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    if go_on:
+        return
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
-    return HBenchError(
+    raise HBenchError(
         f"{what} of step {step} is not finite: nothing was changed by it",
         found=", ".join(f"{name} {term}" for name, term in terms.items()) + f", on {examples(items)}",
-        fix=f"look at the items in {out / name}; a smaller optimizer.lr, or precision float32 or bfloat16",
+        fix=f"look at the items in {file}; a smaller optimizer.lr, optimizer.clip, precision float32 or bfloat16, or "
+        "non_finite=skip",
     )
 
 

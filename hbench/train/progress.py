@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,13 +20,16 @@ FILE = "log.jsonl"
 
 
 class Moment(NamedTuple):
-    """What is known after a step: the loss, its unweighted terms, learning rates, images per second, seconds so far."""
+    """What is known after a step: the loss, its unweighted terms, the gradient's length before it was clipped, whether the step
+    was left out since one of these is not finite, learning rates, images per second, seconds so far."""
 
     step: int
     steps: int
     steps_per_epoch: int
     loss: float
     terms: Mapping[str, float]
+    gradient_norm: float
+    skipped: bool
     rates: Mapping[str, float]
     images_per_second: float
     seconds: float
@@ -47,7 +51,8 @@ class Log:
 
     def moment(self, moment: Moment) -> None:
         self._write(moment._asdict())
-        scalars = {"loss": moment.loss, **_under("loss", moment.terms), **_under("lr", moment.rates)}
+        scalars = {"loss": moment.loss, "gradient_norm": moment.gradient_norm}
+        scalars |= _under("loss", moment.terms) | _under("lr", moment.rates)
         self._scalars(scalars, moment.step)
 
     def scores(self, step: int, scores: Mapping[str, object]) -> None:
@@ -62,12 +67,19 @@ class Log:
     def _write(self, record: Mapping[str, Any]) -> None:
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
 
     def _scalars(self, values: Mapping[str, float], step: int) -> None:
         if self.events is not None:
             for name, value in values.items():
                 self.events.add_scalar(name, value, step)
+
+
+def _finite(value: Any) -> Any:
+    """The value with None, JSON's null, for numbers that are not finite, which JSON cannot say."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _lines(path: Path) -> list[str]:
@@ -114,4 +126,7 @@ def described(moment: Moment) -> str:
     terms = "  ".join(f"{name} {term:.3f}" for name, term in moment.terms.items())
     rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(moment.rates.values()))
     epoch = (moment.step - 1) // moment.steps_per_epoch + 1
-    return f"epoch {epoch}  loss {moment.loss:.3f}  {terms}  lr {rates}  {moment.images_per_second:.0f} images/s"
+    left_out = "  left out: not finite" if moment.skipped else ""
+    return (
+        f"epoch {epoch}  loss {moment.loss:.3f}  {terms}  lr {rates}  {moment.images_per_second:.0f} images/s{left_out}"
+    )

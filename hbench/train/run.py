@@ -185,7 +185,7 @@ def set_rates(optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch
 
 def _group(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> dict[str, Any]:
     kept = [weight for weight in weights if weight.requires_grad]
-    return {"params": kept, "name": name, "lr": rate, "lr_max": rate, "lr_min": settings.lr_min}
+    return {"params": kept, "name": name, "lr": rate, "lr_max": rate, "lr_min": settings.lr_min, "clip": settings.clip}
 
 
 def _optimizer(settings: Optimizer, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:

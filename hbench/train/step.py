@@ -23,10 +23,21 @@ Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
 
 
 class Outcome(NamedTuple):
-    """The loss and its terms, detached."""
+    """The loss and its terms, detached; none of them is waited for."""
 
     total: Tensor
     terms: dict[str, Tensor]
+
+
+class StepValues(NamedTuple):
+    """What a step gave: the loss, its terms, the length of the gradient before it was clipped; `finite`: whether the run may
+    go on from it; `taken`: whether the weights were changed."""
+
+    loss: float
+    terms: dict[str, float]
+    gradient_norm: float
+    finite: bool
+    taken: bool
 
 
 class TrainStep(Protocol):
@@ -50,8 +61,7 @@ def direct(
     """The gradient by one graph of the whole batch."""
     embeddings = gather(embed(images), processes)
     total, terms = objective(embeddings, gather(labels, processes))
-    if torch.isfinite(total):
-        scale(total).backward()  # type: ignore[no-untyped-call]
+    scale(total).backward()  # type: ignore[no-untyped-call]
     return _detached(total, terms)
 
 
@@ -70,8 +80,6 @@ def in_two_passes(part: int) -> TrainStep:
                 vectors.append(embed(piece))
         own = torch.cat(vectors).requires_grad_()
         total, terms = objective(gather(own, processes), gather(labels, processes))
-        if not torch.isfinite(total):
-            return _detached(total, terms)
         scale(total).backward()  # type: ignore[no-untyped-call]
         assert own.grad is not None
         after = _random_state(images.device)

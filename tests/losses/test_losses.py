@@ -359,3 +359,30 @@ def test_two_threads_of_python_may_compute_at_once():
     for worker in workers:
         worker.join()
     assert found == [expected] * 4
+
+
+def test_what_is_not_finite_is_kept_out_of_a_memory():
+    torch.manual_seed(0)
+    batches = [torch.nn.functional.normalize(torch.randn(6, 4), dim=1) for _ in range(3)]
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])[:, None]
+    bad = batches[1].clone()
+    bad[2] = torch.nan
+    spoilt, clean = (CrossBatchMemory(build_loss("sup_ap"), 30) for _ in range(2))
+    for batch in (batches[0], bad):
+        spoilt(batch, labels)
+    clean(batches[0], labels)
+    kept = [0, 1, 3, 4, 5]
+    clean._enqueue(bad[kept], labels[kept])
+    assert torch.isfinite(spoilt.embeddings).all()
+    assert int(spoilt.stored) == 11
+    assert torch.equal(spoilt(batches[2], labels), clean(batches[2], labels))
+
+
+def test_scores_that_are_not_finite_are_kept_out_of_a_memory():
+    torch.manual_seed(0)
+    good, bad = torch.randn(6, 4), torch.full((6, 4), torch.nan)
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])[:, None]
+    spoilt, clean = (build_loss("rambo_recall", memory=3) for _ in range(2))
+    clean(good, labels), spoilt(good, labels)
+    assert torch.isnan(spoilt(bad, labels))
+    assert torch.equal(spoilt(good, labels), clean(good, labels))

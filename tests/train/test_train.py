@@ -29,7 +29,7 @@ from hbench.train.images.batches import images_of, training_batches
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import shifted, uniform
 from hbench.train.models.model import EmbeddingModel, GeM, begin_projection_by_pca, build_model
-from hbench.train.processes import ALONE
+from hbench.train.processes import ALONE, Processes
 from hbench.train.progress import Log
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model, Sampler, Schedule
@@ -319,7 +319,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_items(letters, tm
             return torch.full((len(keys), 1, 32, 32), torch.nan), torch.tensor([row for row, _ in keys])
 
     monkeypatch.setattr(loop, "images_of", lambda *args, **options: Held())
-    with pytest.raises(HBenchError, match="the loss of step 0 is not finite") as stopped:
+    with pytest.raises(HBenchError, match="the loss of step 1 is not finite") as stopped:
         loop.train(tiny("glyphs-nsm"), tmp_path, dataset=letters)
     saved = json.loads((tmp_path / loop.NON_FINITE).read_text())
     assert len(saved["items"]) == 16
@@ -342,16 +342,74 @@ def test_a_finite_loss_with_a_gradient_that_is_not_stops_the_run_and_changes_not
     recipe = tiny("glyphs-nsm")
     run = begin(recipe, letters)
     run.objective = Bare()
-    before = {name: weight.clone() for name, weight in run.model.state_dict().items() if "running" not in name}
+    before = {name: weight.clone() for name, weight in run.model.state_dict().items()}
     pixels, labels = torch.rand(8, 1, 32, 32), torch.zeros(8, 4, dtype=torch.int64)
     run.objective.poisoned = True
-    outcome = loop.update(run, pixels, labels)
-    assert not torch.isfinite(outcome.total)
-    assert torch.isfinite(outcome.terms["bare"])
+    values = loop.update(run, pixels, labels)
+    assert not values.finite
+    assert np.isfinite(values.loss)
+    assert np.isfinite(values.terms["bare"])
     after = run.model.state_dict()
-    assert all(torch.equal(weight, after[name]) for name, weight in before.items() if "num_batches" not in name)
-    error = loop._non_finite(outcome, 3, ["a"], tmp_path, loop.ALONE)
-    assert "the gradient of step 3 is not finite" in str(error)
+    assert all(torch.equal(weight, after[name]) for name, weight in before.items())
+    with pytest.raises(HBenchError, match="the gradient of step 3 is not finite"):
+        loop._note_non_finite(values, 3, ["a"], tmp_path / "found.json", go_on=False)
+
+
+@pytest.mark.parametrize("method", ["glyphs-happier", "glyphs-xbm", "glyphs-rambo-log"])
+def test_steps_that_are_not_finite_are_left_out_where_asked(letters, tmp_path, monkeypatch, method):
+    """One batch of NaN: weights, running means and memories stay finite, the log says so, and too many in a row stop it."""
+    images = images_of("glyphs", letters.train, tiny().images, vary=True)
+
+    class Poisoned(torch.utils.data.Dataset):
+        def __init__(self, bad):
+            self.bad, self.seen = bad, 0
+
+        def __getitems__(self, keys):
+            self.seen += 1
+            pixels, rows = images.__getitems__(keys)
+            return pixels * (torch.nan if self.seen in self.bad else 1), rows
+
+    def run(name, bad, *changes):
+        poisoned = Poisoned(bad)
+        monkeypatch.setattr(loop, "images_of", lambda *_, vary, **__: poisoned if vary else images)
+        warm = ["losses.xbm.params.warm_up=0"] * (method == "glyphs-xbm")
+        return loop.train(tiny(method, "non_finite=skip", *warm, *changes), tmp_path / name, dataset=letters)
+
+    run("one", {2})
+    lines = logged(tmp_path / "one")[:-1]
+    assert [line["step"] for line in lines if line["skipped"]] == [2]
+    assert [line["loss"] is None for line in lines] == [False, True, False, False, False, False]
+    state = checkpoint.load_state(checkpoint.latest(tmp_path / "one"))
+    assert all(value.isfinite().all() for value in state["objective"].values() if isinstance(value, torch.Tensor))
+    with pytest.raises(HBenchError, match="the loss of step 13 is not finite"):
+        run("many", range(3, 40), "epochs=20")
+
+
+def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
+    run, clipped = (begin(tiny("glyphs-nsm", f"optimizer.clip={clip}"), letters) for clip in (0, 0.5))
+    pixels = torch.rand(16, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    labels = torch.from_numpy(letters.train.labels[:160:10].astype(np.int64))
+    for each in (run, clipped):
+        each.model.projection.weight.data.mul_(0.1)  # a net whose gradient is longer than what it is clipped to
+    free, cut = loop.update(run, pixels, labels), loop.update(clipped, pixels, labels)
+    lengths = []
+    for each in (run, clipped):
+        gradients = [weight.grad for weight in each.optimizers[0].param_groups[0]["params"]]
+        gradients += [weight.grad for weight in each.optimizers[0].param_groups[1]["params"]]
+        lengths.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
+    own = (
+        run.optimizers[1].param_groups[0]["params"][0].grad.norm().item()
+    )  # the proxies have an optimiser of their own
+    assert free.gradient_norm == pytest.approx(cut.gradient_norm) == pytest.approx(np.hypot(lengths[0], own), rel=1e-5)
+    assert lengths[0] > 0.5
+    assert lengths[1] == pytest.approx(0.5, rel=1e-4)
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused_before_anything_is_written(letters, tmp_path):
+    three = Processes(0, 3, torch.device("cpu"))
+    with pytest.raises(UsageError, match="cannot share a batch"):
+        loop.train(tiny(), tmp_path / "run", dataset=letters, processes=three)
+    assert not (tmp_path / "run").exists()
 
 
 # ---- checkpoints

@@ -65,7 +65,8 @@ def log_log_weight(ahead: Tensor) -> Tensor:
 class ScoreMemory(nn.Module):
     """The scores of the last τ batches, without gradient, joined to the current ones along a dimension ([R] §4.3).
 
-    Joined as rows, shorter rows are filled with −∞, which ranks last. The memory is part of the module's state_dict.
+    Joined as rows, shorter rows are filled with −∞, which ranks last. Rows (or columns) with NaN or ∞ are joined to no later
+    batch. The memory is part of the module's state_dict.
     """
 
     def __init__(self, batches: int, dim: int) -> None:
@@ -88,7 +89,8 @@ class ScoreMemory(nn.Module):
         # A resumed memory may have been loaded to another device than the scores'.
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
-        self.past.append((scores.detach(), positive))
+        usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
+        self.past.append((scores.detach().index_select(self.dim, usable), positive.index_select(self.dim, usable)))
         if self.dim == 0:
             width = max(part.shape[1] for part, _ in every)
             every = [(_widen(part, width, -torch.inf), _widen(flag, width, False)) for part, flag in every]

@@ -79,7 +79,10 @@ class Sampler(BaseModel):
 
 
 class Optimizer(BaseModel):
-    """One optimiser and the lowest learning rate of its schedule; `head` multiplies the projection's learning rate."""
+    """One optimiser and the lowest learning rate of its schedule; `head` multiplies the projection's learning rate.
+
+    `clip`: a gradient of its weights that is longer is scaled down to that length; 0: none is.
+    """
 
     model_config = STRICT
     name: Literal["adam", "adamw", "sgd"] = "adam"
@@ -89,6 +92,7 @@ class Optimizer(BaseModel):
     nesterov: bool = False
     head: NonNegative = 1.0
     lr_min: NonNegative = 0.0
+    clip: NonNegative = 0.0
 
 
 class Schedule(BaseModel):
@@ -120,7 +124,8 @@ class Aim(BaseModel):
 class Recipe(BaseModel):
     """A training run. `steps_per_epoch`: an epoch's end before every batch is used. `two_pass`: images that are held
     with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own weights, the net's
-    when left out. `*_every`: in epochs (evaluate) or steps; 0: only at the end.
+    when left out. `*_every`: in epochs (evaluate) or steps; 0: only at the end. `non_finite`: whether a step whose loss or
+    gradient is NaN or infinite stops the run or is left out of it.
     """
 
     model_config = STRICT
@@ -137,6 +142,7 @@ class Recipe(BaseModel):
     schedule: Schedule = Schedule()
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     two_pass: Natural = 0
+    non_finite: Literal["stop", "skip"] = "stop"
     evaluate_every: Natural = 0
     log_every: Positive = 10
     checkpoint_every: Natural = 200
