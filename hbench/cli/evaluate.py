@@ -105,6 +105,13 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
+@click.option(
+    "--top-k",
+    type=click.IntRange(0, 1000),
+    default=0,
+    metavar="K",
+    help="Keep the first K results of every query beside --out, and its values, for `hbench report`.",
+)
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
 @execution_options
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
@@ -133,7 +140,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         if options["shard"]:
             _write_shard(options["output"], options["shard"], _examined(given, data, conditions), means)
             return
-        report = scored(given, data, means=means, **conditions)
+        report = scored(given, data, means=means | {"top_k": options["top_k"]}, **conditions)
     write_report(report, options)
     show_report(report.document, "json" if as_json else format_)
 
@@ -165,6 +172,10 @@ def write_report(report: Report, files: dict[str, Any]) -> None:
         report.write(files["output"])
     if files["by_query"]:
         report.write_by_query(files["by_query"])
+    if report.results is not None:
+        from hbench.evaluation.reports import results
+
+        results.write(files["output"].with_suffix(results.SUFFIX), report.results, report.signature)
     if files["row"]:
         _write_row(report.document, _board(report.document.dataset), files["row"])
 
@@ -177,6 +188,12 @@ def _refuse_options(options: dict[str, Any]) -> None:
         raise click.UsageError("--shard needs --out, the file of this part.")
     if options["shard"] and (options["by_query"] or options["row"]):
         raise click.UsageError("--by-query and --row are written by hbench merge, from all parts.")
+    if options["top_k"]:
+        if not options["output"]:
+            raise click.UsageError("--top-k needs --out: the results are kept beside the report.")
+        if elsewhere := [name for name in ("shard", "workers", "scheduler", "device", "resume") if options[name]]:
+            raise click.UsageError(f"--top-k ranks in this process, in one go: leave --{elsewhere[0]} out.")
+        options["by_query"] = options["by_query"] or options["output"].with_suffix(".by-query.parquet")
     refuse_unwritable(options)
 
 

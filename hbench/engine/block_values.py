@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.engine.fast_metrics import FAST, Batch
-from hbench.engine.job import Values
+from hbench.engine.job import Job, Values
 from hbench.engine.kernels import Kernels, rank_positives, rank_sums, sort_keys, steps_for
 from hbench.engine.ranker import Ranker
+from hbench.engine.top_k import TopResults
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer, scorers_by_name
@@ -178,16 +178,18 @@ class Block(Protocol):
 StartBlock = Callable[[int], Block]
 
 
-def values_of(
-    ranker: Ranker, scorers: Sequence[ScoreQuery], plan: MetricPlan, by_name: NameColumns | None = None
-) -> tuple[StartBlock, int]:
+def values_of(job: Job, plan: MetricPlan) -> tuple[StartBlock, int]:
     """The function that starts a block, from its number, under the evaluation's plan; and how many bytes a thread that
     adds to blocks needs."""
-    start: StartBlock = partial(FastBlock, plan)
-    if by_name is None:
-        return start, plan.room_bytes
-    sequence_bytes = SEQUENCE_BYTES * len(ranker.columns)
-    return lambda block: NamedBlock(start(block), ranker, scorers, by_name, block), plan.room_bytes + sequence_bytes
+
+    def start(number: int) -> Block:
+        block: Block = FastBlock(plan, number)
+        if job.by_name is not None:
+            block = NamedBlock(block, job.ranker, job.scorers, job.by_name, number)
+        return block if job.top is None else TopBlock(block, job.ranker, job.top, number)
+
+    sequence_bytes = 0 if job.by_name is None else SEQUENCE_BYTES * len(job.ranker.columns)
+    return start, plan.room_bytes + sequence_bytes
 
 
 def plan_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
@@ -289,3 +291,18 @@ class NamedBlock:
         for n, found in self.found.items():
             values.values[list(self.scorers), n] = found
         return values
+
+
+class TopBlock:
+    """Another block, whose queries' first results are kept on the way."""
+
+    def __init__(self, block: Block, ranker: Ranker, top: TopResults, number: int) -> None:
+        self.block, self.ranker, self.top = block, ranker, top
+        self.first = number * ranker.scores.block_size
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.block.add(scores, start)
+        self.top.keep(self.ranker, scores, self.first + start)
+
+    def finish(self) -> Values:
+        return self.block.finish()

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.engine.ranker import Ranker
+from hbench.engine.top_k import TopResults
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
 from hbench.metrics.protocols import ScoreQuery
@@ -54,7 +55,8 @@ class Job:
     """A ranker and what to compute of every query. `conditions`: all the values depend on beside the ranker, in words.
 
     `again`: makes the same job in another process, from the embeddings that were read there. `by_name`: the labels by
-    name, where a scorer goes by them and they form no tree.
+    name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
+    the executor that sees whole rows of scores (threads).
     """
 
     ranker: Ranker
@@ -62,6 +64,7 @@ class Job:
     conditions: str = ""
     again: Callable[[Any], Job] | None = None
     by_name: NameColumns | None = None
+    top: TopResults | None = None
 
     @property
     def digest(self) -> str:

@@ -14,13 +14,15 @@ from hbench.core.errors import UsageError
 from hbench.datasets.manifest import Manifest
 from hbench.engine.conditions import Conditions
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute
+from hbench.engine.job import Execute, Job
 from hbench.engine.measure import Measurement, OnBlock, measure
 from hbench.engine.ranker import Ranker
+from hbench.engine.top_k import TopResults
 from hbench.evaluation import pair_labels, shards
 from hbench.evaluation.jobs import Examined, Submission, jobs_of, retrieval_of, scorers_of
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.reports import results
 from hbench.evaluation.reports.report import Report
 from hbench.evaluation.shards import Part
 from hbench.evaluation.summary import report_of
@@ -58,10 +60,22 @@ OnTest = Callable[[str], OnBlock]
 
 
 def report_on(
-    examined: Examined, *, memory: int | None = None, execute: Execute = on_threads, on_test: OnTest | None = None
+    examined: Examined,
+    *,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+    top_k: int = 0,
 ) -> Report:
-    """Measure every test and report."""
+    """Measure every test and report; with the first `top_k` results of every query, kept in the same pass.
+
+    Raises UsageError where results are to be kept and the submission is not ranked here, or not by threads.
+    """
     jobs = jobs_of(examined, memory=memory)
+    if top_k:
+        if set(jobs) != set(examined.data.tests):
+            raise UsageError("no results are kept of this evaluation", expected="embeddings, and positives by label")
+        jobs = {name: (_keeping(job, top_k), ids) for name, (job, ids) in jobs.items()}
     measurements = {
         name: measure(jobs[name][0], execute=execute, on_block=on_test(name) if on_test else None)
         if name in jobs
@@ -69,7 +83,30 @@ def report_on(
         for name in examined.data.tests
     }
     ids = {name: manifest.items[manifest.query] for name, manifest in examined.data.tests.items()}
-    return report_of(measurements, ids, examined.subject, examined.chosen, warnings=examined.warnings)
+    report = report_of(measurements, ids, examined.subject, examined.chosen, warnings=examined.warnings)
+    if not top_k:
+        return report
+    kept = {name: _results(examined, name, jobs[name][0]) for name in jobs}
+    return replace(report, results=pa.concat_tables(kept.values()))
+
+
+def _keeping(job: Job, top_k: int) -> Job:
+    return replace(job, top=TopResults(len(job.ranker.queries), top_k))
+
+
+def _results(examined: Examined, name: str, job: Job) -> pa.Table:
+    """The results that were kept on one test, by id."""
+    manifest = examined.data.tests[name]
+    assert job.top is not None
+    if not job.top.kept.all():
+        raise UsageError("first results are kept by threads of this process alone", fix="leave the cluster or GPU out")
+    return results.table_of(
+        name,
+        manifest.items[manifest.query],
+        manifest.items[manifest.gallery],
+        job.top,
+        job.top.similarities(job.ranker, examined.chosen.similarity_name),
+    )
 
 
 def shard_on(

@@ -6,7 +6,7 @@ evaluation's ties policy. A score may differ in its last bit from that of an eva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from hbench.engine.conditions import Conditions
 from hbench.engine.measure import Measurement
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import SelectedRows
+from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.jobs import Retrieval, retrieval_of
 
@@ -57,31 +58,22 @@ def retrieve(
     vectors = cast("SelectedRows", test.queries.vectors)
     vectors = SelectedRows(vectors.vectors, vectors.rows[asked])
     ranker = _ranker(test, vectors, asked, chosen)
-    found: dict[int, Retrieved] = {}
+    top = TopResults(len(asked), k)
     for block in range(ranker.blocks):
-        first, rows = block * ranker.scores.block_size, ranker.rows(block)
-        scores = ranker.scores.whole(block)
+        scores, first = ranker.scores.whole(block), block * ranker.scores.block_size
         ranker.mask(scores, first)
-        for row, position in enumerate(rows.tolist()):
-            levels = ranker.levels(first + row)
-            best = _first(scores[row], ranker.tie_key[levels], k)
-            own = _similarities(scores[row][best], np.asarray(vectors[rows[row : row + 1]][0]), chosen.similarity_name)
-            items = ranked[ranker.columns[best]].tolist()
-            hits = zip(range(1, k + 1), items, own, levels[best].tolist(), strict=False)
-            found[position] = Retrieved(str(test.ids[asked[position]]), tuple(Hit(*hit) for hit in hits))
-    return [found[position] for position in range(len(asked))]
+        top.keep(ranker, scores, first)
+    rows = zip(top.items, top.similarities(ranker, chosen.similarity_name), top.levels, strict=True)
+    return [
+        Retrieved(str(query), hits_of(ranked[items[items != NO_ITEM]], scores, levels))
+        for query, (items, scores, levels) in zip(test.ids[asked], rows, strict=True)
+    ]
 
 
-def _similarities(scores: NDArray[np.floating], query: NDArray[Any], similarity: str) -> list[float]:
-    """The similarities that scores stand for, which rank alike but leave out what all items share: the cosine lacks the
-    query's length, l2 is q·g − |g|²/2 and becomes the negative distance; scores (n,), query (D,)."""
-    exact, length = scores.astype(np.float64), float(np.linalg.norm(query.astype(np.float64)))
-    if similarity == "cosine":
-        exact = exact / length
-    elif similarity == "l2":
-        exact = -np.sqrt(np.maximum(length**2 - 2 * exact, 0))
-    found: list[float] = exact.tolist()
-    return found
+def hits_of(items: Iterable[str], scores: Iterable[float], levels: Iterable[int]) -> tuple[Hit, ...]:
+    """The results of one query, best first."""
+    ranked = zip(items, scores, levels, strict=False)
+    return tuple(Hit(rank, str(item), float(score), int(level)) for rank, (item, score, level) in enumerate(ranked, 1))
 
 
 def _ranker(test: Retrieval, vectors: SelectedRows, asked: NDArray[np.int64], chosen: Conditions) -> Ranker:
@@ -91,15 +83,6 @@ def _ranker(test: Retrieval, vectors: SelectedRows, asked: NDArray[np.int64], ch
     own = asked if test.self_rows is None else test.self_rows[asked]
     side = Side(some, test.queries.labels[asked], ignore)
     return Ranker(side, test.gallery or test.queries, self_rows=own, similarity=chosen.similarity, tie_key=chosen.ties)
-
-
-def _first(scores: NDArray[np.floating], ties: NDArray[np.uint8], k: int) -> NDArray[np.int64]:
-    """The columns of the k highest scores, best first; −inf is left out of the list."""
-    listed = np.flatnonzero(scores > -np.inf)
-    if len(listed) > k:
-        lowest = np.partition(scores[listed], len(listed) - k)[len(listed) - k]
-        listed = listed[scores[listed] >= lowest]
-    return listed[np.lexsort((ties[listed], -scores[listed]))][:k]
 
 
 def by_id(ids: Sequence[str]) -> Choose:

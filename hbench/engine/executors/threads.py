@@ -63,7 +63,7 @@ def on_threads(
 
 def _by_rows(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
-    scores, (start_block, scratch) = job.ranker.scores, values_of(job.ranker, job.scorers, plan, job.by_name)
+    scores, (start_block, scratch) = job.ranker.scores, values_of(job, plan)
     threads, rooms = scores.fitting(threads, scratch)
     waiting, line = deque(blocks), deque[Stage]()
     room = [scores.buffer() for _ in range(min(len(blocks), rooms))]

@@ -107,12 +107,13 @@ class MetricValues(Mapping[str, float | NDArray[np.float64]]):
 @dataclass(frozen=True, repr=False)
 class Report:
     """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of
-    `queries`."""
+    `queries`; `results`: the first results of every query, where they were kept (hbench.evaluation.reports.results)."""
 
     document: Document
     values: Mapping[str, NDArray[np.float64]]
     queries: NDArray[np.object_]
     query_tests: NDArray[np.object_]
+    results: pa.Table | None = None
 
     @property
     def scores(self) -> MetricValues:
@@ -194,20 +195,26 @@ def read(path: Path) -> Document:
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
+    return table_beside(path, document, ("query", "test"), ("per-query values", "--by-query FILE.parquet"))
+
+
+def table_beside(path: Path, document: Document, columns: Sequence[str], kind: tuple[str, str]) -> pa.Table:
+    """A parquet table of a report, by its columns and signature; `kind`: what it holds, and the option that writes it."""
+    what, option = kind
     try:
         table = parquet_table(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise SubmissionError(
             f"{path} cannot be read",
-            expected="per-query values in parquet",
+            expected=f"{what} in parquet",
             found=str(error).splitlines()[0],
-            fix="hbench evaluate … --by-query FILE.parquet writes them",
+            fix=f"hbench evaluate … {option} writes them",
         ) from None
     signature = (table.schema.metadata or {}).get(b"hbench.signature", b"none").decode()
-    if not {"query", "test"} <= set(table.column_names) or signature != document.signature:
+    if not set(columns) <= set(table.column_names) or signature != document.signature:
         raise SubmissionError(
-            f"{path} does not hold this report's per-query values",
-            expected=f"columns query and test, signature {document.signature}",
+            f"{path} does not hold this report's {what}",
+            expected=f"columns {', '.join(columns)}, signature {document.signature}",
             found=f"columns {', '.join(table.column_names[:5])} …, signature {signature}",
         )
     return table

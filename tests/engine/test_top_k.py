@@ -1,0 +1,75 @@
+"""The first results kept in the pass of the metrics: those of a full sort, and the metrics are what they are without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbench.engine.conditions import conditions
+from hbench.engine.measure import measure
+from hbench.engine.ranker import Side
+from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, best_columns
+from hbench.evaluation.jobs import Retrieval, job_of
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 5, 40]), st.sampled_from([3, 600, 2 * STRIPES, 3 * STRIPES + 77]))
+def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
+    rng = np.random.default_rng(seed)
+    row = rng.integers(0, rng.choice([3, 10_000]), items).astype(np.float32)
+    row[rng.random(items) < 0.3] = -np.inf
+    keys = rng.integers(0, 3, items)
+    order = np.lexsort((np.arange(items), keys, -row))
+    expected = [column for column in order.tolist() if row[column] > -np.inf][:k]
+    assert best_columns(row, k, lambda columns: keys[columns]).tolist() == expected
+
+
+def retrieval(seed, *, split):
+    """Integer vectors with many ties, of two levels; queries that are the gallery, or half of the items asking the others."""
+    rng = np.random.default_rng(seed)
+    fine = rng.integers(0, 12, 90)
+    labels = np.stack([fine // 4, fine], axis=1).astype(np.int32)
+    vectors = rng.integers(-2, 3, (90, 4)).astype(np.float32)
+    vectors[:, 0] += 3  # no vector of length 0
+    sides = [Side(vectors[part], labels[part]) for part in (slice(0, 45), slice(45, 90))]
+    ids = np.arange(90).astype(str).astype(object)
+    if split:
+        return Retrieval(sides[0], sides[1], None, ids[:45])
+    return Retrieval(Side(vectors, labels), None, None, ids)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+def test_results_are_those_of_brute_force_and_no_metric_moves(split, similarity, ties):
+    test = retrieval(3, split=split)
+    chosen = conditions(("genus", "species"), metrics=["H-AP", "R@1", "AP"], similarity=similarity, ties=ties)
+    gallery = test.gallery or test.queries
+    queries, ranked = test.queries.vectors.astype(np.float64).copy(), gallery.vectors.astype(np.float64).copy()
+    levels = (test.queries.labels[:, None] == gallery.labels[None]).sum(axis=2)
+    alone = measure(job_of(test, chosen))
+    top = TopResults(len(queries), 100)
+    job = replace(job_of(retrieval(3, split=split), chosen), top=top)
+    np.testing.assert_array_equal(measure(job).values, alone.values)
+    assert top.kept.all()
+    products = queries @ ranked.T
+    exact = {
+        "dot": products,
+        "cosine": products / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(ranked, axis=1),
+        "l2": -np.linalg.norm(queries[:, None] - ranked[None], axis=2),
+    }[similarity]
+    found = top.similarities(job.ranker, similarity)
+    for query in range(len(queries)):
+        listed = top.items[query] != NO_ITEM
+        items = top.items[query][listed]
+        assert sorted(items) == [item for item in range(len(ranked)) if split or item != query]
+        np.testing.assert_allclose(found[query][listed], exact[query][items], atol=2e-3)
+        assert (np.diff(found[query][listed]) <= 1e-6).all()
+        np.testing.assert_array_equal(top.levels[query][listed], levels[query][items])
+        pairs = zip(top.scores[query][listed], top.levels[query][listed].astype(int), strict=True)
+        keys = [(-score, level if ties == "pessimistic" else -level) for score, level in pairs]
+        assert keys == sorted(keys)
