@@ -67,8 +67,8 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     from hbench.core.files import write_text
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.train.study.claims import found_values, judged, write_values
-    from hbench.train.study.runs import markdown, rows
+    from hbench.train.study.claims import judged, write_values
+    from hbench.train.study.runs import found_values, markdown, rows
 
     found = found_values(study, out, options["seeds"])
     verdicts = judged(study, found)

@@ -49,8 +49,7 @@ class RankedTest(NamedTuple):
 
     @property
     def signature(self) -> str:
-        data = self.examined.data
-        return self.examined.chosen.signature(f"{data.name}@{data.version}", [self.test])
+        return signature_of(self.examined, self.test)
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
@@ -101,11 +100,16 @@ def test_of(data: Dataset, name: str | None) -> str:
     return name or next(iter(data.tests))
 
 
-def examined_embeddings(path: Path, data: Dataset, metric: str = "H-AP") -> Examined:
+def signature_of(examined: Examined, test: str) -> str:
+    """The conditions under which a file is ranked on one test."""
+    return examined.chosen.signature(f"{examined.data.name}@{examined.data.version}", [test])
+
+
+def examined_embeddings(file: str | Path, data: Dataset, metric: str = "H-AP") -> Examined:
     """An embedding file, checked against a dataset. Raises SubmissionError, also for a file of rankings."""
-    given = read(path)
+    given = read(Path(file))
     if isinstance(given, Ranking):
-        raise SubmissionError(f"{path} holds rankings", expected="embeddings, which can be ranked anew")
+        raise SubmissionError(f"{file} holds rankings", expected="embeddings, which can be ranked anew")
     return examine(given, data, metrics=[metric])
 
 

@@ -62,3 +62,36 @@ def series_color(number: int, of: int) -> str:
 def marker_of(number: int) -> str:
     """A shape of its own for each of the first eight, then in turns."""
     return MARKERS[number % len(MARKERS)]
+
+
+GROUPS = (
+    "#0072b2",
+    "#c8bd3c",
+    "#d55e00",
+    "#1b2a49",
+    "#cc79a7",
+    "#009e73",
+    "#56b4e9",
+    "#e69f00",
+)  # the first are farthest apart
+OTHER = "#8a8a8a"
+
+
+def group_color(number: int, of: int) -> str:
+    """The colour of one of up to eight groups without an order, dark to light, so that they are apart in grey, too: hues of
+    Okabe and Ito, made for every eye (black and yellow softened for white paper); beyond eight, grey.
+
+    >>> group_color(0, 2), group_color(1, 2), group_color(8, 9)
+    ('#0072b2', '#c8bd3c', '#8a8a8a')
+    """
+    return sorted(GROUPS[:of], key=lightness_of)[number] if number < len(GROUPS) else OTHER
+
+
+def mixed_with_white(color: str, white: float) -> str:
+    """A colour with a share of white.
+
+    >>> mixed_with_white("#4477aa", 0.5)
+    '#a2bbd4'
+    """
+    parts = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)

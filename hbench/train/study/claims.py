@@ -12,7 +12,6 @@ of claims are corrected by Holm's method: a claim holds, or does not hold, where
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +23,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import DataError
 from hbench.core.files import replacing
 from hbench.core.untrusted import parquet_table
-from hbench.evaluation.reports import report as reports
-from hbench.train.loop import REPORT
-from hbench.train.study.study import Claim, Study, folder_of
+from hbench.train.study.study import Claim, Study
 
 CONFIDENCE = 0.975  # of each end of a 95 % interval
 SIGNIFICANT = 0.05
@@ -53,20 +50,6 @@ class Verdict(NamedTuple):
     p: float
     corrected: float
     word: str
-
-
-def found_values(study: Study, out: Path, seeds: int) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """The scores of every arm, of the seeds from 0 on whose reports are there."""
-    found = {}
-    for arm in study.arms:
-        paths = (folder_of(out, arm, seed) / REPORT for seed in range(seeds))
-        if scores := [reports.read(path).scores for path in takewhile(Path.exists, paths)]:
-            found[arm] = {metric: np.array([_number(each[metric].value) for each in scores]) for metric in scores[0]}
-    return found
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 def write_values(values: Values, path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,20 @@ def run_all(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def found_values(study: Study, out: Path, seeds: int) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """The scores of every arm, of the seeds from 0 on whose reports are there."""
+    found = {}
+    for arm in study.arms:
+        paths = (folder_of(out, arm, seed) / REPORT for seed in range(seeds))
+        if scores := [reports.read(path).scores for path in takewhile(Path.exists, paths)]:
+            found[arm] = {metric: np.array([_number(each[metric].value) for each in scores]) for metric in scores[0]}
+    return found
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
 
 
 def markdown(study: Study, values: Values, verdicts: Sequence[Verdict]) -> str:

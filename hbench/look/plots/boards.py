@@ -1,0 +1,192 @@
+"""Draws leaderboards: one metric against another with the Pareto front, and the best score by year."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hbench.core.errors import UsageError
+from hbench.evaluation import leaderboard
+from hbench.evaluation.leaderboard import Leaderboard
+from hbench.evaluation.leaderboard.row import Row
+from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
+from hbench.look.palette import color_at
+from hbench.look.plots import Kind, PlotRequest, kinds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PARETO = ("AP", "H-AP")
+MOST = 12  # points that are numbered and named
+FRONT, PAPER, RUN = color_at(0.0), color_at(0.45), color_at(0.72)
+
+
+class BoardPoint(NamedTuple):
+    """A row at its place: x and y in percent, or x a year."""
+
+    x: float
+    y: float
+    row: Row
+
+
+def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
+    """The rows that have both metrics, comparable. Raises UnknownName for a metric, UsageError where no row has both."""
+    x, y = (board.key(metric) for metric in metrics)
+    rows = [row for row in board.rows if {x, y} <= row.scores.keys() - row.unranked.keys()]
+    if not rows:
+        raise UsageError(
+            f"no row of {board.dataset} has {x} and {y}",
+            expected="two metrics that a row has both, as --metric R@1 --metric R@10",
+            found=", ".join(board.metrics),
+        )
+    return [BoardPoint(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
+
+
+def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
+    """The points that no other beats in both, by x; of equal ones the first."""
+    front: list[BoardPoint] = []
+    for point in sorted(points, key=lambda each: (-each.x, -each.y)):
+        if not front or point.y > front[-1].y:
+            front.append(point)
+    return front[::-1]
+
+
+def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
+    """The points that were better than all of the years before and of their own, by year."""
+    records: list[BoardPoint] = []
+    for point in sorted(points, key=lambda each: (each.x, -each.y)):
+        if not records or point.y > records[-1].y:
+            records.append(point)
+    return records
+
+
+def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
+    """Every row by two metrics; those of the front are joined, numbered and named."""
+    points = points_of(board, metrics)
+    front = front_of(points)
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        panel.step(
+            [each.x for each in front], [each.y for each in front], where="pre", color=FRONT, linewidth=0.8, zorder=1
+        )
+        _paint_points(panel, points, front)
+        panel.set(xlabel=f"{board.key(metrics[0])} (%)", ylabel=f"{board.key(metrics[1])} (%)")
+        _name(figure, panel, front)
+
+    return drawn(paint, height=_height(front), about=_about(board, len(points)))
+
+
+def draw_time(board: Leaderboard, metric: str) -> Drawing:
+    """Every row by its year; each that was better than all before is numbered and named, the line is the best so far."""
+    key = board.key(metric)
+    rows = [row for row in board.rows if key in row.scores and key not in row.unranked]
+    points = [BoardPoint(float(row.year), float(row.scores[key]), row) for row in rows if row.year]
+    if not points:
+        raise UsageError(f"no row of {board.dataset} has {key} and a year", found=", ".join(board.metrics))
+    best = records_of(points)
+    last = max(each.x for each in points)
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        ends = [*best, best[-1]._replace(x=last)]
+        panel.step(
+            [each.x for each in ends], [each.y for each in ends], where="post", color=FRONT, linewidth=0.8, zorder=1
+        )
+        _paint_points(panel, points, best)
+        years = range(int(min(each.x for each in points)), int(last) + 1)
+        panel.set_xticks(list(years), [str(year) for year in years])
+        panel.set_xlim(years[0] - 0.4, years[-1] + 0.4)
+        panel.set(ylabel=f"{key} (%)", xlabel="year of the source")
+        _name(figure, panel, best)
+
+    without = len(rows) - len(points)
+    more = f" · {without} without a year left out" if without else ""
+    return drawn(paint, height=_height(best), about=_about(board, len(points)) + more)
+
+
+def _paint_points(panel: Axes, points: Sequence[BoardPoint], best: Sequence[BoardPoint]) -> None:
+    """Rows of papers and of runs, the best in another colour."""
+    named = {id(each) for each in best}
+    for label, marker, color, of_run in (("of a paper", "o", PAPER, False), ("of a run", "D", RUN, True)):
+        own = [each for each in points if (each.row.run is not None) == of_run]
+        if own:
+            colors = [FRONT if id(each) in named else color for each in own]
+            x, y = [each.x for each in own], [each.y for each in own]
+            panel.scatter(
+                x, y, s=10, marker=marker, c=colors, linewidths=0.3, edgecolors="white", label=label, zorder=2
+            )
+    panel.margins(0.06, 0.08)
+    panel.grid(color=FAINT, linewidth=0.5)
+    panel.set_axisbelow(True)
+    if len({each.row.run is None for each in points}) > 1:
+        panel.legend(fontsize=6, loc="lower right", handletextpad=0.1, borderaxespad=0.1)
+
+
+def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
+    """Numbers beside the points, and below the picture what they stand for."""
+    from matplotlib.lines import Line2D
+
+    for number, point in enumerate(best[-MOST:], start=1):
+        panel.annotate(
+            str(number), (point.x, point.y), xytext=(2, 1.5), textcoords="offset points", fontsize=5.5, color=GREY
+        )
+    words = [f"{number}  {_words(point.row)}" for number, point in enumerate(best[-MOST:], start=1)]
+    handles = [Line2D([], [], linestyle="none") for _ in words]
+    figure.legend(
+        handles,
+        words,
+        loc="outside upper left",
+        ncols=2,
+        fontsize=5.5,
+        handlelength=0,
+        handletextpad=0,
+        columnspacing=1,
+    )
+
+
+def _words(row: Row) -> str:
+    setup = ", ".join(filter(None, (row.backbone, str(row.dim or ""))))
+    return short(row.method + (f" ({setup})" if setup else ""), 36)
+
+
+def _height(best: Sequence[BoardPoint]) -> float:
+    return 2.35 + 0.105 * (-(-min(len(best), MOST) // 2))
+
+
+def _about(board: Leaderboard, rows: int) -> str:
+    where = f"hbench leaderboard show {board.dataset}"
+    return f"{board.dataset}@{board.version} · protocol {board.protocol} · {rows} rows; sources: {where}"
+
+
+def _board(request: PlotRequest, kind: str) -> Leaderboard:
+    if len(request.files) != 1:
+        raise UsageError(f"{kind} is drawn of one leaderboard", found=", ".join(request.files))
+    return leaderboard.read(request.files[0])
+
+
+def _draw_pareto(request: PlotRequest) -> Drawing:
+    metrics = request.metrics or PARETO
+    if len(metrics) != 2:
+        raise UsageError("pareto has two axes", expected="--metric twice", found=", ".join(metrics))
+    return draw_pareto(_board(request, "pareto"), (metrics[0], metrics[1]))
+
+
+def _draw_time(request: PlotRequest) -> Drawing:
+    board = _board(request, "time")
+    if len(request.metrics) > 1:
+        raise UsageError("time has one metric", found=", ".join(request.metrics))
+    return draw_time(board, next(iter(request.metrics), board.metric))
+
+
+BOARD = "the name or file of a leaderboard"
+kinds.register("pareto")(
+    Kind(
+        "a leaderboard by two metrics, fine AP against H-AP, with its front",
+        BOARD,
+        frozenset({"metrics"}),
+        _draw_pareto,
+    )
+)
+kinds.register("time")(Kind("a leaderboard by year, with the best so far", BOARD, frozenset({"metrics"}), _draw_time))

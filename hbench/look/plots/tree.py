@@ -1,0 +1,220 @@
+"""Draws a label tree as an icicle: a column per level, coarse on the left, a node as tall as it has items; coloured by its
+coarse branch, or by the mean of a metric over the queries of the node."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.datasets import Dataset, load
+from hbench.datasets.manifest import Manifest
+from hbench.look.figures import COLUMN, Drawing, drawn, short
+from hbench.look.inputs import test_of
+from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
+from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.tree import LabelTree
+from hbench.tree import files as tree_files
+from hbench.tree.drawing import text_width
+from hbench.tree.statistics import items_of_level
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HEIGHT = 3.6  # inches of the columns
+LETTER = 5.5  # points of a name
+MOST_BRANCHES = 8  # with a colour of their own, the largest
+MANY = 2000  # nodes of a level that are drawn as pixels, lest a file has megabytes of outlines
+UNKNOWN = "#dddddd"
+Floats = NDArray[np.float64]
+
+
+class SizedTree(NamedTuple):
+    """A tree, the items (C,) of its fine classes, and, where a metric colours it, the mean of every node by level."""
+
+    tree: LabelTree
+    items: NDArray[np.int64]
+    means: Sequence[Floats] | None = None
+
+
+def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
+    """Of every level, coarse to fine, the mean of a metric over the queries of each node; NaN for nodes without any.
+
+    Raises UnknownName for a metric that the values do not have, SubmissionError for values of other queries.
+    """
+    named = [name for name in by_query.column_names if name not in ("query", "test")]
+    if metric not in named:
+        raise UnknownName("metric of these values", metric, named)
+    row = {item: number for number, item in enumerate(manifest.items.tolist())}
+    queries = by_query["query"].to_pylist()
+    if foreign := [query for query in queries if query not in row]:
+        raise SubmissionError(
+            f"{len(foreign)} queries are not of this test",
+            found=str(foreign[0]),
+            fix="name the dataset of the values, and --test where it has several",
+        )
+    values = np.asarray(by_query[metric].to_numpy(), np.float64)
+    labels = manifest.labels[[row[query] for query in queries]][~np.isnan(values)]
+    values, found = values[~np.isnan(values)], []
+    for column, names in zip(labels.T, manifest.tree.names, strict=True):
+        count = np.bincount(column, minlength=len(names))
+        total = np.bincount(column, values, minlength=len(names))
+        found.append(np.divide(total, count, out=np.full(len(names), np.nan), where=count > 0))
+    return found
+
+
+def draw_tree(sized: SizedTree, metric: str | None, about: str) -> Drawing:
+    """Names are set where they fit; a bar beside explains the colours of a metric."""
+    tree = sized.tree
+    sizes = [items_of_level(tree, sized.items, depth) for depth in range(1, tree.depth + 1)]
+    fills, scale = _fills_of_branches(tree, sizes[0]), None
+    if sized.means is not None:
+        known = np.concatenate(sized.means)
+        scale = (float(np.nanmin(known)), float(np.nanmax(known)))
+        fills = [[_fill(value, scale) for value in level.tolist()] for level in sized.means]
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        widths = _widths(tree)
+        for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
+            _paint_level(panel, tree.names[level], own, colors, widths[level : level + 2])
+        panel.set_xlim(0, widths[-1])
+        panel.set_ylim(int(sized.items.sum()), 0)
+        panel.set_yticks([])
+        middles = (widths[:-1] + widths[1:]) / 2
+        heads = [f"{short(name, 12)}\n{len(names):,}" for name, names in zip(tree.levels, tree.names, strict=True)]
+        panel.set_xticks(middles, heads, fontsize=6.5)
+        panel.xaxis.tick_top()
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+        if scale is not None:
+            _explain(figure, panel, scale, metric or "")
+
+    return drawn(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
+
+
+def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
+    """A colour per coarsest branch, paler from level to level, neighbours told apart by a shade."""
+    largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
+    own = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
+    fills = []
+    for level in range(tree.depth):
+        nodes = np.arange(len(tree.names[level]))
+        branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
+        pale = 0.62 * level / max(tree.depth - 1, 1)
+        fills.append(
+            [mixed_with_white(own.get(branch, OTHER), pale + 0.1 * (node % 2)) for node, branch in enumerate(branches)]
+        )
+    return fills
+
+
+def _fill(value: float, scale: tuple[float, float]) -> str:
+    if np.isnan(value):
+        return UNKNOWN
+    return color_at((value - scale[0]) / ((scale[1] - scale[0]) or 1))
+
+
+def _widths(tree: LabelTree) -> Floats:
+    """Where the columns begin and end: as wide as most names of a level, in shares of the whole."""
+    wishes = [float(np.quantile([text_width(short(name, 18)) for name in names], 0.9)) + 1.5 for names in tree.names]
+    ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
+    return ends
+
+
+def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats) -> None:
+    from matplotlib.collections import PolyCollection
+
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
+    boxes = [[(x[0], top), (x[0], low), (x[1], low), (x[1], top)] for top, low in itertools.pairwise(ends)]
+    tall = HEIGHT * 72 * sizes / sizes.sum()
+    lines = np.clip(tall / 8, 0, 0.4)
+    panel.add_collection(
+        PolyCollection(boxes, facecolors=fills, edgecolors="white", linewidths=lines, rasterized=len(names) > MANY)
+    )
+    room = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
+    for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
+        if height >= LETTER + 1:
+            fitting = _fitting(name, room / LETTER)
+            panel.text(
+                x[0] + 0.008, (top + low) / 2, fitting, fontsize=LETTER, va="center_baseline", color=text_color_on(fill)
+            )
+
+
+def _fitting(name: str, ems: float) -> str:
+    """As much of a name as fits into so many ems."""
+    if text_width(name) <= ems:
+        return name
+    shown = next((length for length in range(len(name), 0, -1) if text_width(name[:length] + "…") <= ems), 0)
+    return name[:shown] + "…" if shown > 1 else ""
+
+
+def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: str) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    shades = LinearSegmentedColormap.from_list("values", [color_at(share) for share in np.linspace(0, 1, 6)])
+    mappable = ScalarMappable(Normalize(100 * scale[0], 100 * scale[1]), shades)
+    bar = figure.colorbar(mappable, ax=panel, location="bottom", aspect=40, pad=0.02)
+    bar.set_label(f"{metric}, mean over the queries of a node (%)")
+    bar.outline.set_visible(False)
+
+
+def _draw(request: PlotRequest) -> Drawing:
+    if len(request.files) != 1:
+        raise UsageError("a picture has one tree", found=", ".join(request.files))
+    if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
+        raise UsageError(
+            "a metric colours a tree by the values of its queries",
+            expected="one --metric with --by-query FILE",
+            fix="hbench evaluate … --by-query FILE.parquet writes them",
+        )
+    (source,) = request.files
+    if Path(source).suffix in {".graphml", ".json", ".nwk"}:
+        if request.by_query:
+            raise UsageError("a tree without items has no queries", fix="name the dataset")
+        tree, items = tree_files.read(Path(source)).tree()
+        return draw_tree(SizedTree(tree, items), None, f"{Path(source).name} · {len(tree.paths):,} classes")
+    data = load(source)
+    test = test_of(data, request.test)
+    return _draw_test(data, test, request)
+
+
+def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
+    manifest = data.tests[test]
+    items = manifest.tree.counts(manifest.labels)[-1]
+    about = f"{data.name}@{data.version}|{test}"
+    if request.by_query is None:
+        return draw_tree(SizedTree(manifest.tree, items), None, f"{about} · {len(manifest):,} items")
+    try:
+        with pq.ParquetFile(request.by_query) as file:
+            values = file.read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise SubmissionError(
+            f"{request.by_query} cannot be read",
+            expected="the values of every query, in parquet",
+            found=str(error).splitlines()[0],
+            fix="hbench evaluate … --by-query FILE.parquet writes them",
+        ) from None
+    if "test" in values.column_names:
+        values = values.filter(pa.compute.equal(values["test"], test))
+    signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
+    (metric,) = request.metrics
+    return draw_tree(SizedTree(manifest.tree, items, means_of(manifest, values, metric)), metric, signature)
+
+
+kinds.register("tree")(
+    Kind(
+        "a label tree as an icicle by items; with --metric and --by-query coloured by the values of its queries",
+        "a dataset, a table of it, or a tree (.graphml, .json, .nwk)",
+        frozenset({"test", "metrics", "by_query"}),
+        _draw,
+    )
+)

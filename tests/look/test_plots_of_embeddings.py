@@ -1,0 +1,160 @@
+"""Confusion, map and tree: what is drawn is what brute force counts, read back from the picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+
+import hbench
+from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.datasets import manifest as manifests
+from hbench.look.palette import GROUPS, color_at, group_color, lightness_of
+from hbench.look.plots import PlotRequest, confusion, draw
+from hbench.look.plots.class_map import class_means
+from hbench.look.plots.tree import means_of
+from hbench.look.retrievals import Hit, Retrieved
+from hbench.tree import files as tree_files
+from tests.look.plotting import HEADS, LEVELS, NASTY, check_svg, embedded, own_table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plots")
+    data = own_table(folder, family=NASTY + "{}")
+    embedded(folder / "one.parquet", data, 1.0)
+    report = hbench.evaluate(folder / "one.parquet", data, metrics=["AP", "H-AP"])
+    report.write_by_query(folder / "values.parquet")
+    return folder
+
+
+def request(folder, kind, **options):
+    dataset = str(folder / "own.csv")
+    if kind == "tree":
+        return PlotRequest((dataset,), **options)
+    return PlotRequest((str(folder / "one.parquet"),), dataset=dataset, **options)
+
+
+KINDS = ["confusion", "map", "tree"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_writes_every_format_and_the_same_svg_again(folder, kind):
+    for suffix, head in HEADS.items():
+        assert draw(kind, request(folder, kind)).as_bytes(suffix[1:]).startswith(head)
+    both = [draw(kind, request(folder, kind)).as_bytes("svg") for _ in range(2)]
+    assert both[0] == both[1]
+    check_svg(both[0].decode())
+
+
+@pytest.mark.parametrize("level", [None, *LEVELS])
+def test_confusion_counts_the_classes_of_first_results(folder, level):
+    from hbench.evaluation import embeddings
+
+    test = hbench.load(folder / "own.csv").tests["test"]
+    vectors = embeddings.read(folder / "one.parquet").vectors.astype(float)
+    vectors /= np.linalg.norm(vectors, axis=1)[:, None]
+    scores = vectors @ vectors.T - 9 * np.eye(len(test))
+    own = test.labels[:, LEVELS.index(level or "family")]
+    counts = np.zeros((own.max() + 1,) * 2)
+    for query, first in enumerate(scores.argmax(axis=1)):
+        counts[own[query], own[first]] += 1
+    (panel,) = draw("confusion", request(folder, "confusion", level=level)).figure.axes
+    np.testing.assert_allclose(panel.collections[0].get_array(), 100 * counts / counts.sum(axis=1)[:, None])
+    assert panel.get_ylabel().startswith(level or "family")
+
+
+def test_small_classes_share_a_row():
+    ids, names = [f"i{n}" for n in range(60)], [f"c{n % 20:02}" for n in range(60)]
+    manifest = manifests.from_names(ids, [("r", name) for name in names], levels=("root", "class"))
+    found = [Retrieved(item, (Hit(1, ids[(n + 20 * (n < 3)) % 60], 1.0, 0),)) for n, item in enumerate(ids)]
+    matrix = confusion.confusion_of(manifest, found, 2)
+    assert len(matrix.names) == confusion.MOST
+    assert matrix.names[-1] == f"{20 - confusion.MOST + 1} other"
+    assert int(matrix.queries.sum()) == 60
+    np.testing.assert_allclose(matrix.shares.sum(axis=1), 100)
+    np.testing.assert_allclose(np.diag(matrix.shares), 100)
+
+
+def test_the_map_has_a_point_per_class_in_the_colour_of_its_group(folder):
+    drawing = draw("map", request(folder, "map", level="genus"))
+    (panel,) = drawing.figure.axes
+    tree = hbench.load(folder / "own.csv").tests["test"].tree
+    drawn = {each.get_label(): len(each.get_offsets()) for each in panel.collections}
+    assert drawn == {name: int((tree.paths[:, 1] == number).sum()) for number, name in enumerate(tree.names[1])}
+    assert drawing.figure.legends[0].get_title().get_text() == "genus"
+
+
+def test_class_means_are_means_of_directions(folder):
+    test = hbench.load(folder / "own.csv").tests["test"]
+    vectors = np.random.default_rng(0).normal(size=(len(test), 4))
+    means, classes = class_means(test, vectors, cosine=True)
+    for mean, number in zip(means, classes, strict=True):
+        rows = [v / np.sqrt((v * v).sum()) for v, own in zip(vectors, test.labels[:, -1], strict=True) if own == number]
+        total = sum(rows)
+        np.testing.assert_allclose(mean, total / np.sqrt((total * total).sum()))
+    plain, _ = class_means(test, vectors, cosine=False)
+    np.testing.assert_allclose(plain[3], vectors[test.labels[:, -1] == classes[3]].mean(axis=0))
+
+
+def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(folder):
+    by_query = folder / "values.parquet"
+    drawing = draw("tree", request(folder, "tree", metrics=("AP",), by_query=by_query))
+    test = hbench.load(folder / "own.csv").tests["test"]
+    values = hbench.evaluate(folder / "one.parquet", folder / "own.csv", metrics=["AP"]).per_query["AP"]
+    levels = [each for each in drawing.figure.axes[0].collections if isinstance(each, PolyCollection)]
+    means, heights = [], []
+    for depth in range(3):
+        own = test.labels[:, depth]
+        means.append([np.mean([v for v, o in zip(values, own, strict=True) if o == n]) for n in range(own.max() + 1)])
+        heights.append([int((own == n).sum()) for n in range(own.max() + 1)])
+    low, high = min(map(min, means)), max(map(max, means))
+    for boxes, mean, height in zip(levels, means, heights, strict=True):
+        corners = [path.vertices[:, 1] for path in boxes.get_paths()]
+        assert [int(each.max() - each.min()) for each in corners] == height
+        expected = [int(color_at((each - low) / (high - low))[1:3], 16) / 255 for each in mean]
+        np.testing.assert_allclose(boxes.get_facecolors()[:, 0], expected, atol=1.01 / 255)
+    bar = drawing.figure.axes[1]
+    np.testing.assert_allclose(bar.get_xlim(), (100 * low, 100 * high))
+
+
+def test_a_tree_file_is_drawn_by_classes(folder, tmp_path):
+    tree = hbench.load(folder / "own.csv").tests["test"].tree
+    (tmp_path / "t.graphml").write_text(tree_files.write(tree, ".graphml"), encoding="utf-8")
+    drawing = draw("tree", PlotRequest((str(tmp_path / "t.graphml"),)))
+    assert [label.get_text().split("\n")[1] for label in drawing.figure.axes[0].get_xticklabels()] == ["2", "6", "12"]
+
+
+def test_refusals_name_what_is_missing(folder, tmp_path):
+    with pytest.raises(UsageError, match="--by-query FILE"):
+        draw("tree", request(folder, "tree", metrics=("AP",)))
+    with pytest.raises(UnknownName, match="one of AP, H-AP"):
+        draw("tree", request(folder, "tree", metrics=("NDCG",), by_query=folder / "values.parquet"))
+    with pytest.raises(SubmissionError, match="hbench evaluate"):
+        draw("tree", request(folder, "tree", metrics=("AP",), by_query=tmp_path / "none.parquet"))
+    with pytest.raises(UnknownName, match="did you mean 'genus'"):
+        draw("confusion", request(folder, "confusion", level="genius"))
+    with pytest.raises(UnknownName, match=r"did you mean 't-sne'"):
+        draw("map", request(folder, "map", method="tsne"))
+    with pytest.raises(UsageError, match="one embedding file"):
+        draw("map", PlotRequest(("a", "b"), dataset="glyphs"))
+
+
+def test_values_of_other_queries_are_refused(folder):
+    report = hbench.evaluate(folder / "one.parquet", folder / "own.csv", metrics=["AP"])
+    report.write_by_query(folder / "other.parquet")
+    import pyarrow.parquet as pq
+
+    test = hbench.load("glyphs").tests["test"]
+    with pytest.raises(SubmissionError, match="72 queries are not of this test"):
+        means_of(test, pq.read_table(folder / "other.parquet"), "AP")
+
+
+@pytest.mark.parametrize("of", range(1, 9))
+def test_colours_of_groups_differ_in_grey(of):
+    grey = [lightness_of(group_color(number, of)) for number in range(of)]
+    assert len(set(map(round, grey))) == of
+    assert grey == sorted(grey)
+    if of <= 5:
+        assert all(np.diff(grey) > 15)
+    assert len(GROUPS) == 8
