@@ -235,6 +235,8 @@ def _names(metrics: str | None) -> list[str] | None:
 
 def _check(given: Submission, data: Dataset, conditions: dict[str, Any]) -> None:
     examined = _examined(given, data, conditions)
+    for doubt in examined.subject.doubts:
+        say(f"doubt: {doubt}")
     for warning in examined.warnings:
         say(f"remark: {warning}")
     say(f"{examined.subject.source and examined.subject.source.file} can be scored on {data.name}")
@@ -281,6 +283,8 @@ def show_report(document: Document, format_: str) -> None:
             show_table(heading, content.header, content.cells)
             heading = None
         show(document.signature)
+    for doubt in document.doubts:
+        say(f"doubt: {doubt}")
     for note in document.warnings:
         say(f"note: {note}")
     placed = formats.placing(document, board) if board else None

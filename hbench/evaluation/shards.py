@@ -173,7 +173,13 @@ def _in_words(evaluation: Evaluation) -> dict[str, Any]:
 
 def _from_words(words: dict[str, Any]) -> Evaluation:
     source = words["subject"]["source"]
-    subject = Subject(**{**words["subject"], "source": source and SubmittedFile.model_validate(source)})
+    subject = Subject(
+        **{
+            **words["subject"],
+            "source": source and SubmittedFile.model_validate(source),
+            "doubts": tuple(words["subject"]["doubts"]),
+        }
+    )
     keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol")
     chosen = conditions(words["levels"], **{key: words[key] for key in keys})
     return Evaluation(subject, chosen, words["also"], tuple(words["warnings"]))

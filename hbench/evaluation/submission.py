@@ -19,6 +19,7 @@ from hbench.engine.conditions import conditions
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
 from hbench.evaluation import embeddings as embedding_files
+from hbench.evaluation.doubts import doubts_of
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.embeddings.problems import SubmissionProblem, refuse
 from hbench.evaluation.jobs import Examined, Submission
@@ -93,7 +94,7 @@ def examine(
     )
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
-    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given))
+    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given), doubts_of(given, data))
     also = protocol_name("official", data) if also_official else None
     return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
 

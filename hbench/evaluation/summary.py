@@ -17,6 +17,7 @@ from hbench.metrics.relevance import inverted
 from hbench.metrics.significance import mean_of_tests_interval
 
 UNRELATED = "unrelated"
+ENOUGH = 100  # queries, below which all may be right by chance
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Subject:
     digest: str
     method: str | None = None
     source: SubmittedFile | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def report_of(
@@ -61,6 +63,7 @@ def report_of(
         if len(measurements) > 1
         else {},
         mistakes={name: first_levels(each, chosen.levels) for name, each in measurements.items()},
+        doubts=(*subject.doubts, *doubts_of_values(measurements, len(chosen.levels))),
         warnings=(*warnings, *remarks(measurements, chosen)),
         date=datetime.now(UTC).date().isoformat(),
     )
@@ -101,6 +104,16 @@ def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, i
     """How many queries have an item of each level at rank 1, finest first; the rest is `unrelated`."""
     counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
     return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
+
+
+def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
+    """What speaks against the values themselves: every query of a test is answered rightly at rank 1."""
+    perfect = [
+        name
+        for name, each in measurements.items()
+        if len(each.first_level) >= ENOUGH and bool((each.first_level == levels).all())
+    ]
+    return tuple(f"{name}: every query's first result is of its finest class (R@1 = 100)" for name in perfect)
 
 
 def remarks(measurements: Mapping[str, Measurement], chosen: Conditions) -> list[str]:

@@ -63,7 +63,8 @@ def table(standings: Iterable[Standing], metrics: Sequence[str], citations: Mapp
 
 def remarks(row: Row) -> list[str]:
     """What a reader of a row's scores should know: its doubts, and which scores are not comparable, and why."""
-    doubt = [row.paper.doubt] if row.paper and row.paper.doubt else []
+    source = row.paper or row.run
+    doubt = [source.doubt] if source and source.doubt else []
     unranked = [f"{metric} is not ranked: {reason}" for metric, reason in row.unranked.items()]
     return [f"{short_source(row)}: {text}" for text in (*doubt, *unranked)]
 

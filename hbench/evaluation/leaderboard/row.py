@@ -51,7 +51,8 @@ class Paper(BaseModel):
 
 
 class RunProvenance(BaseModel):
-    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same."""
+    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
+    `doubt`: what the evaluation found to speak against it (hbench.evaluation.doubts)."""
 
     model_config = STRICT
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -62,6 +63,7 @@ class RunProvenance(BaseModel):
     date: str
     queries: int = Field(gt=0)
     note: str | None = None
+    doubt: str | None = None
 
 
 class Row(BaseModel):

@@ -118,7 +118,7 @@ def row_of(document: Document, board: Leaderboard, *, method: str | None = None,
         "dataset_digest": document.dataset_digest,
         "date": document.date,
         "queries": max(score.queries for score in scores.values()),
-    }
+    } | ({"doubt": "; ".join(document.doubts)} if document.doubts else {})
     percent = {metric: round(Decimal(100 * s.value), DIGITS) for metric, s in scores.items() if s.value is not None}
     known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {k: v for k, v in details.items() if v}
     return schema.build(Row, {"method": name, **known, "scores": percent, "run": run}, source="the report's row")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +29,6 @@ SCHEMA = 1
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from hbench.look.figures import Drawing
 
 
 class Score(Strict):
@@ -56,7 +54,8 @@ class SubmittedFile(Strict):
 class Document(Strict):
     """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
 
-    `by_test`: where a score is the mean over several tests, its value on each.
+    `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
+    submission (hbench.evaluation.doubts).
     """
 
     schema_version: int = SCHEMA
@@ -74,6 +73,7 @@ class Document(Strict):
     official: dict[str, Score] = Field(default_factory=dict)
     by_test: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     mistakes: dict[str, dict[str, int]] = Field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     date: str
 
@@ -150,8 +150,9 @@ class Report:
 
         return pd.DataFrame({name: score.model_dump() for name, score in self.document.scores.items()}).T
 
-    def plot(self, kind: str = "levels", metrics: Sequence[str] = ()) -> Drawing:
-        """The picture of this report, `levels` or `mistakes`, which a notebook shows and `.write(path)` keeps.
+    def plot(self, kind: str = "levels", metrics: Sequence[str] = ()) -> Any:
+        """The picture of this report, `levels` or `mistakes`, a `hbench.look.figures.Drawing`, which a
+        notebook shows and `.write(path)` keeps.
 
         Raises UnknownName for the kind, UsageError for one that needs more than a report.
         """

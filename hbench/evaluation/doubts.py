@@ -1,0 +1,116 @@
+"""Says what speaks against a submission: vectors that cannot have come from looking at pictures.
+
+A score is computed all the same; the doubts stand in its report, on stderr, and in its leaderboard row.
+
+| doubt | said where |
+|---|---|
+| constant vectors | 99 % of the items have exactly the vector of an item of another class |
+| nearly constant | all lie within 0.1 % of their mean |
+| copies across classes | 5 % of the items have exactly the vector of an item of another class |
+| labels as vectors | half of the items have exactly the vector of another item of their own class |
+| queries inside the gallery | 5 % of the queries have exactly the vector of a gallery item, on a dataset that keeps them apart |
+| items of the training set | any test item is one |
+| all right at rank 1 | every query's first result is of its finest class, among 100 queries or more |
+
+Pictures that a dataset holds twice have equal vectors honestly, so shares of a few percent are let pass; a query whose
+own picture stands in the gallery under the same id is no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.datasets import Dataset
+from hbench.datasets.manifest import Manifest
+from hbench.evaluation.embeddings import Embeddings, align
+from hbench.evaluation.embeddings.numpy_files import blocks
+from hbench.evaluation.rankings.files import Ranking
+
+COPIES, SAME_CLASS, ALL = 0.05, 0.5, 0.99  # shares of the items
+NEAR = 1e-6  # share of the vectors' mean square that is not their mean's: within 0.1 % of it
+ENOUGH = 100  # items or queries, below which anything may be chance
+ODD = np.uint64(0x9E3779B97F4A7C15)
+MIXING = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))  # splitmix64
+
+
+def doubts_of(given: Embeddings | tuple[Embeddings, Embeddings] | Ranking, data: Dataset) -> tuple[str, ...]:
+    """What speaks against a submission before it is scored, one sentence each; () for nothing, and for rankings.
+
+    One pass over the vectors: about 1 % of an evaluation's time.
+    """
+    found = list(_trained_on(data))
+    if not isinstance(given, Ranking):
+        queries, gallery = given if isinstance(given, tuple) else (given, given)
+        prints, near = _passed(queries)
+        own = (prints, prints) if queries is gallery else (prints, _passed(gallery)[0])
+        found += ["all vectors are nearly the same"] if near else []
+        for name, test in data.tests.items():
+            found += [f"{name}: {text}" for text in _copies(test, (queries, gallery), own)]
+    return tuple(found)
+
+
+def fingerprints(vectors: NDArray[np.generic]) -> NDArray[np.uint64]:
+    """64 bits for every row of (N, D), equal for equal rows and, but for one pair in 10^19, only for these."""
+    words = np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
+    width = -(-words.shape[1] // 8) * 8
+    if words.shape[1] != width:
+        words = np.pad(words, ((0, 0), (0, width - words.shape[1])))
+    rows = words.view(np.uint64)
+    mixed = rows + np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * ODD  # equal words of two columns must differ
+    for shift, factor in MIXING:  # every bit of a word comes to bear on every bit of its number
+        mixed ^= mixed >> shift
+        mixed *= factor
+    result: NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(33))).sum(axis=1, dtype=np.uint64)
+    return result
+
+
+def _passed(given: Embeddings) -> tuple[NDArray[np.uint64], bool]:
+    """The fingerprint of every row, and whether all rows are nearly the same."""
+    prints = np.empty(len(given), np.uint64)
+    total, square = np.zeros(given.dim), 0.0
+    for block in blocks(len(given), given.dim):
+        part = given.vectors[block]
+        prints[block] = fingerprints(part)
+        values = part.astype(np.float32, copy=False)
+        total += values.sum(axis=0, dtype=np.float64)
+        square += float(np.vdot(values, values))
+    mean = total / len(given)
+    spread = square / len(given) - float(mean @ mean)
+    return prints, len(given) >= ENOUGH and spread <= NEAR * square / len(given)
+
+
+def _trained_on(data: Dataset) -> Iterator[str]:
+    if data.train is None:
+        return
+    known = set(data.train.items.tolist())
+    for name, test in data.tests.items():
+        shared = sum(item in known for item in test.items.tolist())
+        if shared:
+            yield f"{name}: {shared:,} of {len(test):,} test items are in the dataset's training set"
+
+
+def _copies(
+    test: Manifest, given: tuple[Embeddings, Embeddings], prints: tuple[NDArray[np.uint64], NDArray[np.uint64]]
+) -> Iterator[str]:
+    asked, ranked = np.flatnonzero(test.query), np.flatnonzero(test.gallery)
+    items = prints[1][align(given[1], test.items[ranked])]
+    finest = test.labels[ranked, -1]
+    _, group = np.unique(items, return_inverse=True)
+    size = np.bincount(group)[group]
+    _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
+    alike = np.bincount(pair.reshape(-1))[pair.reshape(-1)]  # items of the same vector and of the same class
+    if len(ranked) >= ENOUGH:
+        across, within = float((size > alike).mean()), float((alike > 1).mean())
+        if across >= COPIES:
+            yield f"{100 * across:.0f} % of the items have exactly the vector of an item of another class" + (
+                ": the vectors are constant" if across >= ALL else ""
+            )
+        elif within >= SAME_CLASS:
+            yield f"{100 * within:.0f} % of the items have exactly the vector of another item of their class, as labels have"
+    if len(asked) >= ENOUGH and not (test.query & test.gallery).any():
+        inside = float(np.isin(prints[0][align(given[0], test.items[asked])], items).mean())
+        if inside >= COPIES:
+            yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"

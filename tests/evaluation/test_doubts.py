@@ -1,0 +1,121 @@
+"""Submissions that cannot be honest are said to be so, and honest ones are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import hbench
+from hbench.datasets import Dataset
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import Manifest, from_names
+from hbench.evaluation import leaderboard
+from hbench.evaluation.doubts import doubts_of, fingerprints
+from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.leaderboard import runs
+from hbench.evaluation.submission import evaluate
+
+ITEMS = [f"i{number}" for number in range(240)]
+LABELS = [[f"c{number % 6}", f"f{number % 24}"] for number in range(240)]
+ONE_HOT = np.eye(24, dtype=np.float32)[np.arange(240) % 24]
+HONEST = np.random.default_rng(0).normal(size=(240, 16)).astype(np.float32)
+
+
+def manifest(items: list[str] = ITEMS, **masks: np.ndarray) -> Manifest:
+    return from_names(items, LABELS, levels=["coarse", "fine"], **masks)
+
+
+def dataset(test: Manifest, train: Manifest | None = None) -> Dataset:
+    return Dataset("own", "1", Protocol(), train, {"test": test})
+
+
+def embeddings(vectors: np.ndarray) -> Embeddings:
+    return Embeddings(np.array(ITEMS, dtype=object), vectors, "0" * 64, "e.npz", str(vectors.dtype))
+
+
+@given(
+    arrays(
+        np.float32, st.tuples(st.integers(1, 40), st.integers(1, 9)), elements=st.sampled_from([0.0, 1.0, -2.5, 3e-9])
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_fingerprints_are_equal_exactly_for_equal_rows(vectors: np.ndarray) -> None:
+    for dtype in (np.float16, np.float32, np.float64):
+        rows = vectors.astype(dtype)
+        whole = [row.tobytes() for row in rows]
+        prints = fingerprints(rows)
+        for i, one in enumerate(whole):
+            for j, other in enumerate(whole):
+                assert (one == other) == (prints[i] == prints[j])
+
+
+def test_fingerprints_of_many_near_rows_differ() -> None:
+    rows = np.eye(600, dtype=np.float32)
+    assert len(np.unique(fingerprints(rows))) == 600
+    assert len(np.unique(fingerprints(np.arange(1 << 16, dtype=np.float32)[:, None]))) == 1 << 16
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        (np.ones((240, 16), np.float32), ["nearly the same", "vectors are constant"]),
+        (1 + 1e-5 * HONEST, ["nearly the same"]),
+        (ONE_HOT, ["of another item of their class, as labels have"]),
+        (np.eye(6, dtype=np.float16)[np.arange(240) % 6], ["100 % of the items have exactly the vector of an item of another"]),
+        (np.concatenate([HONEST[:220], HONEST[:20]]), ["17 % of the items"]),
+        (HONEST, []),
+        (HONEST.astype(np.float16), []),
+        (np.concatenate([HONEST[:236], HONEST[:4]]), []),  # a dataset that holds four pictures twice
+        (5 + HONEST, []),  # far from the origin, as features after a ReLU are
+        (np.sign(HONEST), []),  # binary codes
+    ],
+)  # fmt: skip
+def test_vectors_that_cannot_be_honest_are_doubted(vectors: np.ndarray, said: list[str]) -> None:
+    found = doubts_of(embeddings(vectors), dataset(manifest()))
+    assert len(found) == len(said), found
+    assert all(part in text for part, text in zip(said, found, strict=True))
+
+
+def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_them_apart() -> None:
+    query = np.arange(240) < 120
+    copied = np.concatenate([HONEST[:120], HONEST[:120]])
+    apart = dataset(manifest(query=query, gallery=~query))
+    (said,) = doubts_of(embeddings(copied), apart)
+    assert "100 % of the queries have exactly the vector of a gallery item" in said
+    assert doubts_of(embeddings(HONEST), apart) == ()
+    both = (embeddings(HONEST), embeddings(copied))  # two files: the gallery holds the queries' vectors
+    (said,) = doubts_of(both, apart)
+    assert "of the queries" in said
+
+
+def test_test_items_that_are_trained_on_are_doubted() -> None:
+    train = manifest([f"i{number + 230}" for number in range(240)])
+    (said,) = doubts_of(embeddings(HONEST), dataset(manifest(), train))
+    assert "10 of 240 test items are in the dataset's training set" in said
+
+
+def test_doubts_stand_in_the_report_and_in_the_row(tmp_path: Path) -> None:
+    data = dataset(manifest())
+    report = evaluate(replace(embeddings(ONE_HOT), source="labels.npz"), data, method="labels")
+    assert [text.split(":")[0] for text in report.document.doubts] == ["test", "test"]
+    assert "R@1 = 100" in report.document.doubts[1]
+    row = runs.row_of(report.document, runs.empty_board(report.document))
+    assert row.run is not None
+    assert row.run.doubt == "; ".join(report.document.doubts)
+    path = tmp_path / "own.toml"
+    runs.add(row, runs.empty_board(report.document), path)
+    assert leaderboard.read_file(path).rows[0] == row
+
+
+def test_the_random_vectors_and_pixels_of_glyphs_are_not_doubted() -> None:
+    glyphs = hbench.load("glyphs")
+    test = glyphs.tests["test"]
+    vectors = np.random.default_rng(0).normal(size=(len(test), 8)).astype(np.float32)
+    honest = Embeddings(test.items, vectors, "0" * 64, "e.npz", "float32")
+    assert doubts_of(honest, glyphs) == ()
