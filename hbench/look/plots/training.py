@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError
+from hbench.core.untrusted import LIST, parse_json, read_text
 from hbench.evaluation import leaderboard
 from hbench.look.figures import FAINT, Drawing, drawn, short
 from hbench.look.inputs import shown_names
@@ -44,8 +44,8 @@ def read_log(path: Path, name: str) -> TrainingLog:
     """What a run has logged so far; a last line that a killed run left half-written is left out. Raises DataError."""
     path = path / LOG if path.is_dir() else path
     try:
-        text = path.read_text(encoding="utf-8")
-        lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
+        text = read_text(path, most=LIST)
+        lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
         steps = [line for line in lines if "loss" in line]
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.core.untrusted import parquet_table
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import COLUMN, Drawing, drawn, short
@@ -194,13 +194,12 @@ def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
     if request.by_query is None:
         return draw_tree(SizedTree(manifest.tree, items), None, f"{about} · {len(manifest):,} items")
     try:
-        with pq.ParquetFile(request.by_query) as file:
-            values = file.read()
-    except (OSError, pa.ArrowInvalid) as error:
+        values = parquet_table(request.by_query)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise SubmissionError(
             f"{request.by_query} cannot be read",
             expected="the values of every query, in parquet",
-            found=str(error).splitlines()[0],
+            found=(str(error).splitlines() or ["damage"])[0],
             fix="hbench evaluate … --by-query FILE.parquet writes them",
         ) from None
     if "test" in values.column_names:
