@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.reports.report import Report
     from hbench.evaluation.submission import evaluate
     from hbench.look.plots import plot
+    from hbench.look.results import browse
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
     from hbench.metrics.relevance import relevance_of_pairs
@@ -35,6 +36,7 @@ HOME = {
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
     "Report": "hbench.evaluation.reports.report",
+    "browse": "hbench.look.results",
     "evaluate": "hbench.evaluation.submission",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
@@ -54,6 +56,7 @@ __all__ = [
     "MetricName",
     "Report",
     "__version__",
+    "browse",
     "evaluate",
     "levels_of_pairs",
     "load",

@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import subprocess
+import sys
+from html import unescape
 from itertools import pairwise
 
 import numpy as np
@@ -14,12 +18,13 @@ from PIL import Image
 
 import hbench
 from hbench.cli import group
-from hbench.core.errors import UnknownName
+from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.engine.conditions import conditions
 from hbench.evaluation.embeddings import Embeddings
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
-from hbench.look.retrievals import retrieve
+from hbench.look.results import Results
+from hbench.look.retrievals import Hit, Retrieved, retrieve
 from hbench.look.strips import Sheet, Strip, page_of, write_strips
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -122,12 +127,8 @@ def test_csv_has_a_line_per_result_and_no_formula(folder):
     rows = list(csv.DictReader(io.StringIO(look(folder, "--random", 2, "-k", 5, "--csv").stdout)))
     assert [row["rank"] for row in rows] == list("12345") * 2
     assert set(rows[0]) == {"file", "query", "rank", "id", "score", "level", "shares"}
-    from hbench.cli.look import _csv
-    from hbench.look.retrievals import Hit, Retrieved
-
-    manifest, _ = made()
     strip = Strip("=1+1", "", (("@file", Retrieved("=1+1", (Hit(1, "-2", 0.5, 1),))),))
-    (row,) = csv.DictReader(io.StringIO(_csv([strip], manifest)))
+    (row,) = csv.DictReader(io.StringIO(Results(Sheet([strip], ("genus", "species"), "", None)).csv()))
     assert (row["file"], row["query"], row["id"], row["shares"]) == ("'@file", "'=1+1", "'-2", "genus")
 
 
@@ -202,3 +203,37 @@ def test_a_ranking_file_cannot_be_looked_at(folder, tmp_path):
     (tmp_path / "a.run").write_text("\n".join(lines))
     run = CliRunner().invoke(group, ["look", str(tmp_path / "a.run"), "-d", "glyphs", "--random", "1"])
     assert "holds rankings" in str(run.exception)
+
+
+SHOWS = """
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+import hbench
+results = hbench.browse({file!r}, "glyphs", at_random=1, k=2)
+results.show()
+InteractiveShell.instance()
+with capture_output() as captured:
+    results.show()
+print("<<<", captured.outputs[0].data["text/html"])
+"""
+
+
+def test_results_show_themselves_in_a_notebook_and_as_text_elsewhere(folder):
+    code = SHOWS.format(file=str(folder / "one.npz"))
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    text, _, shown = run.stdout.partition("<<<")
+    results = hbench.browse(folder / "one.npz", "glyphs", at_random=1, k=2)
+    assert text.strip() == results.text() == repr(results)
+    assert shown.strip() == results._repr_html_()
+    srcdoc = re.fullmatch(r'<iframe sandbox="" [^>]*srcdoc="([^"]*)"></iframe>', shown.strip())[1]
+    assert "<" not in srcdoc
+    assert unescape(srcdoc) == page_of(results.sheet)
+
+
+def test_what_python_browses_is_what_the_command_shows(folder):
+    results = hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", severe=2, k=3)
+    assert json.loads(look(folder, folder / "two.npz", "--severe", 2, "-k", 3, "--json").stdout) == results.records()
+    assert look(folder, folder / "two.npz", "--severe", 2, "-k", 3).stdout == results.text() + "\n"
+    with pytest.raises(UsageError, match="one way"):
+        hbench.browse(folder / "one.npz", "glyphs", severe=2, best=3)

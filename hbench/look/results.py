@@ -1,0 +1,189 @@
+"""Browses what models retrieve: the first results of chosen queries as text, values, CSV, or strips in a notebook.
+
+`browse` is what `hbench look` calls; its results show themselves in a notebook.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from hbench.core.errors import UsageError
+from hbench.datasets import Dataset, load
+from hbench.datasets.manifest import Manifest
+from hbench.engine.measure import Measurement, measure
+from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.jobs import Examined, jobs_of
+from hbench.look import retrievals
+from hbench.look.inputs import examined_embeddings, signature_of, test_of
+from hbench.look.palette import mark_of
+from hbench.look.retrievals import UNRELATED, Choose, Hit, level_name, retrieve
+from hbench.look.strips import Sheet, Strip, page_of, write_strips
+from hbench.tree.names import CONTROL
+
+SHOWN = 8
+COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
+WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
+FRAME = 230  # pixels of a strip in a notebook
+HEAD = 140
+
+
+@dataclass(frozen=True, repr=False)
+class Results:
+    """The first results of some queries by one or more models; a notebook shows them as strips."""
+
+    sheet: Sheet
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """The strips in a frame of their own, so that neither page disturbs the other."""
+        rows = sum(len(strip.rows) for strip in self.sheet.strips)
+        style = f"width:100%;height:{min(HEAD + FRAME * rows, 900)}px;border:0"
+        return f'<iframe sandbox="" style="{style}" srcdoc="{escape(page_of(self.sheet))}"></iframe>'
+
+    def show(self) -> None:
+        """Show the strips in a notebook, wherever in a cell; elsewhere write the text to stdout."""
+        notebook = sys.modules.get("IPython")
+        if notebook is not None and notebook.get_ipython() is not None:
+            notebook.display.display(self)
+        else:
+            sys.stdout.write(self.text() + "\n")
+
+    def write(self, path: str | Path) -> None:
+        """Write the strips as .png, .svg, .pdf or .html. Raises UsageError for another suffix."""
+        write_strips(self.sheet, Path(path))
+
+    def text(self) -> str:
+        """For a person: a line per result, with the mark and the name of its level."""
+        levels, lines = self.sheet.levels, []
+        width = max(map(len, (*levels, UNRELATED)))
+        for strip in self.sheet.strips:
+            lines += [f"{strip.query}  ({strip.about})"]
+            for name, found in strip.rows:
+                lines += [f"  {name}"] * (len(strip.rows) > 1)
+                lines += [
+                    f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} "
+                    f"{level_name(hit.level, levels):{width}}  {hit.item}"
+                    for hit in found.hits
+                ]
+            lines += [""]
+        return "\n".join(CONTROL.sub("\ufffd", line) for line in lines).rstrip("\n")
+
+    def csv(self) -> str:
+        """A line per result. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for strip in self.sheet.strips:
+            for name, found in strip.rows:
+                for hit in found.hits:
+                    shares = level_name(hit.level, self.sheet.levels)
+                    texts = (_safe(each) for each in (name, strip.query, hit.item, shares))
+                    file_name, query, item, shared = texts
+                    writer.writerow((file_name, query, hit.rank, item, hit.score, hit.level, shared))
+        return file.getvalue()
+
+    def records(self) -> list[dict[str, Any]]:
+        """As plain values: of every query its results by file."""
+        return [
+            {
+                "query": strip.query,
+                "about": strip.about,
+                "results": {name: [self._record(hit) for hit in found.hits] for name, found in strip.rows},
+            }
+            for strip in self.sheet.strips
+        ]
+
+    def _record(self, hit: Hit) -> dict[str, Any]:
+        return {**hit._asdict(), "shares": level_name(hit.level, self.sheet.levels)}
+
+
+def _safe(text: str) -> str:
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def browse(
+    files: str | Path | Sequence[str | Path],
+    dataset: str | Path | Dataset,
+    *,
+    test: str | None = None,
+    by: str = "H-AP",
+    k: int = 10,
+    queries: Sequence[str] = (),
+    class_name: str | None = None,
+    worst: int | None = None,
+    best: int | None = None,
+    severe: int | None = None,
+    at_random: int | None = None,
+) -> Results:
+    """The first k results of some queries by embedding files, the queries chosen by the first file in one of the ways:
+    by id, of a class, the `worst` or `best` so many by a metric, those of the most severe first mistakes, or at random.
+
+    Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot be ranked.
+    """
+    paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
+    options = dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
+    choose, by_metric = _choice({name: value for name, value in options.items() if value})
+    data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    name = test_of(data, test)
+    manifest = data.tests[name]
+    examined = [examined_embeddings(path, data, by) for path in paths]
+    measured = _measured(examined[0], name) if by_metric else None
+    strips = _strips(paths, examined, manifest, choose, (measured, by, k))
+    return Results(Sheet(strips, manifest.tree.levels, signature_of(examined[0], name), manifest.picture))
+
+
+def _choice(given: Mapping[str, Any]) -> tuple[Choose, bool]:
+    """How queries are chosen, by the one way that is given, and whether that needs a metric."""
+    if len(given) > 1:
+        raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given))
+    default: tuple[str, Any] = ("worst", SHOWN)
+    way, value = next(iter(given.items()), default)
+    ways: dict[str, tuple[Choose, bool]] = {
+        "queries": (retrievals.by_id(value), False),
+        "class_name": (retrievals.of_class(value, SHOWN), False),
+        "at_random": (retrievals.at_random(value), False),
+        "severe": (retrievals.most_severe(value), True),
+        "best": (retrievals.by_value(value, best=True), True),
+        "worst": (retrievals.by_value(value, best=False), True),
+    }
+    return ways[way]
+
+
+def _measured(examined: Examined, test: str) -> Measurement:
+    jobs = jobs_of(examined)
+    if test not in jobs:
+        raise UsageError(f"{test} lists its positives pair by pair", fix="choose queries by id or at random")
+    return measure(jobs[test][0])
+
+
+def _strips(
+    files: Sequence[Path],
+    examined: Sequence[Examined],
+    manifest: Manifest,
+    choose: Choose,
+    about: tuple[Measurement | None, str, int],
+) -> list[Strip]:
+    measured, metric, k = about
+    asked = choose(manifest, measured)
+    found = []
+    for each in examined:
+        assert isinstance(each.given, Embeddings)
+        found.append(retrieve(manifest, each.given, asked, each.chosen, k))
+    classes = manifest.labels[manifest.query][asked]
+    strips = []
+    for number, path in enumerate(classes.tolist()):
+        words = " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))
+        if measured is not None:
+            words += f" · {metric} {100 * measured.values[0][asked[number]]:.1f}"
+        rows = tuple((file.name, own[number]) for file, own in zip(files, found, strict=True))
+        strips.append(Strip(rows[0][1].query, words, rows))
+    return strips
