@@ -26,9 +26,9 @@ from hbench.train import loop
 from hbench.train.images.batches import images_of, training_batches
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import augmentations
-from hbench.train.progress import Log
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images
+from hbench.train.records.log import Log
 from hbench.train.run import begin
 
 

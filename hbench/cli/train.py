@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]")
-@click.option("--tensorboard", is_flag=True, help="Write TensorBoard events beside log.jsonl.")
+@click.option("--track", multiple=True, metavar="NAME", help="tensorboard, wandb or mlflow, beside log.jsonl.")
+@click.option("--tensorboard", is_flag=True, help="As --track tensorboard.")
 @click.option("--print", "only_print", is_flag=True, help="Print the recipe as it would be trained, and stop.")
 def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print: bool, **options: Any) -> None:
     """Train by RECIPE, a name that `hbench recipes` lists or a TOML file; then embed and score the dataset's tests.
@@ -41,18 +42,21 @@ def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print:
     _train(chosen, out or Path("runs") / Path(recipe).stem, **options)
 
 
-def _train(chosen: Any, out: Path, *, resume: bool, device: str, threads: int | None, tensorboard: bool) -> None:
+def _train(
+    chosen: Any, out: Path, *, resume: bool, device: str, threads: int | None, track: tuple[str, ...], tensorboard: bool
+) -> None:
     import torch
 
     from hbench.train.loop import EMBEDDINGS, train
     from hbench.train.processes import joined
-    from hbench.train.progress import bar
+    from hbench.train.records.bar import bar
 
     if threads:
         torch.set_num_threads(threads)
     with joined(device) as processes:
         with bar(shown=processes.first) as watch:
-            report = train(chosen, out, processes=processes, resume=resume, tensorboard=tensorboard, watch=watch)
+            names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
+            report = train(chosen, out, processes=processes, resume=resume, track=list(names), watch=watch)
         if processes.first:
             _show(report)
             say(f"wrote {out}: hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again")

@@ -25,7 +25,6 @@ from hbench.core.files import write_text
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
-from hbench.train import run
 from hbench.train.images.batches import Files, Readable, all_tests, images_of
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
@@ -34,6 +33,7 @@ from hbench.train.models.model import build_model
 from hbench.train.processes import ALONE
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
+from hbench.train.records import checkpoints
 from hbench.train.run import PRECISIONS, training_manifest
 
 RANDOM = "random"
@@ -167,15 +167,15 @@ def _next_row(parts: Path) -> int:
 
 
 def _from_checkpoint(path: Path) -> Embedder:
-    folder = run.latest(path)
+    folder = checkpoints.best(path)
     recipe_file = next((each / RECIPE for each in (folder, folder.parent) if (each / RECIPE).exists()), None)
     if recipe_file is None:
         raise DataError(f"{folder} has no recipe beside it", expected=f"{RECIPE} in it or in its run's folder")
     recipe = resolve(str(recipe_file))
     settings = Model(**{**recipe.model.model_dump(), "weights": RANDOM})
     model = build_model(settings)
-    run.load_model(folder, model)
-    digest = hashlib.sha256((folder / run.MODEL).read_bytes()).hexdigest()
+    checkpoints.load_model(folder, model)
+    digest = hashlib.sha256((folder / checkpoints.MODEL).read_bytes()).hexdigest()
     return Embedder(model, recipe.images, f"checkpoint {digest}")
 
 

@@ -2,7 +2,7 @@
 
     run = begin(recipe, dataset)                                    model, losses, optimisers
     for epoch, for batch of plan(labels, seed, epoch):
-        loss of the batch -> gradients -> step -> log, checkpoint
+        loss of the batch -> gradients -> step -> log, validate, checkpoint
     embed the test items -> test.parquet -> report.json
 
 A step depends on the recipe, its own number, and what a checkpoint holds, and on nothing else: on a CPU a resumed run
@@ -16,7 +16,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -32,16 +32,18 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.evaluation.reports.report import Report
 from hbench.evaluation.submission import evaluate
-from hbench.train import run as checkpoint
 from hbench.train.images.batches import all_tests, images_of, training_batches
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
-from hbench.train.progress import Log, Moment
 from hbench.train.recipes.files import as_toml, differences, resolve
 from hbench.train.recipes.recipe import Recipe
+from hbench.train.records import checkpoints
+from hbench.train.records.log import Callback, Log, Moment
+from hbench.train.records.trackers import opened
 from hbench.train.run import TrainingRun, begin, set_rates, training_manifest
 from hbench.train.step import Outcome, StepValues, TrainStep, direct, in_two_passes
+from hbench.train.validation import best_after, is_over, split_off, validated
 
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
@@ -62,44 +64,76 @@ def train(
     dataset: Dataset | None = None,
     processes: Processes = ALONE,
     resume: bool = False,
-    tensorboard: bool = False,
+    track: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
     watch: Watch = lambda _moment: None,
 ) -> Report:
     """Train a recipe's model into the folder `out`, embed the dataset's test items, and score them.
+
+    `watch` is told of every step, `callbacks` (step, values by name) of what is logged, `track` names trackers
+    (tensorboard, wandb, mlflow). Where the recipe validates, its best checkpoint is tested, else the last.
 
     Raises UsageError for a folder that holds another run, DataError for a dataset without training images, Interrupted
     when asked to stop, HBenchError for a loss that is not finite.
     """
     _refuse_uneven_parts(recipe, processes)
-    data = dataset or load(recipe.dataset)
+    data, held = split_off(dataset or load(recipe.dataset), recipe)
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         _take_folder(out, recipe, resume=resume)
     run = begin(recipe, data, processes)
-    if resume and checkpoint.saved(out):
-        run.restore(checkpoint.latest(out))
-    log = Log(out if processes.first else None, step=run.step, tensorboard=tensorboard)
-    try:
-        with _asked_to_stop() as asked:
-            for moment in steps(run, recipe, data, out, processes):
-                watch(moment)
-                if moment.step % recipe.log_every == 0 or moment.step == moment.steps or moment.skipped:
-                    log.moment(moment)
-                stop = any_of(asked(), processes) and moment.step < moment.steps
-                if processes.first and (stop or _checkpoint_is_due(moment, recipe)):
-                    run.save(out)
-                if stop:
-                    raise TrainingInterrupted(
-                        f"stopped after step {moment.step} of {moment.steps}; everything is saved in {out}",
-                        fix=f"hbench train {out / RECIPE} --out {out} --resume",
-                    )
-                if moment.step < moment.steps and _evaluation_is_due(moment, recipe):
-                    log.scores(moment.step, _score(run, recipe, data, out, processes).scores)
+    if resume and checkpoints.saved(out):
+        run.restore(checkpoints.latest(out))
+    names = track if processes.first else ()
+    with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
+        log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
+        _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
+        if held is not None:
+            together(None, processes)  # the others wait until the first has written it
+            checkpoints.load_model(checkpoints.best(out), run.model)
         report = _score(run, recipe, data, out, processes)
-        log.scores(run.step, report.scores)
-    finally:
-        log.close()
+        log.test(run.step, {name: float(score) for name, score in report.scores.items()})
     return report
+
+
+def _learn(
+    run: TrainingRun,
+    recipe: Recipe,
+    data: Dataset,
+    held: Dataset | None,
+    *,
+    out: Path,
+    processes: Processes,
+    log: Log,
+    watch: Watch,
+) -> None:
+    """Take the steps that are left; log, validate and save after each what is due then."""
+    with _asked_to_stop() as asked:
+        for moment in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
+            watch(moment)
+            last = moment.step == moment.steps
+            if last or moment.skipped or moment.step % recipe.log_every == 0:
+                log.moment(moment)
+            if held is not None and (last or moment.step % (recipe.evaluate_every * moment.steps_per_epoch) == 0):
+                scores = validated(run, recipe, held, processes)
+                log.validation(moment.step, scores)
+                run.best = best_after(run.best, moment.step, scores, recipe, held)
+                last = last or is_over(run.best, recipe)
+            stop = any_of(asked(), processes) and not last
+            if processes.first and (last or stop or _is_to_be_saved(run, recipe)):
+                run.save(out)  # after the log, which then is complete up to every checkpoint
+            if stop:
+                raise TrainingInterrupted(
+                    f"stopped after step {moment.step} of {moment.steps}; everything is saved in {out}",
+                    fix=f"hbench train {out / RECIPE} --out {out} --resume",
+                )
+            if last:
+                return
+
+
+def _is_to_be_saved(run: TrainingRun, recipe: Recipe) -> bool:
+    is_best = run.best is not None and run.best.step == run.step
+    return is_best or (bool(recipe.checkpoint_every) and run.step % recipe.checkpoint_every == 0)
 
 
 def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
@@ -182,16 +216,6 @@ def _plan(recipe: Recipe, manifest: Manifest, epoch: int) -> EpochBatches:
     return plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
 
 
-def _checkpoint_is_due(moment: Moment, recipe: Recipe) -> bool:
-    every = recipe.checkpoint_every
-    return moment.step == moment.steps or (bool(every) and moment.step % every == 0)
-
-
-def _evaluation_is_due(moment: Moment, recipe: Recipe) -> bool:
-    every = recipe.evaluate_every * moment.steps_per_epoch
-    return bool(every) and moment.step % every == 0
-
-
 def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
     """Embed the items of all tests, shared among the processes, write them, and score the file."""
     manifest = all_tests(data)
@@ -200,7 +224,7 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
         run.model, images, len(manifest), batch=recipe.sampler.batch, workers=recipe.images.workers, processes=processes
     )
     if processes.first:
-        about = {"recipe": as_toml(recipe), "step": str(run.step)}
+        about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)
         report = evaluate(out / EMBEDDINGS, data, method=recipe.aim.method if recipe.aim else None)
         report.write(out / REPORT)

@@ -3,134 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import nn
 
-from hbench.core.errors import DataError, UsageError, examples
-from hbench.core.untrusted import load_tensors
+from hbench.core.errors import DataError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.batches import images_of, in_order
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes, distributed
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
+from hbench.train.records import checkpoints
 from hbench.train.step import Objective, build_objective
-
-PREFIX, FORMAT = "step-", 1
-MODEL, STATE = "model.safetensors", "state.pt"
-
-
-def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of `step` into `folder`, then remove the earlier ones."""
-    final = folder / f"{PREFIX}{step:08d}"
-    temporary = folder / f".{final.name}.{os.getpid()}.part"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-        save_file(weights, temporary / MODEL)
-        torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
-        for name in (MODEL, STATE):
-            with (temporary / name).open("rb") as written:
-                os.fsync(written.fileno())
-        _read_back(temporary)
-        shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    for earlier in saved(folder):
-        if earlier != final:
-            shutil.rmtree(earlier)
-    return final
-
-
-def _read_back(folder: Path) -> None:
-    """Refuse a checkpoint just written that cannot be read, or whose weights are not finite, while the last one is there."""
-    load_state(folder)
-    try:
-        weights = load_file(folder / MODEL)
-    except (SafetensorError, OSError) as error:
-        raise _unusable(folder / MODEL, error) from None
-    bad = [name for name, weight in weights.items() if weight.is_floating_point() and not torch.isfinite(weight).all()]
-    if bad:
-        raise DataError(
-            f"{len(bad)} weights of the model are not finite: the last checkpoint stays", found=examples(bad),
-            fix="go on from it with a smaller optimizer.lr, or precision float32 or bfloat16",
-        )  # fmt: skip
-
-
-def saved(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first."""
-    return sorted(folder.glob(f"{PREFIX}*"))
-
-
-def latest(folder: Path) -> Path:
-    """The checkpoint a path means: itself, or the last one in the folder of a run. Raises DataError."""
-    if (folder / MODEL).is_file():
-        return folder
-    found = saved(folder)
-    if not found:
-        raise DataError(
-            f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out"
-        )
-    return found[-1]
-
-
-def load_model(checkpoint: Path, model: nn.Module) -> None:
-    """Load a checkpoint's weights into the model. Raises DataError where they are damaged or of another model."""
-    try:
-        model.load_state_dict(load_file(checkpoint / MODEL))
-    except (SafetensorError, RuntimeError, OSError) as error:
-        raise _unusable(checkpoint / MODEL, error) from None
-
-
-def load_state(checkpoint: Path) -> dict[str, Any]:
-    """A checkpoint's state. Raises DataError where it is damaged or holds more than plain values."""
-    from pickle import UnpicklingError
-
-    try:
-        state: dict[str, Any] = load_tensors(checkpoint / STATE)
-    except (ValueError, UnpicklingError, OSError, EOFError) as error:
-        raise _unusable(checkpoint / STATE, error) from None
-    version = state.get("format") if isinstance(state, dict) else type(state).__name__
-    if version != FORMAT:
-        raise DataError(
-            f"{checkpoint} is of another version of hbench",
-            expected=f"format {FORMAT}",
-            found=str(version),
-        )
-    return state
-
-
-def random_state() -> dict[str, Any]:
-    """The state of torch's generators."""
-    cuda: Sequence[torch.Tensor] = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"cpu": torch.get_rng_state(), "cuda": list(cuda)}
-
-
-def set_random_state(state: Mapping[str, Any]) -> None:
-    """Put torch's generators where they were."""
-    torch.set_rng_state(state["cpu"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
-
-
-def _unusable(path: Path, error: Exception) -> DataError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return DataError(
-        f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
-    )
-
 
 Factor = Callable[[int, int, Schedule], float]  # epoch from 0, epochs -> share of the learning rate
 
@@ -201,9 +91,18 @@ PCA_IMAGES = 8192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+class BestStep(NamedTuple):
+    """The step whose checkpoint validated best, its score, and how many validations since then were no better."""
+
+    step: int
+    score: float
+    missed: int = 0
+
+
 @dataclass
 class TrainingRun:
-    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken."""
+    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken, and the
+    best of them where the run validates."""
 
     model: EmbeddingModel
     embed: nn.Module
@@ -212,6 +111,7 @@ class TrainingRun:
     scaler: torch.amp.GradScaler
     layout: torch.memory_format = torch.contiguous_format
     step: int = 0
+    best: BestStep | None = None
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint into the run's folder."""
@@ -219,20 +119,22 @@ class TrainingRun:
             "objective": self.objective.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scaler": self.scaler.state_dict(),
-            "random": random_state(),
+            "random": checkpoints.random_state(),
+            "best": self.best and self.best._asdict(),
         }
-        save(folder, self.step, model=self.model, state=state)
+        checkpoints.save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
         """Go on from a checkpoint. Raises DataError where it cannot be read or is of another model."""
-        state = load_state(folder)
-        load_model(folder, self.model)
+        state = checkpoints.load_state(folder)
+        checkpoints.load_model(folder, self.model)
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
-        set_random_state(state["random"])
+        checkpoints.set_random_state(state["random"])
         self.step = state["step"]
+        self.best = BestStep(**state["best"]) if state["best"] else None
 
 
 def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from hbench.core.errors import UsageError
 from hbench.datasets import save
 from hbench.evaluation import embeddings
-from hbench.train import run as checkpoint
 from hbench.train.models.backbones import Small
 from hbench.train.processes import Processes, distributed
+from hbench.train.records import checkpoints as checkpoint
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]

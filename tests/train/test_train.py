@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,18 +24,22 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import DataError, HBenchError, UnknownName, UsageError
 from hbench.datasets import save
+from hbench.evaluation import embeddings
+from hbench.train import embed_dataset as embedding
 from hbench.train import loop
-from hbench.train import run as checkpoint
 from hbench.train.images.batches import images_of, training_batches
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import shifted, uniform
 from hbench.train.models.model import EmbeddingModel, GeM, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes
-from hbench.train.progress import Log
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model, Sampler, Schedule
-from hbench.train.run import FACTORS, begin, set_rates
+from hbench.train.records import checkpoints as checkpoint
+from hbench.train.records.log import Log
+from hbench.train.run import FACTORS, BestStep, begin, set_rates
 from hbench.train.step import direct, in_two_passes
+from hbench.train.validation import split_off
+from hbench.tree.names import class_rows
 from tests.training import small_glyphs, tiny
 
 ROOT = Path(__file__).parents[2]
@@ -102,13 +107,99 @@ def test_the_log_has_losses_rates_and_speed_of_every_step(letters, tmp_path):
     assert lines[-1]["scores"]["H-AP"] > 0
 
 
-def test_scores_in_between_are_logged(letters, tmp_path):
-    loop.train(tiny("glyphs-happier", "evaluate_every=1"), tmp_path, dataset=letters)
-    assert [line["step"] for line in logged(tmp_path) if "scores" in line] == [3, 6]
+def test_held_out_classes_choose_the_checkpoint_that_is_tested(letters, tmp_path, monkeypatch):
+    """The scores of the validations are scripted: the best is that of step 6 of 12, and the tests are looked at once."""
+    tested, script = [], iter([0.2, 0.7, 0.4, 0.5])
+    score = loop._score
+    monkeypatch.setattr(loop, "_score", lambda *args: tested.append(args[0].step) or score(*args))
+    monkeypatch.setattr(loop, "validated", lambda *_: {"AP": next(script)})
+    recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=1", "select_by=AP", "epochs=4")
+    loop.train(recipe, tmp_path, dataset=letters)
+    assert tested == [12]
+    validations = {line["step"]: line["validation"] for line in logged(tmp_path) if "validation" in line}
+    assert validations == {3: {"AP": 0.2}, 6: {"AP": 0.7}, 9: {"AP": 0.4}, 12: {"AP": 0.5}}
+    assert checkpoint.best(tmp_path).name == "step-00000006"
+    assert {path.name for path in checkpoint.saved(tmp_path)} == {"step-00000006", "step-00000012"}
+    best = embedding.embedder(str(tmp_path))
+    embedding.embed(best, letters, tmp_path / "best.parquet")
+    ours, runs = (embeddings.read(tmp_path / name).vectors for name in ("best.parquet", "test.parquet"))
+    np.testing.assert_allclose(ours, runs, atol=1e-6)
+
+
+def test_a_run_stops_early_once_and_for_all(letters, tmp_path, monkeypatch):
+    script = iter([0.5, 0.4, 0.5, 0.9])
+    monkeypatch.setattr(loop, "validated", lambda *_: {"H-AP": next(script)})
+    recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=1", "patience=2", "epochs=8")
+    loop.train(recipe, tmp_path, dataset=letters)
+    before = logged(tmp_path)
+    assert before[-1]["step"] == 9
+    taken = []
+    loop.train(recipe, tmp_path, dataset=letters, resume=True, watch=taken.append)
+    assert taken == []
+    assert logged(tmp_path) == before
+
+
+def test_validation_is_by_class_seeded_and_true(letters, tmp_path):
+    """Held-out classes are not learnt from; their scores are what evaluating an embedding of them says."""
+    recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=2")
+    rest, held = split_off(letters, recipe)
+    manifest = held.tests["validation"]
+    assert set(rest.train.items).isdisjoint(manifest.items)
+    assert {*rest.train.items, *manifest.items} == set(letters.train.items)
+    learnt, asked = (set(map(tuple, class_rows(each.tree))) for each in (rest.train, manifest))
+    assert learnt.isdisjoint(asked)
+    assert len(asked) == round(0.25 * 24)
+    again, other = (
+        split_off(letters, tiny("glyphs-happier", *c, "validation=0.25", "evaluate_every=2"))[1]
+        for c in ([], ["seed=1"])
+    )
+    assert again.tests["validation"].digest == manifest.digest != other.tests["validation"].digest
+    loop.train(recipe, tmp_path, dataset=letters)
+    (scored,) = [line["validation"] for line in logged(tmp_path) if "validation" in line]
+    embedding.embed(embedding.embedder(str(tmp_path)), held, tmp_path / "held.npz", split="validation")
+    report = hbench.evaluate(tmp_path / "held.npz", held)
+    assert scored["H-AP"] == pytest.approx(
+        float(report.scores["H-AP"]), abs=1e-3
+    )  # other batches: last bits, a rank or two
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (["validation=0.01", "evaluate_every=1"], "cannot be shared with a validation"),
+        (["validation=0.1"], "validation and evaluate_every together"),
+        (["validation=0.5", "evaluate_every=1", "select_by=H-A"], "unknown metric"),
+        (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),
+    ],
+)
+def test_a_validation_that_cannot_be_is_refused_before_anything_is_written(letters, tmp_path, changes, problem):
+    with pytest.raises(HBenchError, match=problem):
+        loop.train(tiny("glyphs-happier", *changes), tmp_path / "run", dataset=letters)
+    assert not (tmp_path / "run").exists()
+
+
+def test_callbacks_are_told_what_is_logged(letters, tmp_path):
+    told = []
+    recipe = tiny("glyphs-happier", "epochs=1")
+    loop.train(recipe, tmp_path, dataset=letters, callbacks=[lambda step, values: told.append((step, dict(values)))])
+    lines = logged(tmp_path)
+    assert [step for step, _ in told] == [1, 2, 3, 3]
+    assert told[0][1]["loss"] == lines[0]["loss"]
+    assert told[0][1]["lr/head"] == lines[0]["rates"]["head"]
+    assert told[-1][1]["test/H-AP"] == lines[-1]["scores"]["H-AP"]
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters, tmp_path, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=f"{name} is not installed"):
+        loop.train(tiny(), tmp_path, dataset=letters, track=[name])
+    with pytest.raises(UnknownName, match="did you mean 'mlflow'"):
+        loop.train(tiny(), tmp_path, dataset=letters, track=["mlflo"], resume=True)
 
 
 def test_tensorboard_events_are_written_where_wanted(letters, tmp_path):
-    loop.train(tiny("glyphs-happier", "epochs=1"), tmp_path, dataset=letters, tensorboard=True)
+    loop.train(tiny("glyphs-happier", "epochs=1"), tmp_path, dataset=letters, track=["tensorboard"])
     assert list(tmp_path.glob("events.*"))
 
 
@@ -267,6 +358,33 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(letters, tmp_path):
     loop.train(tiny(), tmp_path / "b", dataset=letters)
     assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
     assert logged(tmp_path / "a") == logged(tmp_path / "b")
+
+
+@pytest.mark.parametrize("moment", ["before a checkpoint", "before the tests", "after all"])
+def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, tmp_path, monkeypatch, moment):
+    """Killed in between what a step leaves behind: its line, the validation's, the checkpoint, the tests'."""
+    recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=1", "checkpoint_every=2", "epochs=3")
+    loop.train(recipe, tmp_path / "whole", dataset=letters)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_args):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        if moment == "before a checkpoint":
+            save = loop.TrainingRun.save
+            patched.setattr(loop.TrainingRun, "save", lambda run, out: killed() if run.step >= 6 else save(run, out))
+        if moment == "before the tests":
+            patched.setattr(loop, "_score", killed)
+        with suppress(Killed):
+            loop.train(recipe, tmp_path / "killed", dataset=letters)
+    loop.train(recipe, tmp_path / "killed", dataset=letters, resume=True)
+    assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
+    assert weights_of(tmp_path / "killed") == weights_of(tmp_path / "whole")
+    names = [[path.name for path in checkpoint.saved(tmp_path / each)] for each in ("killed", "whole")]
+    assert names[0] == names[1]
 
 
 def test_a_process_that_torchrun_starts_again_goes_on_by_itself(letters, tmp_path, monkeypatch):
@@ -432,7 +550,7 @@ def test_a_checkpoint_holds_plain_values_only_and_anything_else_is_refused(lette
     run = begin(tiny(), letters)
     run.save(tmp_path)
     state = torch.load(checkpoint.latest(tmp_path) / checkpoint.STATE, weights_only=True)
-    assert {"objective", "optimizers", "random", "scaler", "step", "format"} == set(state)
+    assert {"objective", "optimizers", "random", "scaler", "best", "step", "format"} == set(state)
     torch.save({"format": 1, "step": Path("x")}, checkpoint.latest(tmp_path) / checkpoint.STATE)
     with pytest.raises(DataError, match="cannot be loaded"):
         checkpoint.load_state(checkpoint.latest(tmp_path))
@@ -448,13 +566,19 @@ def test_a_damaged_checkpoint_is_refused(letters, tmp_path, name):
         run.restore(checkpoint.latest(tmp_path))
 
 
-def test_only_the_last_checkpoint_is_kept_and_half_written_ones_do_not_count(letters, tmp_path):
+def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do_not_count(letters, tmp_path):
     run = begin(tiny(), letters)
-    for step in (1, 2):
+    for step in range(1, 7):
         run.step = step
+        run.best = BestStep(step, 0.5) if step in (1, 2) else run.best
         run.save(tmp_path)
-    (tmp_path / ".step-00000003.1.part").mkdir()
-    assert [path.name for path in checkpoint.saved(tmp_path)] == ["step-00000002"]
+    (tmp_path / ".step-00000007.1.part").mkdir()
+    assert [int(path.name[5:]) for path in checkpoint.saved(tmp_path)] == [2, 5, 6]
+    assert checkpoint.best(tmp_path).name == "step-00000002"
+    assert checkpoint.latest(tmp_path).name == "step-00000006"
+    (checkpoint.latest(tmp_path) / checkpoint.MODEL).write_bytes(b"")
+    run.restore(checkpoint.saved(tmp_path)[-2])
+    assert (run.step, run.best) == (5, BestStep(2, 0.5))
     with pytest.raises(DataError, match="no checkpoint"):
         checkpoint.latest(tmp_path / "elsewhere")
 

@@ -17,7 +17,7 @@ from hbench.look.figures import FAINT, Drawing, drawn, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
-from hbench.train.progress import FILE as LOG
+from hbench.train.records.log import FILE as LOG
 from hbench.train.study.claims import Values, contrast, read_values
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ Floats = NDArray[np.float64]
 
 
 class TrainingLog(NamedTuple):
-    """A run's log: (epoch, loss) of every logged step, of its terms, and (epoch, score) of every test; each (n, 2)."""
+    """A run's log: (epoch, loss) of every logged step, of its terms, and (epoch, score) of every validation, or of
+    the tests where there is none; each (n, 2)."""
 
     name: str
     loss: Floats
@@ -52,9 +53,10 @@ def read_log(path: Path, name: str) -> TrainingLog:
         terms = {
             term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term]) for term in steps[0]["terms"]
         }
-        tested = [line for line in lines if "scores" in line]
-        names = tested[-1]["scores"] if tested else ()
-        scores = {each: _points(tested, per_epoch, lambda line, each=each: line["scores"][each]) for each in names}
+        of = "validation" if any("validation" in line for line in lines) else "scores"
+        tested = [line for line in lines if of in line]
+        names = tested[-1][of] if tested else ()
+        scores = {each: _points(tested, per_epoch, lambda line, each=each: line[of][each]) for each in names}
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise DataError(
             f"{path} cannot be drawn", expected=f"the folder of a run, or its {LOG}", found=str(error)

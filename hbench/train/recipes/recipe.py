@@ -124,7 +124,9 @@ class Aim(BaseModel):
 class Recipe(BaseModel):
     """A training run. `steps_per_epoch`: an epoch's end before every batch is used. `two_pass`: images that are held
     with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own weights, the net's
-    when left out. `*_every`: in epochs (evaluate) or steps; 0: only at the end. `non_finite`: whether a step whose loss or
+    when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end). `validation`: the share of the training classes
+    that is held out and evaluated every `evaluate_every` epochs; the checkpoint best by `select_by` is tested, and the run
+    stops after `patience` evaluations without a better one (0: never). `non_finite`: whether a step whose loss or
     gradient is NaN or infinite stops the run or is left out of it.
     """
 
@@ -143,7 +145,10 @@ class Recipe(BaseModel):
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     two_pass: Natural = 0
     non_finite: Literal["stop", "skip"] = "stop"
+    validation: Share = 0.0
     evaluate_every: Natural = 0
+    select_by: str = "H-AP"
+    patience: Natural = 0
     log_every: Positive = 10
     checkpoint_every: Natural = 200
     aim: Aim | None = None
@@ -154,6 +159,10 @@ class Recipe(BaseModel):
             raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
         if len(self.images.mean) != len(self.images.std):
             raise ValueError("expected images.mean and images.std of one length, that of the colours")
+        if bool(self.validation) != bool(self.evaluate_every):
+            raise ValueError(
+                "expected validation and evaluate_every together: the tests are not looked at before the end"
+            )
         if self.model.projection == "pca" and not self.model.dim:
             raise ValueError("expected model.dim > 0 for a projection that begins by PCA")
         return self

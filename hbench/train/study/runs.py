@@ -21,8 +21,8 @@ from hbench.evaluation.leaderboard.row import Row
 from hbench.evaluation.leaderboard.runs import row_of
 from hbench.evaluation.reports import report as reports
 from hbench.train.loop import RECIPE, REPORT
-from hbench.train.progress import FILE as LOG
 from hbench.train.recipes.files import as_toml, resolve
+from hbench.train.records.log import FILE as LOG
 from hbench.train.study.claims import Interval, Values, Verdict, contrast
 from hbench.train.study.study import Study, folder_of
 

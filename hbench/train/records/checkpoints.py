@@ -1,0 +1,139 @@
+"""Keeps checkpoints: the last two and the best of a run, each written whole, read back, and never replaced by a bad one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from hbench.core.errors import DataError, examples
+from hbench.core.untrusted import load_tensors
+
+PREFIX, FORMAT = "step-", 2
+KEPT = 2  # the last ones: should one be damaged, there is the one before it
+MODEL, STATE = "model.safetensors", "state.pt"
+
+
+def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of `step` into `folder`, then remove the earlier ones but for the last, and the best.
+
+    `state["best"]` has the step of the best one, or is None.
+    """
+    final = _of_step(folder, step)
+    temporary = folder / f".{final.name}.{os.getpid()}.part"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        save_file(weights, temporary / MODEL)
+        torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
+        for name in (MODEL, STATE):
+            with (temporary / name).open("rb") as written:
+                os.fsync(written.fileno())
+        _read_back(temporary)
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    best = state["best"]
+    kept = {*saved(folder)[-KEPT:], _of_step(folder, best["step"] if best else step)}
+    for earlier in saved(folder):
+        if earlier not in kept:
+            shutil.rmtree(earlier)
+    return final
+
+
+def _read_back(folder: Path) -> None:
+    """Refuse a checkpoint just written that cannot be read, or whose weights are not finite, while the last one is there."""
+    load_state(folder)
+    try:
+        weights = load_file(folder / MODEL)
+    except (SafetensorError, OSError) as error:
+        raise _unusable(folder / MODEL, error) from None
+    bad = [name for name, weight in weights.items() if weight.is_floating_point() and not torch.isfinite(weight).all()]
+    if bad:
+        raise DataError(
+            f"{len(bad)} weights of the model are not finite: the last checkpoint stays", found=examples(bad),
+            fix="go on from it with a smaller optimizer.lr, or precision float32 or bfloat16",
+        )  # fmt: skip
+
+
+def saved(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first."""
+    return sorted(folder.glob(f"{PREFIX}*"))
+
+
+def latest(folder: Path) -> Path:
+    """The checkpoint a path means: itself, or the last one in the folder of a run. Raises DataError."""
+    if (folder / MODEL).is_file():
+        return folder
+    found = saved(folder)
+    if not found:
+        raise DataError(
+            f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out"
+        )
+    return found[-1]
+
+
+def best(folder: Path) -> Path:
+    """The checkpoint a path means when it is used: itself, or a run's best one where it validated, else its last."""
+    last = latest(folder)
+    found = load_state(last)["best"] if last != folder else None
+    return _of_step(folder, found["step"]) if found else last
+
+
+def _of_step(folder: Path, step: int) -> Path:
+    return folder / f"{PREFIX}{step:08d}"
+
+
+def load_model(checkpoint: Path, model: nn.Module) -> None:
+    """Load a checkpoint's weights into the model. Raises DataError where they are damaged or of another model."""
+    try:
+        model.load_state_dict(load_file(checkpoint / MODEL))
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise _unusable(checkpoint / MODEL, error) from None
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """A checkpoint's state. Raises DataError where it is damaged or holds more than plain values."""
+    from pickle import UnpicklingError
+
+    try:
+        state: dict[str, Any] = load_tensors(checkpoint / STATE)
+    except (ValueError, UnpicklingError, OSError, EOFError) as error:
+        raise _unusable(checkpoint / STATE, error) from None
+    version = state.get("format") if isinstance(state, dict) else type(state).__name__
+    if version != FORMAT:
+        raise DataError(
+            f"{checkpoint} is of another version of hbench",
+            expected=f"format {FORMAT}",
+            found=str(version),
+        )
+    return state
+
+
+def random_state() -> dict[str, Any]:
+    """The state of torch's generators."""
+    cuda: Sequence[torch.Tensor] = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": list(cuda)}
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Put torch's generators where they were."""
+    torch.set_rng_state(state["cpu"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+def _unusable(path: Path, error: Exception) -> DataError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return DataError(
+        f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
+    )

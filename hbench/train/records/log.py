@@ -1,0 +1,86 @@
+"""Logs a run: one JSON line per logged step in log.jsonl, always, and the same values to any number of callbacks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hbench.core.files import write_text
+from hbench.core.untrusted import parse_json
+
+FILE, TEST = "log.jsonl", "scores"
+
+Callback = Callable[[int, Mapping[str, float]], None]  # step, values by name: loss, terms/NAME, lr/NAME, test/NAME …
+
+
+class Moment(NamedTuple):
+    """What is known after a step: the loss, its unweighted terms, the gradient's length before it was clipped, whether the step
+    was left out since one of these is not finite, learning rates, images per second, seconds so far."""
+
+    step: int
+    steps: int
+    steps_per_epoch: int
+    loss: float
+    terms: Mapping[str, float]
+    gradient_norm: float
+    skipped: bool
+    rates: Mapping[str, float]
+    images_per_second: float
+    seconds: float
+
+
+class Log:
+    """Appends moments and scores to a run's log.jsonl, and tells callbacks of them.
+
+    A resumed run first drops what lies behind its checkpoint, and the test scores, which it will find again: so the log of a
+    killed run ends as that of one that was never stopped. Without a folder (in all processes but the first) nothing is written.
+    """
+
+    def __init__(self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()) -> None:
+        self.path = None if folder is None else folder / FILE
+        self.callbacks = callbacks if folder is not None else ()
+        if self.path is not None:
+            lines = [(line, parse_json(line)) for line in _lines(self.path)]
+            kept = [line for line, record in lines if record["step"] <= step and TEST not in record]
+            write_text(self.path, "".join(f"{line}\n" for line in kept))
+
+    def moment(self, moment: Moment) -> None:
+        """A step's values, to callbacks as loss, terms/NAME, lr/NAME, gradient_norm."""
+        values = {"loss": moment.loss, "gradient_norm": moment.gradient_norm}
+        values |= _under("terms", moment.terms) | _under("lr", moment.rates)
+        self._tell(moment._asdict(), values)
+
+    def validation(self, step: int, scores: Mapping[str, float]) -> None:
+        """The scores on the held-out classes, to callbacks as validation/NAME."""
+        self._tell({"step": step, "validation": scores}, _under("validation", scores))
+
+    def test(self, step: int, scores: Mapping[str, float]) -> None:
+        """The scores of the tests, to callbacks as test/NAME."""
+        self._tell({"step": step, TEST: scores}, _under("test", scores))
+
+    def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
+        for callback in self.callbacks:
+            callback(record["step"], values)
+
+
+def _finite(value: Any) -> Any:
+    """The value with None, JSON's null, for numbers that are not finite, which JSON cannot say."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a log: a killed run may have left half a line."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [line for line in text.split("\n")[:-1] if line]
+
+
+def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in values.items()}

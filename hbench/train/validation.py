@@ -1,0 +1,101 @@
+"""Validates a run on training classes that are held out: the best checkpoint by a metric, and when to stop early.
+
+    classes of the training set = classes to learn + round(validation · number) classes to validate on
+
+By class, since retrieval is tested on classes that were never seen. The tests are not looked at before the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from hbench.core.errors import ConfigError
+from hbench.datasets import Dataset
+from hbench.datasets import manifest as manifests
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.spec import held_out
+from hbench.evaluation import embeddings
+from hbench.evaluation.submission import evaluate
+from hbench.metrics.names import MetricName
+from hbench.train.images.batches import images_of
+from hbench.train.models.embed_images import embed_all
+from hbench.train.processes import Processes, together
+from hbench.train.recipes.recipe import Recipe
+from hbench.train.run import BestStep, TrainingRun, training_manifest
+from hbench.tree.names import class_rows
+
+VALIDATION = "validation"
+
+
+def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
+    """The dataset without its held-out classes, and these as a dataset of one test; None where the recipe holds none out.
+
+    The classes are those of (their names, the recipe's seed), the same on every machine. Raises ConfigError for too few,
+    UnknownName for a metric there is not.
+    """
+    if not recipe.validation:
+        return data, None
+    metric = _metric(recipe, data)
+    metric.bind(data.levels)
+    manifest = training_manifest(data)
+    paths = ["\t".join(row) for row in class_rows(manifest.tree)]
+    chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
+    if len(chosen) < 2 or len(chosen) == len(paths):
+        raise ConfigError(
+            "the training classes cannot be shared with a validation", expected="2 or more of them, and not all",
+            found=f"{len(chosen)} of {len(paths)} classes", fix="another share: --set validation=0.1",
+        )  # fmt: skip
+    is_held = np.array([path in chosen for path in paths])[manifest.labels[:, -1]]
+    held = dataclasses.replace(data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={})
+    return dataclasses.replace(data, train=_part(manifest, ~is_held)), held
+
+
+def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes) -> dict[str, float]:
+    """The scores of the model as it is on the held-out classes, the same in every process."""
+    manifest = held.tests[VALIDATION]
+    images = images_of(held.name, manifest, recipe.images, vary=False)
+    vectors = embed_all(
+        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=recipe.images.workers, processes=processes
+    )
+    scores: dict[str, float] = {}
+    if processes.first:
+        names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
+        report = evaluate(embeddings.joined(manifest.items, vectors), held, metrics=list(names))
+        scores = {name: float(value) for name, value in report.scores.items()}
+    shared: dict[str, float] = together(scores, processes)[0]
+    return shared
+
+
+def best_after(
+    best: BestStep | None, step: int, scores: Mapping[str, float], recipe: Recipe, held: Dataset
+) -> BestStep:
+    """The best step so far, once `step` got these scores; the first of equal ones."""
+    metric = _metric(recipe, held)
+    score = scores[str(metric)]
+    sign = -1 if metric.base.startswith("HD") else 1  # severities of mistakes: the smaller the better
+    if best is None or sign * score > sign * best.score:
+        return BestStep(step, score)
+    return best._replace(missed=best.missed + 1)
+
+
+def is_over(best: BestStep | None, recipe: Recipe) -> bool:
+    """Whether so many validations in a row were no better that the run stops early."""
+    return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
+
+
+def _metric(recipe: Recipe, data: Dataset) -> MetricName:
+    return MetricName.parse(recipe.select_by).at(data.levels)
+
+
+def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
+    """The items of a mask, their classes numbered anew; all of them ask and are ranked."""
+    rows = np.flatnonzero(mask)
+    columns = [
+        np.array(names, dtype=object)[ids[rows]]
+        for names, ids in zip(manifest.tree.names, manifest.labels.T, strict=True)
+    ]
+    part = manifests.from_columns(manifest.items[rows].tolist(), [c.tolist() for c in columns], levels=manifest.levels)
+    return dataclasses.replace(part, picture=manifest.picture)
