@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from hbench.core import extras
-from hbench.core.errors import HBenchError, closest
+from hbench.core.errors import HBenchError, closest, visible
 
 VERBS = {
     "demo": "score a baseline on the embedded benchmark, in a minute",
@@ -76,7 +76,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         _end_without(error)
     except OSError as error:
-        click.echo(f"hbench: {error}", err=True)
+        click.echo(f"hbench: {visible(str(error))}", err=True)
         with suppress(OSError, AttributeError):
             sys.stdout.close()  # what a full one still holds back is not tried again
         sys.exit(1)

@@ -12,15 +12,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hbench.core.errors import visible
+
 
 def say(text: str) -> None:
     """A remark for the person at the terminal (stderr)."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(visible(text), markup=False)
 
 
 def show(text: str) -> None:
-    """Data (stdout), as it is."""
-    click.echo(text)
+    """Data (stdout): as it is for a program, without what would steer the terminal for a person."""
+    click.echo(visible(text) if watched(sys.stdout) else text)
 
 
 def show_json(value: Any) -> None:
@@ -40,11 +42,17 @@ def show_table(
 
     It is plain and unwrapped when stdout is no terminal.
     """
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", expand=False)
+    table = Table(
+        title=title and visible(title),
+        caption=caption and visible(caption),
+        title_justify="left",
+        caption_justify="left",
+        expand=False,
+    )
     for position, name in enumerate(header):
-        table.add_column(name, justify="left" if position == 0 or name in left else "right", overflow="fold")
+        table.add_column(visible(name), justify="left" if position == 0 or name in left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     width = None if watched(sys.stdout) else 10_000
     Console(width=width, highlight=False, markup=False).print(table)
 

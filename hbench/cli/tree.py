@@ -17,7 +17,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hbench.cli.terminal import say, show, show_json, show_table, watched
-from hbench.core.errors import UnknownName
+from hbench.core.errors import UnknownName, visible
 from hbench.tree import ROOT, LabelTree, Node
 from hbench.tree.names import KINDS, NameTable, Row, TreeProblem, runs_backwards
 from hbench.tree.policies import Mended, mend, policies_for
@@ -38,7 +38,7 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
                 branch = drawn[level, parent]
                 for i in children[:most]:
                     count = _count(int(classes[level][i]), int(own[level][i]), at_leaf=level == tree.depth - 1)
-                    drawn[level + 1, i] = branch.add(Text(f"{tree.names[level][i]}  {count}".rstrip()))
+                    drawn[level + 1, i] = branch.add(Text(visible(f"{tree.names[level][i]}  {count}".rstrip())))
                 if len(children) > most:
                     branch.add(Text(f"… {len(children) - most:,} more"))
     return root
@@ -265,7 +265,7 @@ def export_command(source: TreeSource, *, out: Path | None, kind: str | None) ->
     tree, _ = source.mended().table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
-        click.echo(text, nl=False)
+        show(text.removesuffix("\n"))
     else:
         write_text(out, text)
         say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")

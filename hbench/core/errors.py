@@ -12,9 +12,21 @@ hbench.core.errors.UnknownName: unknown metric 'MAP@R'
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 SHOWN_CHOICES = 30
+# What steers a terminal or turns the order of its letters: control characters, marks of direction, half pairs.
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """A text from outside as it may be shown: what would steer a terminal is written out; lines and tabs stay.
+
+    >>> visible("a\\x1b]0;owned\\x07")
+    'a\\\\x1b]0;owned\\\\x07'
+    """
+    return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class HBenchError(Exception):
@@ -28,7 +40,7 @@ class HBenchError(Exception):
         self.problem, self.expected, self.found, self.fix = problem, expected, found, fix
         parts = [("expected", expected), ("found", found), ("next", fix)]
         lines = [f"  {name + ':':<10}{text}" for name, text in parts if text]
-        super().__init__("\n".join([problem, *lines]))
+        super().__init__(visible("\n".join([problem, *lines])))
 
 
 class UsageError(HBenchError):

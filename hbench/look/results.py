@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hbench.core.errors import UsageError
+from hbench.core.errors import UsageError, visible
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import Measurement, measure
@@ -25,7 +25,6 @@ from hbench.look.inputs import examined_embeddings, signature_of, test_of
 from hbench.look.palette import mark_of
 from hbench.look.retrievals import UNRELATED, Choose, Hit, level_name, retrieve
 from hbench.look.strips import Sheet, Strip, page_of, write_strips
-from hbench.tree.names import CONTROL
 
 SHOWN = 8
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
@@ -75,7 +74,7 @@ class Results:
                     for hit in found.hits
                 ]
             lines += [""]
-        return "\n".join(CONTROL.sub("\ufffd", line) for line in lines).rstrip("\n")
+        return "\n".join(map(visible, lines)).rstrip("\n")
 
     def csv(self) -> str:
         """A line per result. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
