@@ -21,6 +21,7 @@ VERBS = {
     "evaluate": "score an embedding or ranking file",
     "look": "show what a model retrieves, and its mistakes, as pictures",
     "plot": "draw the pictures of a paper: per level, mistakes, curves, leaderboards, trees",
+    "report": "make pages of evaluations: scores, mistakes, classes, queries",
     "gap": "measure the decomposability gap of an embedding file",
     "compare": "test the difference of two reports",
     "merge": "join the shards of one evaluation",
@@ -32,7 +33,6 @@ VERBS = {
     "embed": "embed a dataset's images with a model",
     "study": "train and compare a family of recipes",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
-    "report": "make static pages: leaderboards, evaluations, retrieval explorer",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
 

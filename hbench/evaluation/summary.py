@@ -18,6 +18,9 @@ from hbench.metrics.significance import mean_of_tests_interval
 
 UNRELATED = "unrelated"
 ENOUGH = 100  # queries, below which all may be right by chance
+TIED = "have items of equal score and other level"  # these three begin the remarks on which pages give advice
+ALONE = "have no positive at any level"
+INVERTED = "have a relevance inversion"
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,9 @@ def remarks(measurements: Mapping[str, Measurement], chosen: Conditions) -> list
         tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(inverted(chosen.relevance(each.counts), each.counts).sum())
         facts = {
-            f"have items of equal score and other level, in {chosen.ties_name} order (the other bound: --ties)": tied,
-            "have no positive at any level and are left out of the means": alone,
-            "have a relevance inversion: a coarser level worth more than a finer one": inversions,
+            f"{TIED}, in {chosen.ties_name} order (the other bound: --ties)": tied,
+            f"{ALONE} and are left out of the means": alone,
+            f"{INVERTED}: a coarser level worth more than a finer one": inversions,
         }
         found += [f"{name}: {count:,} of {asked:,} queries {fact}" for fact, count in facts.items() if count]
     return found

@@ -1,0 +1,57 @@
+"""hbench report: a folder of pages that shows one evaluation, or compares several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hbench.cli.terminal import progress, say, show
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command("report")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="RUN.json [OTHER.json]...")
+@click.option("--out", "-o", type=FILE, required=True, help="The folder to make; a former report in it is replaced.")
+@click.option("--embeddings", multiple=True, type=FILE, help="A scored file: adds its curve, and results not kept.")
+@click.option("--dataset", "-d", help="The dataset's folder or table, where its name does not find it.")
+@click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
+@click.option("--by", metavar="METRIC", help="Ranks queries and classes.  [default: H-AP]")
+@click.option("-k", type=click.IntRange(1, 1000), default=20, show_default=True, help="Results by --embeddings.")
+@click.option(
+    "--pictures",
+    type=click.IntRange(0),
+    default=12_000,
+    show_default=True,
+    metavar="N",
+    help="Draw those of all items up to N, beyond it only of the queries that are shown.",
+)
+def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k: int, **options: Any) -> None:
+    """Make a folder of static pages of RUN.json: scores, mistakes, classes, queries, and an explorer; of several runs the
+    differences, too.
+
+    What lies beside a report is used: RUN.by-query.parquet and RUN.top-k.parquet (hbench evaluate --top-k 20 -o RUN.json).
+    Open DIR/index.html; no server is needed, and nothing is loaded from elsewhere.
+
+    Example: hbench report mine.json baseline.json -o pages
+    """
+    from hbench.look.report.folder import refuse_folder, write_report
+    from hbench.look.report.runs import read_runs, with_embeddings
+
+    refuse_folder(out)
+    reported = read_runs(files, dataset=options["dataset"], test=options["test"], by=options["by"])
+    if embeddings:
+        with progress() as bars:
+            task = bars.add_task("ranking", total=None)
+            on_block: Callable[[int, int], None] = lambda done, of: bars.update(task, completed=done, total=of)  # noqa: E731
+            reported = with_embeddings(reported, embeddings, k, on_block)
+    for note in reported.missing():
+        say(f"note: {note}")
+    with progress() as bars:
+        bars.add_task("writing pages", total=None)
+        page = write_report(reported, out, pictures=options["pictures"])
+    say("open this page:")
+    show(str(page))

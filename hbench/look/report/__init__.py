@@ -1,0 +1,1 @@
+"""Makes the pages of evaluations: one folder of static files that a browser opens without a server."""

@@ -1,0 +1,170 @@
+"""Sums up queries by class: mean values, which coarse classes are taken for which, and where one run beats another."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.datasets.manifest import Manifest
+from hbench.engine.top_k import NO_ITEM
+from hbench.look.report.runs import Floats, Reported, TopLists
+
+ALL, LOWEST, HIGHEST = 60, 30, 8  # classes of a level that are all listed; of more, so many from either end
+MATRIX = 24  # classes of a confusion matrix that can still be read
+PAIRS = 12
+SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
+
+
+class ClassMean(NamedTuple):
+    """A node of the tree: its number at its level, its path of names, its queries that have a value, and their means, one
+    of each run."""
+
+    node: int
+    path: tuple[str, ...]
+    queries: int
+    means: tuple[float, ...]
+
+
+class ClassTable(NamedTuple):
+    """The classes of a level, lowest first; of many the `lowest` and the `highest`, and how many lie between."""
+
+    level: str
+    depth: int
+    number: int
+    lowest: list[ClassMean]
+    highest: list[ClassMean]
+    left_out: int
+
+
+class MatrixCell(NamedTuple):
+    """How many queries of a row's class, which share of it, and the shade 0 … 4 of its cell."""
+
+    queries: int
+    share: float
+    shade: int
+
+
+class MatrixRow(NamedTuple):
+    """What the queries of one class find first."""
+
+    name: str
+    cells: list[MatrixCell]
+
+
+class MistakenPair(NamedTuple):
+    """Queries of one class that find another first."""
+
+    own: str
+    found: str
+    queries: int
+    share: float
+
+
+class ConfusionView(NamedTuple):
+    """The confusion of a run; no matrix where it would have too many classes to be read."""
+
+    name: str
+    right: float
+    names: tuple[str, ...]
+    matrix: list[MatrixRow]
+    pairs: list[MistakenPair]
+
+
+def class_means(manifest: Manifest, values: list[Floats], level: int) -> list[ClassMean]:
+    """The mean of the values (Q,) over the queries of every class of a level, 0 the coarsest; those without any are left
+    out. The lowest of the first run come first."""
+    labels = manifest.labels[manifest.query, level]
+    number = len(manifest.tree.names[level])
+    defined = ~np.isnan(np.stack(values)).any(axis=0)
+    counts = np.bincount(labels[defined], minlength=number)
+    sums = np.stack([np.bincount(labels[defined], own[defined], minlength=number) for own in values])
+    means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    order = np.argsort(means[0], kind="stable")
+    paths = node_paths(manifest, level)
+    return [
+        ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
+        for node in order.tolist()
+        if counts[node]
+    ]
+
+
+def node_paths(manifest: Manifest, level: int) -> list[tuple[str, ...]]:
+    """The names from the coarsest level down to every node of a level."""
+    tree = manifest.tree
+    first = np.unique(tree.paths[:, level], return_index=True)[1]
+    return [
+        tuple(names[node] for names, node in zip(tree.names, path, strict=False))
+        for path in tree.paths[first, : level + 1].tolist()
+    ]
+
+
+def class_tables(reported: Reported) -> list[ClassTable]:
+    """A table per level, finest first, of the runs whose values are kept; none where there is no such run."""
+    values = [run.values[reported.by] for run in reported.runs if reported.by in run.values]
+    manifest = reported.manifest
+    if manifest is None or not values:
+        return []
+    tables = []
+    for level in reversed(range(manifest.tree.depth)):
+        means = class_means(manifest, values, level)
+        if not means:
+            continue
+        cut = LOWEST if len(means) > ALL else len(means)
+        highest = means[-HIGHEST:] if cut < len(means) else []
+        left_out = len(means) - cut - len(highest)
+        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], highest, left_out))
+    return tables
+
+
+def confusions(reported: Reported) -> list[ConfusionView]:
+    """The confusion of the coarsest level, of every run whose results are kept."""
+    manifest = reported.manifest
+    if manifest is None:
+        return []
+    return [_confusion_view(manifest, run.name, run.top) for run in reported.runs if run.top is not None]
+
+
+def _confusion_view(manifest: Manifest, name: str, top: TopLists) -> ConfusionView:
+    names, counts = manifest.tree.names[0], confusion(manifest, top)
+    totals = np.maximum(counts.sum(axis=1), 1)
+    shares = counts / totals[:, None]
+    matrix = []
+    if len(names) <= MATRIX:
+        for own, row in enumerate(shares):
+            cells = [MatrixCell(int(counts[own, n]), float(share), _shade(share)) for n, share in enumerate(row)]
+            matrix.append(MatrixRow(names[own], cells))
+    wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
+    worst = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS]
+    pairs = [divmod(place, len(names)) for place in worst.tolist()]
+    mistaken = [
+        MistakenPair(names[own], names[found], int(wrong[own, found]), float(shares[own, found]))
+        for own, found in pairs
+        if wrong[own, found]
+    ]
+    return ConfusionView(name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, mistaken)
+
+
+def _shade(share: float) -> int:
+    return int(np.searchsorted(SHADES, share, side="right"))
+
+
+def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
+    """How often the first result of a query of one class is of another (C, C), by the nodes of a level; queries without
+    results are left out."""
+    own = manifest.labels[manifest.query, level]
+    some = top.items[:, 0] != NO_ITEM
+    found = manifest.labels[top.items[some, 0], level]
+    number = len(manifest.tree.names[level])
+    pairs = np.bincount(own[some].astype(np.int64) * number + found, minlength=number * number)
+    counts: NDArray[np.int64] = pairs.reshape(number, number)
+    return counts
+
+
+def levels_within(top: TopLists, depth: int, k: int) -> list[float]:
+    """The share of each level, 0 … L, among the first k results of all queries."""
+    listed = top.items[:, :k] != NO_ITEM
+    counts = np.bincount(top.levels[:, :k][listed], minlength=depth + 1)
+    shares: list[float] = (counts / max(1, counts.sum())).tolist()
+    return shares

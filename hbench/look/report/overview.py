@@ -1,0 +1,165 @@
+"""Prepares the overview page: scores with intervals, a bar per level, the precision–recall curve, severity, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hbench.evaluation.reports.report import Document, Score
+from hbench.evaluation.summary import ALONE, INVERTED, TIED
+from hbench.look.plots.h_pr import BINS, Curve
+from hbench.look.report.classes import levels_within
+from hbench.look.report.runs import Reported, ReportedRun
+from hbench.metrics.names import MetricName
+
+RANKS = (1, 5, 10)
+ADVICE = {
+    TIED: "Equal scores are ordered by the ties policy, here against the model (pessimistic) or for it (optimistic); the true "
+    "value lies between the two. Evaluate once more with the other --ties: if the scores hardly move, forget about it. If they "
+    "do, items have the same vector: look for duplicate images, for embeddings rounded to few bits, or for a collapsed model.",
+    ALONE: "Their class has one item, so there is nothing to find. They are no mistake of the model; if they are many, look "
+    "whether labels or the split are what you meant.",
+    INVERTED: "In their galleries a coarser level has so few items that each is worth more than an item of the finer level. The "
+    "ranking that H-AP rewards most is then not fine before coarse. Where you optimise for the fine classes, read AP beside "
+    "H-AP; another --protocol or relevance changes which items are worth what.",
+}
+GENERAL = (
+    "It is a property of the data or the file, and not of a single query: keep it in mind when you quote the scores."
+)
+
+
+class Cell(NamedTuple):
+    """A score as it stands on a page: fractions in full, and the words."""
+
+    run: int
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    queries: int
+
+
+class ScoreRow(NamedTuple):
+    """A line of a table of scores: one cell per run."""
+
+    label: str
+    cells: list[Cell]
+
+
+class Family(NamedTuple):
+    """A metric that every level has, coarse to fine."""
+
+    name: str
+    rows: list[ScoreRow]
+
+
+class Severity(NamedTuple):
+    """What the first results of a run share with their queries. `first`: (level, queries, share), finest first; `within`:
+    (k, the share of every level among the first k results, 0 … L)."""
+
+    run: int
+    name: str
+    first: list[tuple[str, int, float]]
+    within: list[tuple[int, list[float]]]
+
+
+class Advice(NamedTuple):
+    """A remark of the report, and what to do with it."""
+
+    remark: str
+    words: str
+
+
+def overview_of(reported: Reported) -> dict[str, Any]:
+    """What the template of the overview needs."""
+    rest, families = score_tables([run.document for run in reported.runs])
+    return {
+        "tiles": [_row([run.document for run in reported.runs], name, name) for name in _headline(reported)],
+        "rest": rest,
+        "families": families,
+        "official": official_rows([run.document for run in reported.runs]),
+        "by_test": reported.document.by_test,
+        "curves": [(number, run.name, points(run.curve)) for number, run in enumerate(reported.runs) if run.curve],
+        "severity": [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)],
+        "advice": advice(reported.runs),
+    }
+
+
+def _headline(reported: Reported) -> list[str]:
+    names = list(reported.document.scores)
+    wanted = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
+    return [name for name in wanted if name in names] or names[:4]
+
+
+def _of(reported: Reported, name: str) -> str:
+    return str(MetricName.parse(name).at(reported.document.levels))
+
+
+def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Family]]:
+    """The scores of the whole tree, and those that every level has, by level."""
+    levels = documents[0].levels
+    by_family: dict[str, dict[str, str]] = {}
+    for name in documents[0].scores:
+        parsed = MetricName.parse(name)
+        if "level" in parsed.definition.takes:
+            by_family.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[-1]] = name
+    complete = {family: names for family, names in by_family.items() if len(names) == len(levels) > 1}
+    spread = {name for names in complete.values() for name in names.values()}
+    families = [
+        Family(family, [_row(documents, level, names[level]) for level in levels]) for family, names in complete.items()
+    ]
+    return [_row(documents, name, name) for name in documents[0].scores if name not in spread], families
+
+
+def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
+    return ScoreRow(label, [_cell(run, name, each.scores.get(name)) for run, each in enumerate(documents)])
+
+
+def _cell(run: int, name: str, score: Score | None) -> Cell:
+    if score is None:
+        return Cell(run, name, None, None, None, 0)
+    return Cell(run, name, score.value, score.low, score.high, score.queries)
+
+
+def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
+    """The scores of the released evaluator that differ from those of the equations."""
+    rows = []
+    for name in documents[0].official:
+        own = [each.official.get(name) for each in documents]
+        if any(score and score.value != each.scores[name].value for score, each in zip(own, documents, strict=True)):
+            rows.append(ScoreRow(name, [_cell(run, name, score) for run, score in enumerate(own)]))
+    return rows
+
+
+def points(curve: Curve) -> dict[str, Any]:
+    """A curve as steps: the corners (recall, precision) of its line and of its band, in percent."""
+    edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
+    heights, low, high = (100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T))
+    band = [*zip(edges, high, strict=True), *reversed(list(zip(edges, low, strict=True)))]
+    return {"line": list(zip(edges, heights, strict=True)), "band": band, "area": curve.area}
+
+
+def _severity(number: int, run: ReportedRun, test: str) -> Severity:
+    counts = run.document.mistakes.get(test, {})
+    total = max(1, sum(counts.values()))
+    first = [(level, count, count / total) for level, count in counts.items()]
+    within = []
+    if run.top is not None:
+        depth, listed = len(run.document.levels), run.top.items.shape[1]
+        within = [(k, levels_within(run.top, depth, k)) for k in RANKS if k <= listed]
+    return Severity(number, run.name, first, within)
+
+
+def advice(runs: Sequence[ReportedRun]) -> list[tuple[str, list[Advice]]]:
+    """The remarks of each run, with words on what they mean."""
+    found = []
+    for run in runs:
+        own = [
+            Advice(remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
+            for remark in run.document.warnings
+        ]
+        found.append((run.name, own))
+    return found

@@ -1,0 +1,258 @@
+"""Reads what the pages of a report show: scores, the values of every query, and its first results, in one order of queries.
+
+Of each run everything but its scores may be missing; the pages then say what is not there and which option makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
+from hbench.core.tables import text_array
+from hbench.datasets import Dataset, load
+from hbench.datasets.manifest import Manifest
+from hbench.engine.measure import OnBlock, measure
+from hbench.engine.top_k import NO_ITEM, TopResults
+from hbench.evaluation.jobs import jobs_of
+from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.reports import results
+from hbench.evaluation.reports.comparison import refuse_other_conditions
+from hbench.evaluation.reports.report import Document
+from hbench.evaluation.submission import digest_of, examine, read
+from hbench.look.inputs import runs_of
+from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.names import MetricName
+
+Floats = NDArray[np.float64]
+CURVE_QUERIES = 2_000  # of which the precision-recall curve is the mean: more change no line that one can see
+
+
+class TopLists(NamedTuple):
+    """The first k results of every query: `items` (Q, k) positions in the manifest, NO_ITEM beyond the end of a list;
+    `scores` (Q, k); `levels` (Q, k)."""
+
+    items: NDArray[np.int32]
+    scores: Floats
+    levels: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """A report under the name that pages show. `values`: of every query of the test, float64 (Q,) by metric, NaN where
+    undefined; empty where they are not kept."""
+
+    name: str
+    path: Path
+    document: Document
+    values: dict[str, Floats]
+    top: TopLists | None = None
+    curve: Curve | None = None
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a folder of pages shows: runs of one signature on one test. `manifest`: None where the dataset is not here.
+
+    `by`: the metric by which queries and classes are ranked.
+    """
+
+    runs: tuple[ReportedRun, ...]
+    data: Dataset | None
+    test: str
+    by: str
+
+    @property
+    def document(self) -> Document:
+        """That of the first run, whose conditions all share."""
+        return self.runs[0].document
+
+    @property
+    def manifest(self) -> Manifest | None:
+        return None if self.data is None else self.data.tests[self.test]
+
+    def missing(self) -> list[str]:
+        """What the pages cannot show, and which option makes it."""
+        if self.data is None:
+            return [f"{self.document.dataset} is not on this disk: no classes and no queries (--dataset FOLDER)"]
+        found = []
+        for run in self.runs:
+            if not run.values:
+                found.append(f"{run.name}: the values of its queries are not kept (hbench evaluate --by-query)")
+            if run.top is None:
+                found.append(f"{run.name}: its results are not kept (hbench evaluate --top-k 20, or --embeddings here)")
+            if run.curve is None:
+                found.append(f"{run.name}: no precision-recall curve without its vectors (--embeddings FILE)")
+        return found
+
+
+def read_runs(
+    files: Sequence[Path], *, dataset: str | None = None, test: str | None = None, by: str | None = None
+) -> Reported:
+    """The reports in these files with what lies beside them. Raises what reading them raises, UnknownName for the test or
+    the metric, DataError for a dataset that is named and is not here or is another one."""
+    runs = runs_of([str(path) for path in files])
+    document = runs[0].document
+    for each in runs[1:]:
+        refuse_other_conditions(document, each.document)
+    if test is not None and test not in document.tests:
+        raise UnknownName("test of this report", test, document.tests)
+    chosen = test or document.tests[0]
+    data = _dataset(document, dataset)
+    queries = None if data is None else _queries(data.tests[chosen])
+    found = []
+    for path, run in zip(files, runs, strict=True):
+        values: dict[str, Floats] = {}
+        if run.by_query is not None and queries is not None:
+            values = _values(run.by_query, chosen, queries, path)
+        top = None
+        beside = path.with_suffix(results.SUFFIX)
+        if data is not None and beside.is_file():
+            top = _top_lists(results.read(beside, run.document), chosen, data.tests[chosen], beside)
+        found.append(ReportedRun(run.name, path, run.document, values, top))
+    return Reported(tuple(found), data, chosen, _metric(document, by))
+
+
+def _dataset(document: Document, name: str | None) -> Dataset | None:
+    """The dataset of a report; None where it is not named and not on this disk."""
+    try:
+        data = load(name or document.dataset)
+    except (DataError, UnknownName):
+        if name is not None:
+            raise
+        return None
+    if digest_of(data) == document.dataset_digest:
+        return data
+    if name is None:
+        return None
+    raise DataError(
+        f"{name} is not the dataset of this report",
+        expected=f"digest {document.dataset_digest[:12]}…, {document.dataset}@{document.dataset_version}",
+        found=f"{digest_of(data)[:12]}…, {data.name}@{data.version}",
+    )
+
+
+def _metric(document: Document, name: str | None) -> str:
+    if name is None:
+        return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))
+    found = str(MetricName.parse(name).at(document.levels))
+    if found not in document.scores:
+        raise UnknownName("metric of this report", name, document.scores)
+    return found
+
+
+def _queries(manifest: Manifest) -> pa.Array:
+    return text_array(manifest.items[manifest.query])
+
+
+def _rows_of(table: pa.Table, test: str, queries: pa.Array, path: Path) -> pa.Table:
+    """The rows of a test's queries, in their order."""
+    own = table.filter(pc.equal(table["test"], test))
+    order = pc.index_in(queries, value_set=own["query"].combine_chunks())
+    if order.null_count:
+        lone = queries.filter(pc.is_null(order)).to_pylist()
+        raise SubmissionError(f"{path} lacks queries of {test}", found=f"{len(lone):,} missing: {examples(lone)}")
+    return own.take(order)
+
+
+def _values(table: pa.Table, test: str, queries: pa.Array, path: Path) -> dict[str, Floats]:
+    own = _rows_of(table, test, queries, path)
+    names = [name for name in own.column_names if name not in ("query", "test")]
+    return {name: np.asarray(own[name].to_numpy(), dtype=np.float64) for name in names}
+
+
+def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
+    """The kept results of a test, by positions in its manifest."""
+    own = _rows_of(table, test, _queries(manifest), path)
+    columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
+    lengths = [pc.list_value_length(each).fill_null(0).to_numpy() for each in columns]
+    items, scores, levels = (each.flatten() for each in columns)
+    places = pc.index_in(items, value_set=text_array(manifest.items))
+    alike = all(np.array_equal(each, lengths[0]) for each in lengths)
+    if not alike or places.null_count or scores.null_count or levels.null_count:
+        raise SubmissionError(f"{path} is damaged", expected=f"items of {test}, a score and a level of each")
+    if len(levels) and pc.max(levels).as_py() > manifest.tree.depth:
+        raise SubmissionError(f"{path} is damaged", expected=f"levels 0 … {manifest.tree.depth}")
+    k = max(1, int(lengths[0].max(initial=0)))
+    listed = np.arange(k) < lengths[0][:, None]
+    found = TopLists(
+        np.full(listed.shape, NO_ITEM, np.int32), np.full(listed.shape, np.nan), np.zeros(listed.shape, np.uint8)
+    )
+    found.items[listed], found.scores[listed], found.levels[listed] = map(np.asarray, (places, scores, levels))
+    return found
+
+
+def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block: OnBlock | None = None) -> Reported:
+    """The same with the precision-recall curve of every run whose embedding file is given, and its first k results where
+    none were kept, from one ranking pass each.
+
+    A file belongs to the run that scored it, by its checksum. Raises SubmissionError where there is none.
+    """
+    if reported.data is None:
+        raise DataError(f"{reported.document.dataset} is not on this disk", fix="name its folder by --dataset")
+    runs = {_checksum(run): run for run in reported.runs}
+    ranked: dict[str, ReportedRun] = {}
+    for path in files:
+        given = read(path)
+        if isinstance(given, Ranking):
+            raise SubmissionError(f"{path} holds rankings", expected="embeddings, which can be ranked anew")
+        if given.sha256 not in runs:
+            raise SubmissionError(
+                f"{path} is not the file that was scored",
+                expected=" or ".join(f"{digest[:12]}… of {run.name}" for digest, run in runs.items()),
+                found=f"{given.sha256[:12]}…",
+            )
+        ranked[given.sha256] = _ranked(reported, runs[given.sha256], given, k, on_block)
+    return replace(reported, runs=tuple(ranked.get(_checksum(run), run) for run in reported.runs))
+
+
+def _checksum(run: ReportedRun) -> str:
+    return run.document.embedding.sha256 if run.document.embedding else ""
+
+
+def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: OnBlock | None) -> ReportedRun:
+    data = reported.data
+    assert data is not None
+    words = dict(part.split(":", 1) for part in run.document.signature.split("|")[2:])
+    relevance, _, alpha = words["rel"].partition("=")
+    examined = examine(
+        given, data, metrics=[reported.by], protocol=run.document.protocol, ties=words["ties"],
+        similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1),
+    )  # fmt: skip
+    jobs = jobs_of(examined)
+    if reported.test not in jobs:
+        raise UsageError(f"{reported.test} lists its positives pair by pair", fix="leave --embeddings out")
+    job = jobs[reported.test][0]
+    trace = CurveTrace(len(job.ranker.queries), examined.chosen.relevance)
+    top = None if run.top else TopResults(len(job.ranker.queries), k)
+    measure(replace(job, scorers=[trace], conditions="", by_name=None, top=top), on_block=on_block)
+    found = replace(run, curve=mean_curve(run.name, trace.rows[trace.chosen]))
+    if top is None:
+        return found
+    manifest = data.tests[reported.test]
+    positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
+    scores = top.similarities(job.ranker, examined.chosen.similarity_name)
+    return replace(found, top=TopLists(positions[top.items], scores, top.levels))
+
+
+class CurveTrace:
+    """Keeps the binned precision-recall curve of some queries, drawn at random where there are many; a scorer."""
+
+    def __init__(self, queries: int, relevance: Callable[[Any], Any]) -> None:
+        number = min(CURVE_QUERIES, queries)
+        self.relevance, self.rows = relevance, np.full((queries, BINS), np.nan)
+        self.chosen = np.zeros(queries, bool)
+        self.chosen[np.random.default_rng(0).choice(queries, number, replace=False)] = True
+
+    def __call__(self, query: int, sequence: LevelSequence) -> float:
+        if self.chosen[query]:
+            self.rows[query] = binned(sequence, self.relevance)  # a row of its own, whatever thread it comes from
+        return 0.0

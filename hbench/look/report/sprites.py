@@ -1,0 +1,83 @@
+"""Draws the pictures of items small, 36 to a sheet: one file for what is seen together, and not one for each item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hbench.datasets.manifest import Manifest
+from hbench.look.strips import thumbnail
+
+CELL = 96  # pixels of a picture's longer side
+SIDE = 6  # pictures in a row of a sheet, and rows
+PER_SHEET = SIDE * SIDE
+QUALITY = 82
+
+
+class Sprite(NamedTuple):
+    """Where the picture of an item is: the sheet's number, and its corner there."""
+
+    sheet: int
+    x: int
+    y: int
+
+
+def sprite_of(place: int) -> Sprite | None:
+    """Where the picture at a place among all is drawn; None for the place -1, that of an item without a picture.
+
+    >>> sprite_of(37)
+    Sprite(sheet=1, x=96, y=0)
+    """
+    if place < 0:
+        return None
+    row, column = divmod(place % PER_SHEET, SIDE)
+    return Sprite(place // PER_SHEET, CELL * column, CELL * row)
+
+
+def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, kin side by side.
+
+    Gives the place of every item of the manifest (N,), -1 for those that are not asked for or have no picture.
+    """
+    places = np.full(len(manifest), -1, np.int32)
+    if manifest.picture is None:
+        return places
+    kin = items[np.lexsort(manifest.labels[items].T[::-1])]
+    waiting: list[Image.Image] = []
+    drawn = 0
+    for item in kin.tolist():
+        image = thumbnail(manifest.picture, manifest.items[item])
+        if image is None:
+            continue
+        waiting.append(_fitting(image))
+        places[item] = drawn
+        drawn += 1
+        if len(waiting) == PER_SHEET:
+            _write_sheet(folder / f"{drawn // PER_SHEET - 1}.webp", waiting)
+            waiting = []
+    if waiting:
+        _write_sheet(folder / f"{drawn // PER_SHEET}.webp", waiting)
+    return places
+
+
+def _fitting(image: Image.Image) -> Image.Image:
+    """The picture as large as its cell, its shape kept."""
+    scale = CELL / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    return image.resize((width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
+
+
+def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = -(-len(images) // SIDE)
+    sheet = Image.new("RGB", (CELL * SIDE, CELL * rows), "white")
+    for number, image in enumerate(images):
+        row, column = divmod(number, SIDE)
+        corner = CELL * column + (CELL - image.width) // 2, CELL * row + (CELL - image.height) // 2
+        sheet.paste(image, corner)
+    sheet.save(path, format="WEBP", quality=QUALITY, method=2)

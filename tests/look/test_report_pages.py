@@ -1,0 +1,277 @@
+"""The pages of a report, opened in a real browser: their numbers are the Report's, names stay text, nothing is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import hbench
+from hbench.cli import group
+from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
+from hbench.evaluation.reports import report as reports
+from hbench.look.report.chunks import script
+from hbench.look.report.classes import class_means, confusion
+from hbench.look.report.folder import write_report
+from hbench.look.report.runs import read_runs, with_embeddings
+from hbench.look.report.sprites import sprite_of, write_sprites
+
+NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
+PAGES = ("index", "queries", "classes")
+PATHS = [(f"{'ab'[n % 2]}{NASTY}", f"{n % 6}", "__proto__" if n == 5 else f"{n}{NASTY}") for n in range(12)]
+ITEMS = 240
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(group, list(map(str, arguments)))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two runs on a table whose names are as bad as names can be, with all that an evaluation keeps."""
+    folder = tmp_path_factory.mktemp("report")
+    classes = [PATHS[n % 12] for n in range(ITEMS)]
+    columns = {
+        "level<b>&": [f[0] for f in classes],
+        "genus": [f[1] for f in classes],
+        "kind": [f[2] for f in classes],
+    }
+    items = [f"i{n}{NASTY}" for n in range(ITEMS)]
+    pq.write_table(pa.table({"item": items, **columns}), folder / "own.parquet")
+    data = hbench.load(folder / "own.parquet")
+    test = next(iter(data.tests.values()))
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(12, 8))
+    for name, noise in (("one", 1.2), ("two", 1.6)):
+        vectors = means[test.labels[:, -1]] + noise * rng.normal(size=(ITEMS, 8))
+        np.savez(folder / f"{name}.npz", ids=test.items.astype(str), embeddings=vectors.astype(np.float32))
+        run("evaluate", folder / f"{name}.npz", "-d", folder / "own.parquet", "-o", folder / f"{name}.json",
+            "--top-k", 12, "--method", f"{name}{NASTY}")  # fmt: skip
+    return folder
+
+
+def pictured(reported, tmp_path):
+    """The same with a picture of every item, each of its own colour."""
+    data = reported.data
+    tests = {
+        name: dataclasses.replace(test, picture=lambda item: Image.new("RGB", (40, 20), (len(item) * 7 % 255, 90, 30)))
+        for name, test in data.tests.items()
+    }
+    return dataclasses.replace(reported, data=dataclasses.replace(data, tests=tests))
+
+
+@pytest.fixture(scope="module")
+def pages(folder, tmp_path_factory):
+    """The pages of one run, with pictures and the curve."""
+    out = tmp_path_factory.mktemp("pages") / "pages"
+    reported = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet"))
+    reported = with_embeddings(pictured(reported, folder), [folder / "one.npz"], 20)
+    write_report(reported, out)
+    return out
+
+
+class Opened:
+    """A page of a folder with all it asked for and said."""
+
+    def __init__(self, browser, path, width=1440, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page, self.asked, self.said, self.folder = context.new_page(), [], [], path.parent
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.page.goto(path.as_uri())
+
+    def close(self):
+        """Nothing was said and nothing asked for beyond the folder."""
+        assert self.said == []
+        assert self.asked
+        assert [url for url in self.asked if not url.startswith(self.folder.as_uri())] == []
+        self.page.context.close()
+
+
+@pytest.fixture
+def opened(browser):
+    made = []
+
+    def open_page(path, **options):
+        made.append(Opened(browser, path, **options))
+        return made[-1].page
+
+    yield open_page
+    for each in made:
+        each.close()
+
+
+def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
+    document = reports.read(folder / "one.json")
+    page = opened(pages / "index.html")
+    read = page.locator("section:not([aria-labelledby=official]) [data-metric]").evaluate_all(
+        "all => all.map(each => [each.dataset.metric, each.dataset.value, each.textContent])"
+    )
+    assert {name for name, *_ in read} == set(document.scores)
+    for name, value, text in read:
+        assert float(value) == document.scores[name].value
+        assert text == f"{100 * document.scores[name].value:.2f}"
+    counts = page.locator("[data-mistake]").evaluate_all("all => all.map(e => [e.dataset.mistake, +e.dataset.value])")
+    assert dict(counts) == document.mistakes["test"]
+    assert page.locator(".remarks dt").all_inner_texts() == [" ".join(each.split()) for each in document.warnings]
+    # the curve's area is H-AP: 240 queries are all of them
+    area = float(page.locator("[data-area]").first.get_attribute("data-area"))
+    assert area == pytest.approx(document.scores["H-AP"].value, abs=1e-9)
+
+
+def test_worst_queries_and_their_results_are_those_of_look(opened, folder, pages):
+    table = reports.read_by_query(folder / "one.by-query.parquet", reports.read(folder / "one.json"))
+    value = dict(zip(table["query"].to_pylist(), table["H-AP"].to_pylist(), strict=True))
+    page = opened(pages / "queries.html")
+    shown = page.locator("section[aria-labelledby=worst] .strip").evaluate_all(
+        "all => all.map(e => [e.dataset.query, e.querySelector('[data-value]').dataset.value])"
+    )
+    assert shown[0][0] == min(value, key=value.__getitem__)
+    assert [float(number) for _, number in shown] == [value[query] for query, _ in shown]
+    first = page.locator("section[aria-labelledby=worst] .strip").first
+    tiles = first.locator("[data-item]").evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
+    arguments = ("look", folder / "one.npz", "-d", folder / "own.parquet", "--worst", 1, "-k", 10, "--json")
+    hits = json.loads(run(*arguments).stdout)[0]["results"]["one.npz"]
+    assert tiles == [[hit["item"], hit["level"]] for hit in hits]
+    severe = page.locator("section[aria-labelledby=severe] .strip").evaluate_all(
+        "all => all.map(e => +e.querySelector('[data-level]').dataset.level)"
+    )
+    assert severe == sorted(severe)
+    assert severe[0] == 0
+
+
+def test_classes_are_ranked_by_their_means(opened, folder, pages):
+    reported = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet"))
+    values, manifest = reported.runs[0].values["H-AP"], reported.manifest
+    means = {}
+    for item, value in zip(np.flatnonzero(manifest.query), values, strict=True):
+        means.setdefault(manifest.tree.names[2][manifest.labels[item, 2]], []).append(value)
+    expected = sorted(float(np.mean(own)) for own in means.values())
+    page = opened(pages / "classes.html")
+    shown = (
+        page.locator("table.classes").first.locator("[data-mean]").evaluate_all("all => all.map(e => +e.dataset.mean)")
+    )
+    assert shown == pytest.approx(expected, abs=1e-12)
+    assert [each.queries for each in class_means(manifest, [values], 2)] == [20] * 12
+    names = page.locator("table.classes").first.locator("th[scope=row]").all_inner_texts()
+    assert any("__proto__" in name for name in names)
+    counts = confusion(manifest, reported.runs[0].top)
+    table = page.locator(".matrix [data-count]").evaluate_all("all => all.map(e => +e.dataset.count)")
+    assert table == counts.ravel().tolist()
+    assert counts.sum() == ITEMS
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, pages, name, width, scheme):
+    page = opened(pages / f"{name}.html", width=width, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator("img").count() == 0
+    assert page.locator("script:not([src])").count() == 0
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, dark[4:-1].split(","))) < 200) == (scheme == "dark")
+    assert page.locator("h1").count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_pictures_are_drawn_from_sheets(opened, pages):
+    page = opened(pages / "queries.html")
+    assert page.locator(".nopicture").count() == 0
+    assert page.locator(".picture image").first.evaluate("e => e.getBoundingClientRect().width") > 500
+    with Image.open(pages / "pictures" / "0.webp") as sheet:
+        assert sheet.size == (576, 576)
+
+
+def test_every_picture_is_where_it_is_said_to_be(folder, tmp_path):
+    """Items of one colour each, read back from the sheets."""
+    reported = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet"))
+    manifest = reported.manifest
+    color = {item: (number, 255 - number, 40) for number, item in enumerate(manifest.items[:50].tolist())}
+    painted = dataclasses.replace(manifest, picture=lambda item: Image.new("RGB", (8, 8), color[item]))
+    places = write_sprites(tmp_path, painted, np.arange(50))
+    assert sorted(places[:50]) == list(range(50))
+    assert set(places[50:]) == {-1}
+    for item in range(50):
+        place = sprite_of(int(places[item]))
+        with Image.open(tmp_path / f"{place.sheet}.webp") as sheet:
+            seen = sheet.getpixel((place.x + 48, place.y + 48))
+        assert np.abs(np.subtract(seen, color[manifest.items[item]])).max() < 12
+
+
+def test_the_same_report_gives_the_same_files(folder, tmp_path):
+    for name in ("a", "b"):
+        run("report", folder / "one.json", "-d", folder / "own.parquet", "-o", tmp_path / name)
+    first, second = (
+        {p.relative_to(tmp_path / n): p.read_bytes() for p in (tmp_path / n).rglob("*") if p.is_file()} for n in "ab"
+    )
+    assert first == second
+
+
+def test_what_is_not_there_is_said_and_not_shown(opened, folder, tmp_path):
+    (tmp_path / "bare.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
+    done = run("report", tmp_path / "bare.json", "-o", tmp_path / "pages")
+    assert "not on this disk" in done.output
+    assert done.stdout.strip() == str(tmp_path / "pages" / "index.html")
+    page = opened(tmp_path / "pages" / "queries.html")
+    assert "--dataset" in page.locator("main").inner_text()
+    run("report", tmp_path / "bare.json", "-d", folder / "own.parquet", "-o", tmp_path / "pages")
+    assert "--top-k" in opened(tmp_path / "pages" / "index.html").locator("main").inner_text()
+
+
+def test_results_are_made_from_embeddings_where_none_were_kept(folder, tmp_path):
+    for name in ("one.json", "one.by-query.parquet"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    kept = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet")).runs[0].top
+    reported = read_runs([tmp_path / "one.json"], dataset=str(folder / "own.parquet"))
+    made = with_embeddings(reported, [folder / "one.npz"], 12).runs[0].top
+    np.testing.assert_array_equal(made.items, kept.items)
+    np.testing.assert_array_equal(made.levels, kept.levels)
+    np.testing.assert_allclose(made.scores, kept.scores, atol=1e-6)
+    with pytest.raises(SubmissionError, match="not the file that was scored"):
+        with_embeddings(reported, [folder / "two.npz"], 12)
+
+
+def test_a_folder_of_others_and_another_dataset_are_refused(folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("all of it", encoding="utf-8")
+    refused = run("report", folder / "one.json", "-o", tmp_path / "mine", code=1)
+    assert isinstance(refused.exception, UsageError)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+    with pytest.raises(DataError, match="not the dataset of this report"):
+        read_runs([folder / "one.json"], dataset="glyphs")
+    other = json.loads((folder / "one.json").read_text(encoding="utf-8")) | {"signature": "another"}
+    (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
+    with pytest.raises(ComparisonError):
+        read_runs([folder / "one.json", tmp_path / "other.json"])
+
+
+def test_a_fault_while_writing_leaves_the_former_pages(folder, tmp_path, monkeypatch):
+    run("report", folder / "one.json", "-d", folder / "own.parquet", "-o", tmp_path / "pages")
+    before = (tmp_path / "pages" / "index.html").read_bytes()
+    monkeypatch.setattr("hbench.look.report.folder.class_tables", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_report(read_runs([folder / "two.json"], dataset=str(folder / "own.parquet")), tmp_path / "pages")
+    assert (tmp_path / "pages" / "index.html").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["pages"]
+
+
+def test_a_script_can_neither_end_nor_break_a_line():
+    text = script("x", [NASTY, "\u2029"])
+    assert "</" not in text
+    assert "\u2028" not in text
+    assert "\u2029" not in text
+    with pytest.raises(ValueError, match="JSON"):
+        script("x", [float("nan")])
