@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hbench.look.palette import color_of
+from hbench.look.plots import kinds
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 
 
-def wings():
-    spec = importlib.util.spec_from_file_location("wings", PICTURES / "wings.py")
+GALLERY = (PICTURES.parent / "gallery.md").read_text(encoding="utf-8")
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, PICTURES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def wings():
+    return script("wings")
 
 
 def test_the_picture_of_the_wings_is_that_of_the_imports():
@@ -23,3 +39,52 @@ def test_every_arrow_of_the_picture_leads_upwards():
     drawing = wings()
     for wing, targets in drawing.arrows().items():
         assert all(drawing.place(target)[1] < drawing.place(wing)[1] for target in targets), wing
+
+
+def luminance(color):
+    """Relative luminance of #rrggbb (WCAG)."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def test_the_idea_is_told_apart_in_grey_print():
+    """Its two middle levels once were 1.14 : 1."""
+    with Image.open(PICTURES / "idea.png") as image:
+        painted = {"#{:02x}{:02x}{:02x}".format(*color[:3]) for _, color in image.convert("RGB").getcolors(1 << 20)}
+    levels = [color_of(level, 4) for level in range(5)]
+    assert set(levels) <= painted
+    for darker, lighter in pairwise(levels):
+        assert (luminance(lighter) + 0.05) / (luminance(darker) + 0.05) > 1.4
+
+
+def test_the_gallery_has_every_kind_and_its_pictures_are_there_and_small():
+    commands = script("gallery").lines(GALLERY)
+    assert {words[2] for words in commands if words[1] == "plot"} == set(kinds)
+    shown = re.findall(r"\]\((pictures/gallery/[^)]+)\)", GALLERY)
+    assert sorted(Path(each).name for each in shown) == sorted(
+        script("gallery").target(words) for words in commands[2:]
+    )
+    for each in shown:
+        path = PICTURES.parent / each
+        assert path.stat().st_size < 100_000
+        with Image.open(path) as image:
+            assert image.format == "PNG"
+            assert image.width >= 990
+
+
+@pytest.mark.parametrize("kind", ["time", "sweep"])
+def test_a_command_of_the_gallery_draws_its_picture(tmp_path, kind):
+    gallery = script("gallery")
+    (words,) = (words for words in gallery.lines(GALLERY) if words[1:3] == ["plot", kind])
+    kept = gallery.keep(gallery.run(words, tmp_path), tmp_path / "kept")
+    with Image.open(kept) as own, Image.open(PICTURES / "gallery" / f"{kind}.png") as checked_in:
+        assert own.size == checked_in.size
+
+
+def test_a_training_of_the_gallery_that_is_there_is_not_done_again(tmp_path):
+    gallery = script("gallery")
+    (tmp_path / "happier").mkdir()
+    (tmp_path / "happier" / "report.json").write_text("{}")
+    assert gallery.run(gallery.lines(GALLERY)[0], tmp_path) == tmp_path / "happier"
+    assert [each.name for each in (tmp_path / "happier").iterdir()] == ["report.json"]

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from hbench.look.palette import color_of, mark_of
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
 
 LEVELS = ("script", "case", "base", "character")
-COLORS = {4: "#0072b2", 3: "#56b4e9", 2: "#b8d4e8", 1: "#dddddd", 0: "#d55e00"}
 MEANINGS = {
     4: "same character",
     3: "same base letter",
@@ -44,7 +44,9 @@ for row, (title, items) in enumerate(RANKINGS.items()):
     axes.text(0.75, bottom - 0.12, "query", fontsize=9, ha="center", color="#555555")
     for column, (letter, font, level) in enumerate(items):
         left = 1.75 + 0.86 * column
-        axes.add_patch(FancyBboxPatch((left, bottom), 0.66, 0.86, "round,pad=0.03", fc="white", ec=COLORS[level], lw=4))
+        color = color_of(level, len(LEVELS))
+        axes.add_patch(FancyBboxPatch((left, bottom), 0.66, 0.86, "round,pad=0.03", fc="white", ec=color, lw=5))
+        axes.text(left + 0.33, bottom - 0.19, mark_of(level, len(LEVELS)), fontsize=7.5, ha="center", color="#555555")
         axes.text(left + 0.33, bottom + 0.43, letter, fontsize=27, ha="center", va="center", family=FONTS[font])
     for line, (name, value) in enumerate(scores([level for _, _, level in items]).items()):
         weight = "bold" if name == "H-AP" else "normal"
@@ -54,6 +56,7 @@ for row, (title, items) in enumerate(RANKINGS.items()):
         )
 for column, (level, meaning) in enumerate(MEANINGS.items()):
     left = 1.75 + 1.75 * column
-    axes.add_patch(FancyBboxPatch((left, 0.2), 0.16, 0.16, "round,pad=0.02", fc="white", ec=COLORS[level], lw=3))
-    axes.text(left + 0.28, 0.28, meaning, fontsize=9.5, va="center")
+    axes.add_patch(FancyBboxPatch((left, 0.2), 0.16, 0.16, "round,pad=0.02", fc=color_of(level, len(LEVELS)), lw=0))
+    axes.text(left + 0.27, 0.37, meaning, fontsize=9.5, va="center")
+    axes.text(left + 0.27, 0.17, mark_of(level, len(LEVELS)), fontsize=7.5, va="center", color="#555555")
 figure.savefig(Path(__file__).with_suffix(".png"), dpi=140)

@@ -20,6 +20,7 @@ Next:
   hbench leaderboard show glyphs                      who is ahead
   hbench evaluate {embedding} --dataset glyphs --metrics H-AP,AP/base,R@1
   hbench look {embedding} --dataset glyphs --severe 5 -o mistakes.html
+  hbench plot mistakes {embedding} --dataset glyphs -o mistakes.pdf
   hbench tree draw glyphs -o glyphs.svg               the label tree as a picture
   hbench datasets                                     the benchmarks of the papers
 Your own model: embed every item of glyphs test, write id + embedding to a .parquet, and evaluate that file."""
@@ -43,7 +44,6 @@ def command(out: Path, dim: int) -> None:
     from hbench import datasets
     from hbench.cli.evaluate import scored, show_report
     from hbench.evaluation import embeddings
-    from hbench.look import pictures
 
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
     with progress() as bars:
@@ -59,7 +59,7 @@ def command(out: Path, dim: int) -> None:
     report = scored(embeddings.read(embedding), data, method=f"pixels → PCA ({dim})")
     report.write(out / "glyphs-pca.json")
     report.write_by_query(out / "glyphs-pca.by-query.parquet")
-    pictures.draw(report.document, out / "glyphs-pca.png")
+    report.plot("levels").write(out / "glyphs-pca.png")
     show_report(report.document, "table")
     for file in sorted(out.glob("glyphs-pca*")):
         say(f"wrote {file}")

@@ -164,6 +164,17 @@ def _measured(examined: Examined, test: str) -> Measurement:
     return measure(jobs[test][0])
 
 
+def _names(files: Sequence[Path]) -> list[str]:
+    """The names of files; those that share theirs with the folder before it, or a number after it."""
+    names = [path.name for path in files]
+    longer = [
+        f"{path.absolute().parent.name}/{path.name}" if names.count(path.name) > 1 else path.name for path in files
+    ]
+    return [
+        f"{name} ({longer[: at + 1].count(name)})" if longer.count(name) > 1 else name for at, name in enumerate(longer)
+    ]
+
+
 def _strips(
     files: Sequence[Path],
     examined: Sequence[Examined],
@@ -183,6 +194,6 @@ def _strips(
         words = " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))
         if measured is not None:
             words += f" · {metric} {100 * measured.values[0][asked[number]]:.1f}"
-        rows = tuple((file.name, own[number]) for file, own in zip(files, found, strict=True))
+        rows = tuple((name, own[number]) for name, own in zip(_names(files), found, strict=True))
         strips.append(Strip(rows[0][1].query, words, rows))
     return strips

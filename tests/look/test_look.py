@@ -237,3 +237,12 @@ def test_what_python_browses_is_what_the_command_shows(folder):
     assert look(folder, folder / "two.npz", "--severe", 2, "-k", 3).stdout == results.text() + "\n"
     with pytest.raises(UsageError, match="one way"):
         hbench.browse(folder / "one.npz", "glyphs", severe=2, best=3)
+
+
+def test_files_that_share_their_name_keep_their_results_apart(folder, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.npz").write_bytes((folder / "one.npz").read_bytes())
+    files = [tmp_path / "a" / "one.npz", tmp_path / "b" / "one.npz", tmp_path / "b" / "one.npz"]
+    (record,) = hbench.browse(files, "glyphs", at_random=1, k=1).records()
+    assert list(record["results"]) == ["a/one.npz", "b/one.npz (1)", "b/one.npz (2)"]

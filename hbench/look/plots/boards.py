@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from hbench.core.errors import UsageError
 from hbench.evaluation import leaderboard
 from hbench.evaluation.leaderboard import Leaderboard
@@ -61,21 +63,38 @@ def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
     return records
 
 
+def lower_fence(values: Sequence[float]) -> float:
+    """What lies below is far out: the first quartile less three times the distance of the quartiles (Tukey).
+
+    >>> lower_fence([50, 51, 52, 53, 54, 0.1])
+    42.5
+    """
+    first, third = np.quantile(values, [0.25, 0.75])
+    return float(first - 3 * (third - first))
+
+
 def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
-    """Every row by two metrics; those of the front are joined, numbered and named."""
+    """Every row by two metrics; those of the front are joined, numbered and named.
+
+    Rows that are far below the others, as random vectors are, lie outside of the picture, and are counted.
+    """
     points = points_of(board, metrics)
     front = front_of(points)
+    left, below = lower_fence([each.x for each in points]), lower_fence([each.y for each in points])
+    seen = [each for each in points if each.x >= left and each.y >= below]
+    outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
         panel.step(
             [each.x for each in front], [each.y for each in front], where="pre", color=FRONT, linewidth=0.8, zorder=1
         )
-        _paint_points(panel, points, front)
+        _paint_points(panel, seen, front)
         panel.set(xlabel=f"{board.key(metrics[0])} (%)", ylabel=f"{board.key(metrics[1])} (%)")
         _name(figure, panel, front)
 
-    return drawn(paint, height=_height(front), about=_about(board, len(points)))
+    more = f" · {outside} far below lie outside" if outside else ""
+    return drawn(paint, height=_height(front), about=_about(board, len(points)) + more)
 
 
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
