@@ -262,3 +262,51 @@ def test_what_follows_the_last_file_without_end_is_refused(tmp_path, monkeypatch
     (tmp_path / "a.tgz").write_bytes(packed)
     with pytest.raises(IntegrityError, match="after its last file"):
         unpack(tmp_path / "a.tgz", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [(tarfile.XHDTYPE, 2_500_000_000), (tarfile.GNUTYPE_LONGNAME, 1 << 31), (tarfile.GNUTYPE_LONGLINK, 2 << 20)],
+)
+def test_a_header_of_gigabytes_is_refused_before_it_is_read(tmp_path, kind, size):
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    path = tmp_path / "a.tar"
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_240))
+    with pytest.raises(IntegrityError, match="a header of"):
+        unpack(path, tmp_path / "out")
+
+
+def test_a_header_of_negative_size_is_refused(tmp_path):
+    block = bytearray(tarfile.TarInfo("x").tobuf())
+    block[124:136] = b"\xff" * 12
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + 8 * 32 + sum(block[156:512]))
+    path = tmp_path / "a.tar"
+    path.write_bytes(bytes(block) + bytes(10_240))
+    with pytest.raises(IntegrityError, match="damaged"):
+        unpack(path, tmp_path / "out")
+
+
+def test_a_flood_of_empty_files_is_refused(tmp_path):
+    path = tmp_path / "a.tgz"
+    with tarfile.open(path, "w:gz") as archive:
+        for number in range(10_001):
+            archive.addfile(tarfile.TarInfo(f"set/{number}"))
+    with pytest.raises(IntegrityError, match="more than 10,000 files"):
+        unpack(path, tmp_path / "out")
+
+
+def test_names_that_are_not_utf8_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"caf\u00e9.txt": b"x"})
+    path.write_bytes(path.read_bytes().replace("caf\u00e9".encode(), b"caf\xff\xfe"))
+    with pytest.raises(IntegrityError, match="damaged"):
+        unpack(path, tmp_path / "out")
+    tar = tmp_path / "a.tar"
+    tar.write_bytes(make_tar(tmp_path / "b.tar", {"cafxx.txt": b"x"}, "w").read_bytes())
+    block = tar.read_bytes().replace(b"cafxx", b"caf\xff\xfe")
+    start = block.index(b"caf\xff")
+    header = bytearray(block[start : start + 512])
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:512]))
+    tar.write_bytes(block[:start] + bytes(header) + block[start + 512 :])
+    with pytest.raises(IntegrityError, match="not safe to unpack"):
+        unpack(tar, tmp_path / "out")

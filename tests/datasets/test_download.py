@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import threading
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -172,6 +173,82 @@ def test_a_busy_server_is_asked_again_after_the_time_it_says(get, server):
     server.faults["data.bin"] = [status(429, Retry_After="1"), status(503, Retry_After="0")]
     get(md5=MD5)
     assert len(server.asked) == 3
+
+
+def test_a_server_that_asks_for_more_than_a_minute_is_not_waited_for(get, server):
+    server.faults["data.bin"] = [status(429, Retry_After="100000")]
+    with pytest.raises(SourceError, match="come back after 100000"):
+        get(md5=MD5)
+    assert len(server.asked) == 1
+
+
+def test_a_busy_server_is_spoken_of(get, server, caplog):
+    server.faults["data.bin"] = [status(429, Retry_After="2")]
+    get(md5=MD5)
+    assert "asking again in 2 s" in caplog.text
+
+
+def test_a_body_that_is_longer_than_the_file_is_stopped(get, server, tmp_path):
+    def endless(handler, body):
+        handler.send_response(200)
+        handler.end_headers()
+        for _ in range(10_000):
+            handler.wfile.write(bytes(1 << 14))
+
+    server.faults["data.bin"] = [endless]
+    with pytest.raises(SourceError, match="sends more than the file"):
+        get(size=len(BODY))
+    assert all((tmp_path / name).stat().st_size <= len(BODY) for name in left(tmp_path))
+
+
+def test_a_body_without_end_leaves_room_on_the_disk(get, server, monkeypatch):
+    def endless(handler, body):
+        handler.send_response(200)
+        handler.end_headers()
+        for _ in range(10_000):
+            handler.wfile.write(bytes(1 << 14))
+
+    monkeypatch.setattr(fetching, "free_bytes", lambda folder: 1 << 20)
+    server.faults["data.bin"] = [endless]
+    with pytest.raises(SourceError, match="does not end"):
+        get()
+
+
+def test_a_dripping_connection_is_as_good_as_lost(get, server, monkeypatch):
+    monkeypatch.setattr(fetching, "SLOWEST", (1 << 30, 0.05))
+    server.pause, server.chunk = 0.03, 1 << 10
+    monkeypatch.setattr(fetching, "SHORTS", 3)
+    with pytest.raises(SourceError, match="could not be read"):
+        get(md5=MD5)
+
+
+def test_connections_that_bring_a_byte_each_are_paused_between_and_given_up(get, server, monkeypatch):
+    monkeypatch.setattr(fetching, "SHORTS", 12)
+    server.faults["data.bin"] = [close_after(number) for number in range(1, 100)]
+    with pytest.raises(SourceError, match="could not be read"):
+        get(md5=MD5)
+    assert len(server.asked) == 12
+
+
+@pytest.mark.parametrize("length", ["\u00b2\u00b3", "-5", "5, 6", "9" * 40, "x"])
+def test_a_length_that_is_none_is_one_clear_error_or_no_length(get, server, tmp_path, length):
+    def answer(handler, body):
+        handler.wfile.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: " + length.encode() + b"\r\nConnection: close\r\n\r\n" + body
+        )
+        handler.close_connection = True
+
+    server.faults["data.bin"] = [answer] * 9
+    with suppress(SourceError):
+        get(md5=MD5)
+        assert (tmp_path / "data.bin").read_bytes() == BODY
+
+
+@pytest.mark.parametrize("place", ["http://[", "http://\x00", "gopher://x", "http://a:99999999/"])
+def test_a_redirect_to_no_address_is_one_clear_error(get, server, place):
+    server.faults["data.bin"] = [status(302, Location=place)] * 9
+    with pytest.raises(SourceError, match="could not be fetched"):
+        get(md5=MD5)
 
 
 @pytest.mark.parametrize("code", [403, 404, 410, 451])

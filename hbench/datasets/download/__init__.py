@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3 import Retry
 
 from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import write_text
 from hbench.core.untrusted import read_json
 from hbench.core.version import __version__
-from hbench.datasets.download.records import disk_errors
+from hbench.datasets.download.records import disk_errors, free_bytes
 from hbench.datasets.download.responses import (
     looks_like_page,
+    pause_of,
     placed,
     reason_of,
     refuse_wrong_kind,
@@ -35,7 +36,11 @@ from hbench.datasets.download.responses import (
 )
 from hbench.datasets.download.sources import RemoteFile
 
+LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18
+SLOWEST = (1024, 60.0)  # bytes a second, over so many seconds: what gives less is a lost connection
+SHORT, SHORTS = 1 << 16, 50  # connections in a row that bring fewer bytes than this, before a mirror is given up
+RESERVE = 1 << 30  # bytes of the disk that a file of unknown size leaves free
 TIMEOUT = (10.0, 30.0)  # seconds to connect; without a byte
 DROPS = 5  # connections lost in a row without a new byte before a mirror is given up
 PAUSE = 0.1  # seconds after the first such loss; doubled with each
@@ -49,21 +54,39 @@ class DownloadInterrupted(Exception):
 
 
 def session() -> requests.Session:
-    """A session that asks again, with growing pauses or as long as Retry-After says, when a server is busy."""
-    retry = Retry(
-        total=4,
-        connect=0,
-        read=0,
-        backoff_factor=0.5,
-        status_forcelist=(429, 500, 502, 503, 504),
-        raise_on_status=False,
-    )
+    """A session that says who asks, and wants files as they are."""
     own = requests.Session()
     own.headers["User-Agent"] = f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
     own.headers["Accept-Encoding"] = "identity"
-    for scheme in ("http://", "https://"):
-        own.mount(scheme, HTTPAdapter(max_retries=retry))
     return own
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a server is asked: with which session, how long it may be silent, and who may stop it."""
+
+    session: requests.Session
+    timeout: tuple[float, float]
+    stop: threading.Event
+
+    def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+        """The answer to a request, whose body is still to be read; a busy server is asked again, up to four times.
+
+        Between, it is left alone for as long as its Retry-After says, and that is said; one that asks for more than a
+        minute is not waited for: its refusal is the answer. Raises DownloadInterrupted.
+        """
+        attempt = 0
+        while True:
+            answer = self.session.get(url, headers=dict(headers), stream=True, timeout=self.timeout)
+            wait = pause_of(answer, attempt)
+            if wait is None:
+                return answer
+            answer.close()
+            if wait > 1:
+                LOG.warning("%s is busy: asking again in %.0f s", url, wait)
+            if self.stop.wait(wait):
+                raise DownloadInterrupted
+            attempt += 1
 
 
 def fetch(
@@ -81,7 +104,7 @@ def fetch(
     no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or
     read-only, Interrupted after `stop`.
     """
-    transfer = Transfer(source, target, session, on_progress, stop or threading.Event(), timeout)
+    transfer = Transfer(source, target, Asking(session, timeout, stop or threading.Event()), on_progress)
     problems: list[SourceError | IntegrityError] = []
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,16 +127,31 @@ def _all_failed(source: RemoteFile, problems: list[SourceError | IntegrityError]
     )
 
 
+class Pace:
+    """How fast a connection is: one that brings less than a thousand bytes a second for a minute is as good as lost."""
+
+    def __init__(self) -> None:
+        self.since, self.came = time.monotonic(), 0
+
+    def heard(self, number: int) -> None:
+        """Count bytes; raises ConnectionError (of requests) for a connection that drips."""
+        self.came += number
+        rate, seconds = SLOWEST
+        passed = time.monotonic() - self.since
+        if passed >= seconds:
+            if self.came < rate * passed:
+                raise requests.ConnectionError(f"it gave {self.came:,} bytes in {passed:.0f} s")
+            self.since, self.came = time.monotonic(), 0
+
+
 @dataclass
 class Transfer:
     """One file on its way: the bytes that are there, and how to get the rest."""
 
     source: RemoteFile
     target: Path
-    session: requests.Session
+    asking: Asking
     on_progress: OnBytes
-    stop: threading.Event
-    timeout: tuple[float, float]
 
     @property
     def part(self) -> Path:
@@ -149,7 +187,7 @@ class Transfer:
 
     def run(self, url: str) -> None:
         """Get the rest of the file from `url`; raises SourceError when it cannot be had there."""
-        drops, most = 0, self.here
+        drops, shorts, most = 0, 0, self.here
         while True:
             reason = "the connection ended early"
             try:
@@ -157,11 +195,16 @@ class Transfer:
                     return
             except DROPPED as error:
                 reason = reason_of(error)
+            except ValueError as error:  # a redirect to http://[, a length of ²³
+                raise SourceError(f"{url} answered what cannot be understood", found=str(error)) from None
+            shorts = 0 if self.here >= most + SHORT else shorts + 1
             drops = 0 if self.here > most else drops + 1
             most = max(most, self.here)
-            if drops >= DROPS:
+            if drops >= DROPS or shorts >= SHORTS:
                 raise SourceError(f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)")
-            if self.stop.wait(min(PAUSE * 2**drops, 10) if drops else 0):
+            if self.asking.stop.wait(
+                min(PAUSE * 2 ** max(drops, shorts - DROPS), 10) if drops or shorts > DROPS else 0
+            ):
                 raise DownloadInterrupted
 
     def _request(self, url: str) -> bool:
@@ -175,7 +218,7 @@ class Transfer:
             headers["If-Range"] = validator
         elif here and not (self.source.md5 or self.source.sha256):
             headers = {}  # nothing would tell if the file had changed in between
-        with self.session.get(url, headers=headers, stream=True, timeout=self.timeout) as answer:
+        with self.asking.get(url, headers) as answer:
             if answer.status_code == 416:  # nothing beyond what is here: it is whole, or of another file
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
@@ -185,18 +228,24 @@ class Transfer:
             if start == 0 and here:
                 self.discard()
             write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
-            self._append(answer, url, start)
+            self._append(answer, url, start, self.source.size or total)
         return total is None or self.here == total
 
-    def _append(self, answer: requests.Response, url: str, start: int) -> None:
+    def _append(self, answer: requests.Response, url: str, start: int, size: int | None) -> None:
+        pace = Pace()
         with self.part.open("ab") as file:
             while block := answer.raw.read1(BLOCK, decode_content=False):
-                if self.stop.is_set():
+                if self.asking.stop.is_set():
                     raise DownloadInterrupted
                 if start == 0 and looks_like_page(block):
                     raise SourceError(f"{url} gave a web page instead of the file", found=title_of(block))
+                if size is not None and start + len(block) > size:
+                    raise SourceError(f"{url} sends more than the file", expected=f"{size:,} bytes", found="more")
+                if size is None and free_bytes(self.part.parent) < RESERVE:
+                    raise SourceError(f"{url} does not end", found=f"{start:,} bytes, and the disk is nearly full")
                 start += file.write(block)
                 self.on_progress(len(block))
+                pace.heard(len(block))
 
     def _validator(self, url: str) -> str | None:
         with suppress(OSError, ValueError, KeyError, TypeError):

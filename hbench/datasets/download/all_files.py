@@ -12,10 +12,11 @@ from pathlib import Path
 
 import filelock
 import requests
+import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import replacing
-from hbench.datasets.download import TIMEOUT, DownloadInterrupted, fetch, session, verify
+from hbench.datasets.download import TIMEOUT, Asking, DownloadInterrupted, fetch, session, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
 from hbench.datasets.download.records import (
     FOLDER,
@@ -55,6 +56,7 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
         (job.folder / FOLDER).mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(job.folder / FOLDER / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
+            clear_leftovers(job.folder)
             try:
                 done = list(pool.imap_unordered(lambda source: (source.file, _attempt(source, job)), sources))
             except KeyboardInterrupt:
@@ -65,6 +67,15 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
     if job.stop.is_set():
         raise DownloadInterrupted
     return {file: problem for file, problem in sorted(done, key=lambda pair: pair[0]) if problem is not None}
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what killed runs left half-written: temporary files whose process is gone. Parts of downloads stay, for a
+    later run goes on with them."""
+    for path in folder.rglob(".*.part"):
+        number = path.name.removesuffix(".part").rpartition(".")[2]
+        if number.isascii() and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc").exists():
+            path.unlink(missing_ok=True)
 
 
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
@@ -195,13 +206,14 @@ def _with_md5(source: RemoteFile, own: requests.Session, job: DownloadOptions) -
     """The source with the md5 that its publisher lists in a file of its own."""
     assert source.md5_url is not None
     try:
-        answer = own.get(source.md5_url, timeout=job.timeout)
-        answer.raise_for_status()
-    except requests.RequestException as error:
+        with Asking(own, job.timeout, job.stop).get(source.md5_url, {}) as answer:
+            answer.raise_for_status()
+            text = answer.raw.read(MD5_FILES_ARE_SMALL, decode_content=True).decode("ascii", "replace")
+    except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
         raise SourceError(f"the checksum of {source.file} could not be fetched", found=str(error)) from None
-    words = answer.text[:MD5_FILES_ARE_SMALL].split()
+    words = text.split()
     if not words or len(words[0]) != 32 or not set(words[0].lower()) <= set("0123456789abcdef"):
-        raise SourceError(f"{source.md5_url} holds no md5", found=repr(answer.text[:60]))
+        raise SourceError(f"{source.md5_url} holds no md5", found=repr(text[:60]))
     return dataclasses.replace(source, md5=words[0])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import re
+import struct
 import tarfile
 import threading
 import zipfile
@@ -30,8 +31,17 @@ MOST_EXPANSION = 200  # times the size of the archive; more is a bomb
 ALWAYS_ALLOWED = 1 << 26  # bytes, however small the archive
 RECORDS, ADOPTED = ".hbench", "adopted.txt"  # what hbench's own files in a raw folder are called, or begin with
 LONGEST_NAME = 240  # bytes, so that the temporary name fits too
-UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f]")
+UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ud800-\udfff]")
 ZIP_LINK = 0o120000
+FILES_ALLOWED, BYTES_A_FILE = 10_000, 64  # files of any archive; beyond, one for so many of its bytes
+LONGEST_HEADER = 1 << 20  # bytes of a tar's own words about a member, which tarfile takes into memory at once
+HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 DAMAGED = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -40,6 +50,8 @@ DAMAGED = (
     gzip.BadGzipFile,
     EOFError,
     NotImplementedError,
+    ValueError,
+    struct.error,
 )
 Open = Callable[[], IO[bytes]]
 
@@ -140,7 +152,7 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
-    with tarfile.open(archive) as opened:
+    with tarfile.open(archive, tarinfo=BoundedInfo) as opened:
         for info in opened:
             opened.members.clear()  # type: ignore[attr-defined]  # or the list of a million members would stay in memory
             if info.isdir() and info.name == ".":
@@ -155,6 +167,17 @@ def _tar_members(archive: Path) -> Iterator[Member]:
         if len(opened.fileobj.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
             raise EOFError("its end is missing")
         _drain(opened.fileobj, archive)
+
+
+class BoundedInfo(tarfile.TarInfo):
+    """A member of a tar whose headers are of sane length, and which is no sparse file."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"{self.name} is a sparse file")
+        if self.size < 0 or (self.type in HEADERS and self.size > LONGEST_HEADER):
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
 
 
 def _drain(stream: Any, archive: Path) -> None:
@@ -174,9 +197,12 @@ def _body(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
 
 def _sane(files: Iterator[Member], archive: Path) -> Iterator[Member]:
     """The members, as long as they do not expand beyond reason together."""
-    most = max(MOST_EXPANSION * archive.stat().st_size, ALWAYS_ALLOWED)
+    size = archive.stat().st_size
+    most, files_allowed = max(MOST_EXPANSION * size, ALWAYS_ALLOWED), max(FILES_ALLOWED, size // BYTES_A_FILE)
     total = 0
-    for member in files:
+    for number, member in enumerate(files, start=1):
+        if number > files_allowed:
+            raise _unsafe(archive, f"more than {files_allowed:,} files in {size:,} bytes")
         total += member.size
         if total > most:
             raise _unsafe(archive, f"more than {most:,} bytes in {archive.stat().st_size:,}")

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import requests
 
 from hbench.core.errors import SourceError
+
+BUSY = (429, 500, 502, 503, 504)
+ATTEMPTS, PAUSE = 4, 0.5  # further requests to a busy server; seconds before the first, doubled with each
+LONGEST_WAIT = 60.0  # seconds that a server's Retry-After may ask for
 
 
 def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
     """Where the body of an answer starts in the file, and the length of the file if it is told; raises SourceError."""
     length = answer.headers.get("Content-Length", "")
     if answer.status_code == 200:
-        return 0, int(length) if length.isdigit() else None
+        return 0, int(length) if re.fullmatch("[0-9]{1,18}", length) else None
     if answer.status_code == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+        found = re.fullmatch(
+            r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", answer.headers.get("Content-Range", "")
+        )
         if found and int(found[1]) == here:
             return here, int(found[2]) if found[2] != "*" else None
         raise SourceError(
@@ -28,6 +37,24 @@ def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
         f"{answer.url} refused",
         found=f"{answer.status_code} {answer.reason}" + (f", come back after {wait}" if wait else ""),
     )
+
+
+def pause_of(answer: requests.Response, attempt: int) -> float | None:
+    """Seconds after which a busy server may be asked again; None where it should not be: it is not busy, was asked
+    often enough, or wants to be left alone for more than a minute."""
+    if answer.status_code not in BUSY or attempt >= ATTEMPTS:
+        return None
+    said = answer.headers.get("Retry-After", "")
+    if not said:
+        return PAUSE * 2.0**attempt
+    with suppress(ValueError, OverflowError, TypeError):
+        asked = float(said) if re.fullmatch("[0-9]{1,9}", said) else _until(said)
+        return asked if asked <= LONGEST_WAIT else None
+    return None
+
+
+def _until(date: str) -> float:
+    return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
 
 
 def refuse_wrong_kind(answer: requests.Response, url: str, total: int | None, size: int | None) -> None:
