@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites
 
 NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
-PAGES = ("index", "queries", "classes")
+PAGES = ("index", "queries", "classes", "compare", "explore")
 PATHS = [(f"{'ab'[n % 2]}{NASTY}", f"{n % 6}", "__proto__" if n == 5 else f"{n}{NASTY}") for n in range(12)]
 ITEMS = 240
 
@@ -70,9 +71,9 @@ def pictured(reported, tmp_path):
 
 @pytest.fixture(scope="module")
 def pages(folder, tmp_path_factory):
-    """The pages of one run, with pictures and the curve."""
+    """The pages of both runs, with pictures and the curve of the first."""
     out = tmp_path_factory.mktemp("pages") / "pages"
-    reported = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet"))
+    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
     reported = with_embeddings(pictured(reported, folder), [folder / "one.npz"], 20)
     write_report(reported, out)
     return out
@@ -81,9 +82,10 @@ def pages(folder, tmp_path_factory):
 class Opened:
     """A page of a folder with all it asked for and said."""
 
-    def __init__(self, browser, path, width=1440, scheme="light"):
+    def __init__(self, browser, path, width=1440, scheme="light", errors=False):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.page, self.asked, self.said, self.folder = context.new_page(), [], [], path.parent
+        self.errors = errors
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -92,7 +94,7 @@ class Opened:
 
     def close(self):
         """Nothing was said and nothing asked for beyond the folder."""
-        assert self.said == []
+        assert self.errors or self.said == []
         assert self.asked
         assert [url for url in self.asked if not url.startswith(self.folder.as_uri())] == []
         self.page.context.close()
@@ -112,21 +114,116 @@ def opened(browser):
 
 
 def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
-    document = reports.read(folder / "one.json")
+    documents = [reports.read(folder / f"{name}.json") for name in ("one", "two")]
     page = opened(pages / "index.html")
     read = page.locator("section:not([aria-labelledby=official]) [data-metric]").evaluate_all(
-        "all => all.map(each => [each.dataset.metric, each.dataset.value, each.textContent])"
+        "all => all.map(each => [+each.dataset.run, each.dataset.metric, each.dataset.value, each.textContent])"
     )
-    assert {name for name, *_ in read} == set(document.scores)
-    for name, value, text in read:
-        assert float(value) == document.scores[name].value
-        assert text == f"{100 * document.scores[name].value:.2f}"
-    counts = page.locator("[data-mistake]").evaluate_all("all => all.map(e => [e.dataset.mistake, +e.dataset.value])")
-    assert dict(counts) == document.mistakes["test"]
-    assert page.locator(".remarks dt").all_inner_texts() == [" ".join(each.split()) for each in document.warnings]
+    assert {(run, name) for run, name, *_ in read} == {(run, name) for run in (0, 1) for name in documents[0].scores}
+    for run, name, value, text in read:
+        assert float(value) == documents[run].scores[name].value
+        assert text == f"{100 * documents[run].scores[name].value:.2f}"
+    counts = page.locator("[data-mistake]").evaluate_all(
+        "all => all.map(e => [+e.dataset.run, e.dataset.mistake, +e.dataset.value])"
+    )
+    assert {(run, name): count for run, name, count in counts} == {
+        (run, name): count for run, each in enumerate(documents) for name, count in each.mistakes["test"].items()
+    }
+    remarks = [" ".join(each.split()) for document in documents for each in document.warnings]
+    assert page.locator(".remarks dt").all_inner_texts() == remarks
     # the curve's area is H-AP: 240 queries are all of them
     area = float(page.locator("[data-area]").first.get_attribute("data-area"))
-    assert area == pytest.approx(document.scores["H-AP"].value, abs=1e-9)
+    assert area == pytest.approx(documents[0].scores["H-AP"].value, abs=1e-9)
+
+
+def test_differences_are_those_of_compare(opened, folder, pages):
+    found = json.loads(run("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
+    expected = {each["metric"]: each["difference"] for each in found}
+    page = opened(pages / "compare.html")
+    shown = page.locator("[data-difference]").evaluate_all(
+        "all => all.map(e => [e.dataset.difference, +e.dataset.value])"
+    )
+    assert "H-AP" in dict(shown)
+    assert dict(shown) == {name: expected[name] for name, _ in shown}
+    tables = [
+        reports.read_by_query(folder / f"{n}.by-query.parquet", reports.read(folder / f"{n}.json"))
+        for n in ("one", "two")
+    ]
+    first, other = (table["H-AP"].to_numpy() for table in tables)
+    balance = page.locator("[data-balance]").all_inner_texts()
+    assert balance == [str((first > other).sum()), str((first < other).sum()), str((first == other).sum())]
+    change = dict(zip(tables[0]["query"].to_pylist(), first - other, strict=True))
+    wins = page.locator("section[aria-labelledby=changed-1-1] .strip").evaluate_all(
+        "all => all.map(e => e.dataset.query)"
+    )
+    assert wins[0] == max(change, key=change.__getitem__)
+
+
+def shown_query(page):
+    return page.locator("#shown").get_attribute("data-query")
+
+
+def shown_items(page, number):
+    tiles = page.locator("#shown .found").nth(number).locator("[data-item]")
+    return tiles.evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
+
+
+def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, folder, pages):
+    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+    values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
+    by_value = [items[n] for n in np.argsort(values.round(4), kind="stable")]
+    page = opened(pages / "explore.html")
+    page.wait_for_selector("#shown[aria-busy=false]")
+    page.select_option("#order", "low")
+    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=by_value[0])
+    page.locator("h1").click()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=by_value[2])
+    assert page.locator("#place").inner_text() == f"3 of {ITEMS}"
+    query = items.index(by_value[2])
+    for number, own in enumerate(reported.runs):
+        expected = [
+            [items[n], int(level)] for n, level in zip(own.top.items[query], own.top.levels[query], strict=True)
+        ]
+        assert shown_items(page, number) == expected
+    page.keyboard.press("End")
+    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=by_value[-1])
+    assert page.locator("#next").is_disabled()
+
+
+def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, folder, pages):
+    page = opened(pages / "explore.html")
+    page.wait_for_selector("#shown[aria-busy=false]")
+    page.keyboard.press("/")
+    page.keyboard.type("__PRO")
+    assert page.locator("#matches [role=option] span").all_inner_texts() == ["__proto__"]
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#search").get_attribute("aria-activedescendant") == "match-0"
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.getElementById('place').textContent === '1 of 20'")
+    page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
+    before = shown_query(page)
+    result = page.locator("#shown button.result").nth(2)
+    name = page.locator("#shown [data-item]").nth(2).get_attribute("data-item")
+    result.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=name)
+    address = page.url
+    page.go_back()
+    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=before)
+    again = opened(pages / "explore.html")
+    again.goto(address)
+    again.wait_for_function("name => document.getElementById('shown')?.dataset.query === name", arg=name)
+
+
+def test_a_folder_that_lost_its_data_says_so(opened, pages, tmp_path):
+    copy = shutil.copytree(pages, tmp_path / "copy")
+    (copy / "data" / "run0-0.js").unlink()
+    page = opened(copy / "explore.html", errors=True)
+    page.wait_for_selector("#shown[aria-busy=false]")
+    assert page.locator("#shown").inner_text() == "data/run0-0.js is missing from this folder"
 
 
 def test_worst_queries_and_their_results_are_those_of_look(opened, folder, pages):
@@ -139,7 +236,11 @@ def test_worst_queries_and_their_results_are_those_of_look(opened, folder, pages
     assert shown[0][0] == min(value, key=value.__getitem__)
     assert [float(number) for _, number in shown] == [value[query] for query, _ in shown]
     first = page.locator("section[aria-labelledby=worst] .strip").first
-    tiles = first.locator("[data-item]").evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
+    tiles = (
+        first.locator("ol")
+        .first.locator("[data-item]")
+        .evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
+    )
     arguments = ("look", folder / "one.npz", "-d", folder / "own.parquet", "--worst", 1, "-k", 10, "--json")
     hits = json.loads(run(*arguments).stdout)[0]["results"]["one.npz"]
     assert tiles == [[hit["item"], hit["level"]] for hit in hits]
@@ -161,7 +262,7 @@ def test_classes_are_ranked_by_their_means(opened, folder, pages):
     shown = (
         page.locator("table.classes").first.locator("[data-mean]").evaluate_all("all => all.map(e => +e.dataset.mean)")
     )
-    assert shown == pytest.approx(expected, abs=1e-12)
+    assert shown[::2] == pytest.approx(expected, abs=1e-12)  # the second of each pair is the other run's
     assert [each.queries for each in class_means(manifest, [values], 2)] == [20] * 12
     names = page.locator("table.classes").first.locator("th[scope=row]").all_inner_texts()
     assert any("__proto__" in name for name in names)

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from hbench.core.errors import UsageError
 from hbench.look.palette import color_of, mark_of, text_color_on
 from hbench.look.report.classes import class_tables, confusions
+from hbench.look.report.differences import comparisons_of
+from hbench.look.report.explorer import write_data
 from hbench.look.report.overview import overview_of
-from hbench.look.report.queries import Chapter, chapters_of, items_of
+from hbench.look.report.queries import chapters_of, items_of
 from hbench.look.report.runs import Reported
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.retrievals import level_name
@@ -63,22 +65,28 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
     """Write the pages and give the path of the first one. `pictures`: draw those of all items where a test has no more,
     else of those that the pages show. Raises UsageError for a folder that holds something else."""
     with replacing_folder(folder) as temporary:
-        chapters = chapters_of(reported)
-        places = _write_pictures(reported, chapters, temporary / "pictures", pictures)
+        chapters, comparisons = chapters_of(reported), comparisons_of(reported)
+        shown = items_of([*chapters, *(chapter for each in comparisons for chapter in each.chapters)])
+        places = _write_pictures(reported, shown, temporary / "pictures", pictures)
         _copy_assets(temporary / "assets", len(reported.document.levels))
         pages = Pages(reported, places)
         pages.write(temporary, "index", **overview_of(reported))
         pages.write(temporary, "queries", chapters=chapters)
         pages.write(temporary, "classes", tables=class_tables(reported), confusions=confusions(reported))
+        if reported.manifest is not None:
+            write_data(temporary / "data", reported, places)
+            pages.write(temporary, "explore")
+        if len(reported.runs) > 1:
+            pages.write(temporary, "compare", comparisons=comparisons)
     return folder / "index.html"
 
 
-def _write_pictures(reported: Reported, chapters: list[Chapter], folder: Path, most: int) -> NDArray[np.int32]:
+def _write_pictures(reported: Reported, shown: set[int], folder: Path, most: int) -> NDArray[np.int32]:
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
     some = len(manifest) > most or not any(run.top for run in reported.runs)
-    items = np.array(sorted(items_of(chapters)), np.int64) if some else np.arange(len(manifest))
+    items = np.array(sorted(shown), np.int64) if some else np.arange(len(manifest))
     return write_sprites(folder, manifest, items)
 
 
@@ -100,8 +108,9 @@ class Pages:
     def __init__(self, reported: Reported, places: NDArray[np.int32]) -> None:
         loader = jinja2.PackageLoader("hbench.look.report", "templates")
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        self.environment.filters |= {"percent": percent, "exact": exact}
+        self.environment.filters |= {"percent": percent, "points": points, "exact": exact}
         document, depth = reported.document, len(reported.document.levels)
+        absent = {"compare" if len(reported.runs) < 2 else "", "explore" if reported.manifest is None else ""}
         legend = [(level, mark_of(level, depth), level_name(level, document.levels)) for level in range(depth, -1, -1)]
         self.shared: dict[str, Any] = {
             "reported": reported,
@@ -110,7 +119,7 @@ class Pages:
             "depth": depth,
             "legend": legend,
             "sprite": lambda item: sprite_of(int(places[item])) if len(places) else None,
-            "present": PAGES,
+            "present": [page for page in PAGES if page[0] not in absent],
         }
 
     def write(self, folder: Path, name: str, **content: Any) -> None:
@@ -119,7 +128,13 @@ class Pages:
         (folder / f"{name}.html").write_text(page + "\n", encoding="utf-8")
 
 
-PAGES = (("index", "Overview"), ("queries", "Queries"), ("classes", "Classes"))
+PAGES = (
+    ("index", "Overview"),
+    ("queries", "Queries"),
+    ("classes", "Classes"),
+    ("compare", "Comparison"),
+    ("explore", "Explorer"),
+)
 
 
 def percent(value: float | None, digits: int = 2) -> str:
@@ -129,6 +144,15 @@ def percent(value: float | None, digits: int = 2) -> str:
     ('53.12', '–')
     """
     return "–" if value is None or np.isnan(value) else f"{100 * value:.{digits}f}"
+
+
+def points(value: float, digits: int = 2) -> str:
+    """A difference of fractions in points of percent, with its sign.
+
+    >>> points(0.0123), points(-0.5, 1)
+    ('+1.23', '−50.0')
+    """
+    return "–" if np.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
 
 
 def exact(value: float | None) -> str:

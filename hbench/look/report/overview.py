@@ -77,7 +77,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
     """What the template of the overview needs."""
     rest, families = score_tables([run.document for run in reported.runs])
     return {
-        "tiles": [_row([run.document for run in reported.runs], name, name) for name in _headline(reported)],
+        "tiles": [_row([run.document for run in reported.runs], name, name) for name in headline(reported)],
         "rest": rest,
         "families": families,
         "official": official_rows([run.document for run in reported.runs]),
@@ -88,7 +88,8 @@ def overview_of(reported: Reported) -> dict[str, Any]:
     }
 
 
-def _headline(reported: Reported) -> list[str]:
+def headline(reported: Reported) -> list[str]:
+    """The metrics that say most: the one that ranks, those of the whole tree, and the two that everybody knows."""
     names = list(reported.document.scores)
     wanted = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
     return [name for name in wanted if name in names] or names[:4]

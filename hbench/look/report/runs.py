@@ -48,12 +48,13 @@ class TopLists(NamedTuple):
 @dataclass(frozen=True)
 class ReportedRun:
     """A report under the name that pages show. `values`: of every query of the test, float64 (Q,) by metric, NaN where
-    undefined; empty where they are not kept."""
+    undefined; empty where they are not kept. `by_query`: the values of all tests, as they are kept."""
 
     name: str
     path: Path
     document: Document
     values: dict[str, Floats]
+    by_query: pa.Table | None = None
     top: TopLists | None = None
     curve: Curve | None = None
 
@@ -117,7 +118,7 @@ def read_runs(
         beside = path.with_suffix(results.SUFFIX)
         if data is not None and beside.is_file():
             top = _top_lists(results.read(beside, run.document), chosen, data.tests[chosen], beside)
-        found.append(ReportedRun(run.name, path, run.document, values, top))
+        found.append(ReportedRun(run.name, path, run.document, values, run.by_query, top))
     return Reported(tuple(found), data, chosen, _metric(document, by))
 
 

@@ -1,0 +1,105 @@
+"""Compares the first run with another: paired differences, the classes that gain and lose most, and the changed queries."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from hbench.core.errors import ComparisonError
+from hbench.evaluation.reports.comparison import Difference, compare, only
+from hbench.look.report.classes import ClassMean, class_means
+from hbench.look.report.overview import headline
+from hbench.look.report.queries import Chapter, one_per_class, ranked, strips_of
+from hbench.look.report.runs import Floats, Reported, ReportedRun
+from hbench.metrics.names import MetricName
+
+CLASSES = 12  # shown on either side
+CHANGED = 4
+SURE = 0.05
+
+
+class Balance(NamedTuple):
+    """For how many queries the first run has a higher, the other a higher, or the same value."""
+
+    first: int
+    other: int
+    same: int
+
+
+class ComparisonView(NamedTuple):
+    """What a page shows of the first run against another. `scale`: the largest end of an interval, of which bars are drawn."""
+
+    run: int
+    name: str
+    differences: list[Difference]
+    scale: float
+    verdict: str
+    balance: Balance | None
+    lost: list[ClassMean]
+    gained: list[ClassMean]
+    chapters: list[Chapter]
+
+
+def comparisons_of(reported: Reported) -> list[ComparisonView]:
+    """The first run against each of the others whose values are kept, too."""
+    first = reported.runs[0]
+    if first.by_query is None:
+        return []
+    return [_against(reported, number, run) for number, run in enumerate(reported.runs) if number and run.by_query]
+
+
+def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
+    first = reported.runs[0]
+    differences = compare(_shown(reported, other), other.by_query)
+    ends = [abs(end) for each in differences for end in (each.low, each.high) if end == end]  # noqa: PLR0124
+    own = next((each for each in differences if each.metric == reported.by), differences[0])
+    verdict = _verdict(own, first.name, other.name)
+    view = ComparisonView(number, other.name, differences, max([*ends, 1e-9]), verdict, None, [], [], [])
+    if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
+        return view
+    change = first.values[reported.by] - other.values[reported.by]
+    balance = Balance(*(int(found.sum()) for found in (change > 0, change < 0, change == 0)))
+    pair = [first.values[reported.by], other.values[reported.by]]
+    classes = class_means(reported.manifest, pair, reported.manifest.tree.depth - 1)
+    classes.sort(key=lambda each: each.means[0] - each.means[1])
+    lost = [each for each in classes[:CLASSES] if each.means[0] < each.means[1]]
+    gained = [each for each in classes[: -CLASSES - 1 : -1] if each.means[0] > each.means[1]]
+    return view._replace(balance=balance, lost=lost, gained=gained, chapters=_changed(reported, change, (first, other)))
+
+
+def _shown(reported: Reported, other: ReportedRun) -> pa.Table:
+    """The first run's values of the metrics that the page compares: `hbench compare` has all, and takes its time."""
+    table, levels = reported.runs[0].by_query, reported.document.levels
+    assert table is not None
+    assert other.by_query is not None
+    wanted = [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]
+    both = set(table.column_names) & set(other.by_query.column_names)
+    if shown := [name for name in dict.fromkeys(wanted) if name in both]:
+        return only(table, other.by_query, shown)
+    raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
+
+
+def _verdict(found: Difference, first: str, other: str) -> str:
+    """The difference by the leading metric in words."""
+    points = f"{abs(100 * found.difference):.2f} points of {found.metric}"
+    if not (found.low > 0 or found.high < 0) or found.p > SURE:
+        return f"{first} and {other} differ by {points}, which may be luck: the interval holds 0, or p is above 0.05."
+    better, worse = (first, other) if found.difference > 0 else (other, first)
+    return f"{better} is better than {worse} by {points}, and these queries leave little doubt (p = {found.p:.4f})."
+
+
+def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:
+    """The queries that changed most, either way; none where no results are kept."""
+    manifest = reported.manifest
+    if manifest is None or any(run.top is None for run in runs):
+        return []
+    fine = manifest.labels[manifest.query, -1]
+    found = []
+    for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
+        order = ranked(values)
+        order = order[values[order] < 0]
+        strips = strips_of(reported, one_per_class(order, fine, CHANGED))
+        words = "What does it see that the other does not? One query of each class, the largest difference first."
+        found.append(Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips))
+    return [each for each in found if each.strips]

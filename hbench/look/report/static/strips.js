@@ -1,0 +1,94 @@
+// Draws a query and what each run finds for it. Text from data goes into the page as text only.
+"use strict";
+
+hbench.strips = (() => {
+  const SVG = "http://www.w3.org/2000/svg";
+  const CELL = 96, SIDE = 6;
+
+  function element(name, className, text) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  // The picture at a place among all, on its sheet; the name where there is none.
+  function picture(item) {
+    if (item.place < 0) return element("span", "nopicture", item.id);
+    const svg = document.createElementNS(SVG, "svg");
+    const image = document.createElementNS(SVG, "image");
+    const inSheet = item.place % (SIDE * SIDE);
+    const x = CELL * (inSheet % SIDE), y = CELL * Math.floor(inSheet / SIDE);
+    svg.setAttribute("viewBox", `${x + 1} ${y + 1} ${CELL - 2} ${CELL - 2}`);
+    svg.setAttribute("class", "picture");
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", item.id);
+    image.setAttribute("href", `pictures/${Math.floor(item.place / (SIDE * SIDE))}.webp`);
+    image.setAttribute("width", CELL * SIDE);
+    image.setAttribute("height", CELL * SIDE);
+    image.setAttribute("preserveAspectRatio", "xMinYMin");
+    svg.append(image);
+    return svg;
+  }
+
+  function framed(item) {
+    const frame = element("div", "frame");
+    frame.append(picture(item));
+    return frame;
+  }
+
+  // A result, a button where it is itself a query. `about`: the page's index; `ask`: what makes an item the query.
+  function tile(result, rank, about, ask) {
+    const made = element("li", `tile level-${result.level}`);
+    made.dataset.level = result.level;
+    made.dataset.item = result.item.id;
+    const name = result.level ? about.levels[result.level - 1] : "unrelated";
+    const depth = about.levels.length;
+    const level = element("span", `level level-${result.level}`);
+    const boxes = element("span", "", "■".repeat(result.level) + "□".repeat(depth - result.level));
+    boxes.setAttribute("aria-hidden", "true");
+    level.append(boxes, ` ${name}`);
+    const caption = element("span", "caption", `${rank} · ${result.score.toFixed(3)}`);
+    const holder = element(ask ? "button" : "div", "result");
+    holder.title = [...result.path, result.item.id].join(" › ");
+    if (ask) {
+      holder.type = "button";
+      holder.setAttribute("aria-label", `${rank}: ${result.item.id}, ${name}, ${result.score.toFixed(3)}; make it the query`);
+      holder.addEventListener("click", ask);
+    }
+    holder.append(framed(result.item), level, caption);
+    made.append(holder);
+    return made;
+  }
+
+  function heading(query, about) {
+    const made = element("header", "asked");
+    const words = element("div");
+    words.append(element("h2", "", query.path.join(" › ")), element("p", "caption", query.item.id));
+    made.append(framed(query.item), words);
+    return made;
+  }
+
+  // One run's results; `value` is null where it is not kept.
+  function row(run, number, results, value, about) {
+    const made = element("section", "found");
+    const title = element("h3");
+    if (about.runs.length > 1) title.append(element("span", `swatch run-${number % 4}`));
+    title.append(run.name);
+    if (value !== null) {
+      const small = element("small", "", ` ${about.by} ${(100 * value).toFixed(1)}`);
+      small.dataset.value = value;
+      title.append(small);
+    }
+    made.append(title);
+    if (!results) made.append(element("p", "caption", "Its results are not kept: hbench evaluate --top-k 20, or --embeddings."));
+    else {
+      const list = element("ol", "grid-of-tiles");
+      list.append(...results);
+      made.append(list);
+    }
+    return made;
+  }
+
+  return { tile, heading, row, element };
+})();
