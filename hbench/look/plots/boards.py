@@ -67,7 +67,7 @@ def lower_fence(values: Sequence[float]) -> float:
     """What lies below is far out: the first quartile less three times the distance of the quartiles (Tukey).
 
     >>> lower_fence([50, 51, 52, 53, 54, 0.1])
-    42.5
+    42.75
     """
     first, third = np.quantile(values, [0.25, 0.75])
     return float(first - 3 * (third - first))
