@@ -32,23 +32,30 @@ VERBS = {
     "train": "train from a recipe",
     "embed": "embed a dataset's images with a model",
     "study": "train and compare a family of recipes",
+    "info": "say what a bug report needs: versions, processor, folders",
+    "self-check": "compute known values again on this machine",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
+
+
+def module_of(verb: str) -> str:
+    """The module of a verb."""
+    return f"hbench.cli.{verb.replace('-', '_')}"
 
 
 class Verbs(click.Group):
     """A group whose verbs live in hbench.cli.<verb>, imported only when needed, so that help is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb for verb in VERBS if importlib.util.find_spec(f"hbench.cli.{verb}")]
+        return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb))]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(ctx):
             close = closest(name, VERBS)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             ctx.fail(f"No such command {name!r}.{hint}")
-        command = importlib.import_module(f"hbench.cli.{name}").command
+        command = importlib.import_module(module_of(name)).command
         assert isinstance(command, click.Command)
         return command
 

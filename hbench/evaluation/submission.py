@@ -19,8 +19,8 @@ from hbench.engine.conditions import conditions
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
 from hbench.evaluation import embeddings as embedding_files
-from hbench.evaluation.doubts import doubts_of
 from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.embeddings.doubts import doubts_of
 from hbench.evaluation.embeddings.problems import SubmissionProblem, refuse
 from hbench.evaluation.jobs import Examined, Submission
 from hbench.evaluation.measurement import OnTest, report_on

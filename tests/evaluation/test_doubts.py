@@ -16,8 +16,8 @@ from hbench.datasets import Dataset
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest, from_names
 from hbench.evaluation import leaderboard
-from hbench.evaluation.doubts import doubts_of, fingerprints
 from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.embeddings.doubts import doubts_of, fingerprints
 from hbench.evaluation.leaderboard import runs
 from hbench.evaluation.submission import evaluate
 

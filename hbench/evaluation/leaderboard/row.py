@@ -52,7 +52,7 @@ class Paper(BaseModel):
 
 class RunProvenance(BaseModel):
     """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
-    `doubt`: what the evaluation found to speak against it (hbench.evaluation.doubts)."""
+    `doubt`: what the evaluation found to speak against it (hbench.evaluation.embeddings.doubts)."""
 
     model_config = STRICT
     sha256: str = Field(pattern="^[0-9a-f]{64}$")

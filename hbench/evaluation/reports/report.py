@@ -55,7 +55,7 @@ class Document(Strict):
     """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
 
     `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
-    submission (hbench.evaluation.doubts).
+    submission (hbench.evaluation.embeddings.doubts).
     """
 
     schema_version: int = SCHEMA

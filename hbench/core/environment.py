@@ -1,0 +1,98 @@
+"""Describes the machine for a bug report: versions, processor, and the folders with those who may write to them.
+
+>>> sorted(environment())
+['folders', 'processor', 'variables', 'versions']
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hbench.core.compiled import available, available_threads, is_own, kept_in
+from hbench.core.paths import cache_home, data_home
+from hbench.core.version import __version__
+
+PACKAGES = (
+    "numpy",
+    "numba",
+    "pyarrow",
+    "networkx",
+    "pandas",
+    "scikit-learn",
+    "matplotlib",
+    "torch",
+    "torchvision",
+    "timm",
+)
+VARIABLES = ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "OMP_NUM_THREADS")
+
+
+def environment() -> dict[str, Any]:
+    """Everything, as plain values."""
+    return {
+        "versions": versions(),
+        "processor": processor(),
+        "folders": folders(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def versions() -> dict[str, str]:
+    """hbench, Python, the system, and the packages that are installed."""
+    found = {"hbench": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def processor() -> dict[str, Any]:
+    """What computes: the model, threads, numpy's product library, whether kernels are compiled and where they are kept."""
+    from threadpoolctl import threadpool_info
+
+    blas = [f"{found['internal_api']} {found.get('architecture', '')}".strip() for found in threadpool_info()]
+    return {
+        "model": _model(),
+        "machine": platform.machine(),
+        "threads": available_threads(),
+        "blas": ", ".join(dict.fromkeys(blas)) or "unknown",
+        "kernels": "compiled" if available() else "numpy",
+        "kernels_kept_in": str(kept_in(Path(__file__).parent) or "nowhere"),
+    }
+
+
+def folders() -> dict[str, dict[str, Any]]:
+    """The data and the cache folder: where, whether there, whose, and whether only their owner writes to them."""
+    found = {}
+    for name, path in (("data", data_home()), ("cache", cache_home())):
+        there = path.exists()
+        found[name] = {
+            "path": str(path),
+            "exists": there,
+            "owner": _owner(path) if there else None,
+            "writable": os.access(path, os.W_OK) if there else None,
+            "only_by_owner": is_own(path) if there else None,
+        }
+    return found
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except (KeyError, NotImplementedError, OSError):  # a number without a name, or a system without owners
+        return str(path.stat().st_uid)
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or "unknown")
