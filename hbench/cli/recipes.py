@@ -13,15 +13,19 @@ from hbench.cli.terminal import show, show_json, show_table
 @click.argument("name", required=False)
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of the printed recipe.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
-def command(name: str | None, changes: tuple[str, ...], as_json: bool) -> None:
+@click.option("--setups", is_flag=True, help="The setups side by side in Markdown, and whose values they are.")
+def command(name: str | None, changes: tuple[str, ...], as_json: bool, setups: bool) -> None:
     """List the recipes and the published rows they aim at; with NAME (or a file), print that recipe with every default.
 
     NAME may be a pattern such as 'sop-*'.
 
     Example: hbench recipes sop-happier
     """
-    from hbench.train.recipes import files
+    from hbench.train.recipes import files, overview
 
+    if setups:
+        show(overview.markdown().rstrip("\n"))
+        return
     if name and not any(character in name for character in "*?["):
         recipe = files.resolve(name, changes)
         show_json(recipe.model_dump(mode="json")) if as_json else show(files.as_toml(recipe).rstrip("\n"))

@@ -26,6 +26,7 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.train.images.batches import Files, Readable, all_tests, images_of
+from hbench.train.images.transforms import Prepare
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.embed_images import Views, embedded
@@ -40,11 +41,12 @@ RANDOM = "random"
 
 
 class Embedder(NamedTuple):
-    """A model, how it wants its images, and what tells it from any other."""
+    """A model, how it wants its images, and what tells it from any other. `prepare`: its own transform, instead of `images`."""
 
     model: nn.Module
     images: Images
     identity: str
+    prepare: Prepare | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ def embedder(
     backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
-    return Embedder(backbone.net, images, f"{source} {weights} {side}")
+    if backbone.prepare is None:
+        return Embedder(backbone.net, images, f"{source} {weights} {side}")
+    own = backbone.prepare(side)
+    return Embedder(backbone.net, images, f"{source} {weights} {side} {own}", lambda image: own(image.convert("RGB")))
 
 
 def embed(
@@ -100,7 +105,8 @@ def embed(
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or another --out")
     manifest = _items(data, split)
-    images = images_of(data.name, manifest, given.images, vary=False)
+    own = given.prepare
+    images = Files(manifest, own) if own else images_of(data.name, manifest, given.images, vary=False)
     if manner.skip_unreadable and isinstance(images, Files):
         images = Readable(images)
     model = Views(given.model, manner.scales, flip=manner.flip).to(device).eval()

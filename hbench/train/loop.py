@@ -32,7 +32,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.evaluation.reports.report import Report
 from hbench.evaluation.submission import evaluate
-from hbench.train.images.batches import all_tests, images_of, training_batches
+from hbench.train.images.batches import all_tests, images_of, training_batches, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
@@ -41,7 +41,7 @@ from hbench.train.recipes.recipe import Recipe
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, Moment
 from hbench.train.records.trackers import opened
-from hbench.train.run import TrainingRun, begin, set_rates, training_manifest
+from hbench.train.run import TrainingRun, begin, let_body_rest, set_rates, training_manifest
 from hbench.train.step import Outcome, StepValues, TrainStep, direct, in_two_passes
 from hbench.train.validation import best_after, is_over, split_off, validated
 
@@ -140,14 +140,16 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
     """Take every step from the run's to the recipe's last, and tell of each."""
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=True)
+    workers = workers_for(images, recipe.images)
     labels = torch.from_numpy(manifest.labels.astype(np.int64))
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
     in_epoch, begun, began, skipped = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter(), 0
     for epoch in range(run.step // in_epoch, recipe.epochs):
         rates = set_rates(run.optimizers, recipe, epoch)
+        let_body_rest(run, processes, resting=epoch < recipe.schedule.warm_up)
         batches = _plan(recipe, manifest, epoch).after(run.step - epoch * in_epoch)
         own = batches.share(processes.rank, processes.world)
-        for pixels, rows in training_batches(images, own, workers=recipe.images.workers):
+        for pixels, rows in training_batches(images, own, workers=workers):
             values = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
             skipped = 0 if values.finite else skipped + 1
@@ -220,8 +222,9 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
     """Embed the items of all tests, shared among the processes, write them, and score the file."""
     manifest = all_tests(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
+    workers = workers_for(images, recipe.images)
     vectors = embed_all(
-        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=recipe.images.workers, processes=processes
+        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
     )
     if processes.first:
         about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from hbench.core.errors import DataError, UsageError
+from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
-from hbench.train.images.batches import images_of, in_order
+from hbench.train.images.batches import images_of, in_order, workers_for
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes, distributed
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
 from hbench.train.records import checkpoints
 from hbench.train.step import Objective, build_objective
 
-Factor = Callable[[int, int, Schedule], float]  # epoch from 0, epochs -> share of the learning rate
+Factor = Callable[[int, int, Schedule], float]  # epochs since the warm-up, epochs in all -> share of the learning rate
 
 BODY, HEAD, PROXIES = "body", "head", "proxies"
 
@@ -63,14 +63,27 @@ def build_optimizers(recipe: Recipe, model: EmbeddingModel, objective: nn.Module
 
 def set_rates(optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch: int) -> dict[str, float]:
     """Set every group's learning rate for an epoch, and return them by name; during warm-up the body's is 0."""
-    factor = FACTORS[recipe.schedule.name](epoch, recipe.epochs, recipe.schedule)
+    schedule = recipe.schedule
+    factor = FACTORS[schedule.name](max(0, epoch - schedule.warm_up), recipe.epochs, schedule)
     rates = {}
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-        lowest = min(group["lr_min"], group["lr_max"])
-        resting = group["name"] == BODY and epoch < recipe.schedule.warm_up
+        lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
+        resting = group["name"] == BODY and epoch < schedule.warm_up
         group["lr"] = 0.0 if resting else lowest + (group["lr_max"] - lowest) * factor
         rates[group["name"]] = group["lr"]
     return rates
+
+
+def let_body_rest(run: TrainingRun, processes: Processes, *, resting: bool) -> None:
+    """Differentiate the pretrained weights, or do not: during warm-up they rest, and most of a step is spared."""
+    groups = [group for optimizer in run.optimizers for group in optimizer.param_groups if group["name"] == BODY]
+    body = [weight for group in groups for weight in group["params"]]
+    if any(weight.requires_grad == resting for weight in body):
+        for weight in body:
+            weight.requires_grad_(not resting)
+        run.embed = distributed(
+            run.model, processes
+        )  # DistributedDataParallel waits for the weights that it saw at first
 
 
 def _group(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> dict[str, Any]:
@@ -143,7 +156,8 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model).to(device)
     _refuse_two_passes(model, recipe)
-    model.precision = PRECISIONS[recipe.precision]
+    precision = precision_on(device) if recipe.precision == "auto" else recipe.precision
+    model.precision = PRECISIONS[precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
     layout = torch.channels_last if recipe.model.channels_last else torch.contiguous_format
@@ -151,9 +165,19 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     if recipe.model.compile:
         model.backbone.compile()
     objective = build_objective(recipe.losses, manifest.labels, model.dim).to(device)
-    scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "float16")
-    embed = distributed(model.train(), processes)
-    return TrainingRun(model, embed, objective, build_optimizers(recipe, model, objective), scaler, layout)
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
+    embed, optimizers = distributed(model.train(), processes), build_optimizers(recipe, model, objective)
+    if recipe.schedule.warm_up and not any(g["name"] != BODY for each in optimizers for g in each.param_groups):
+        raise ConfigError(
+            "nothing would learn during the warm-up: the net has no projection, and the losses have no weights",
+            expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",
+        )  # fmt: skip
+    return TrainingRun(model, embed, objective, optimizers, scaler, layout)
+
+
+def precision_on(device: torch.device) -> str:
+    """What a net computes in unless it is said: bfloat16 on a GPU that has it, else float32."""
+    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
 
 
 def training_manifest(data: Dataset) -> Manifest:
@@ -176,5 +200,5 @@ def _begin_projection(model: EmbeddingModel, recipe: Recipe, data: Dataset, devi
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]
-    batches = in_order(images, some, batch=recipe.sampler.batch, workers=recipe.images.workers)
+    batches = in_order(images, some, batch=recipe.sampler.batch, workers=workers_for(images, recipe.images))
     begin_projection_by_pca(model.eval(), (pixels.to(device) for pixels, _ in batches))

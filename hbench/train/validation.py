@@ -20,7 +20,7 @@ from hbench.datasets.spec import held_out
 from hbench.evaluation import embeddings
 from hbench.evaluation.submission import evaluate
 from hbench.metrics.names import MetricName
-from hbench.train.images.batches import images_of
+from hbench.train.images.batches import images_of, workers_for
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
 from hbench.train.recipes.recipe import Recipe
@@ -57,8 +57,9 @@ def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Proces
     """The scores of the model as it is on the held-out classes, the same in every process."""
     manifest = held.tests[VALIDATION]
     images = images_of(held.name, manifest, recipe.images, vary=False)
+    workers = workers_for(images, recipe.images)
     vectors = embed_all(
-        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=recipe.images.workers, processes=processes
+        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
     )
     scores: dict[str, float] = {}
     if processes.first:

@@ -22,7 +22,15 @@ from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = [
-    *("sampler.batch=16", "epochs=1", "steps_per_epoch=3", "log_every=1", "checkpoint_every=0", "model.dim=8"),
+    *(
+        "sampler.batch=16",
+        "epochs=2",
+        "steps_per_epoch=2",
+        "schedule.warm_up=1",
+        "log_every=1",
+        "checkpoint_every=0",
+        "model.dim=8",
+    ),
     *("model.freeze_batch_norm=true", "optimizer.name=sgd", "optimizer.lr=0.05", "proxies.name=sgd", "proxies.lr=0.05"),
 ]
 

@@ -21,7 +21,7 @@ from hbench.train import loop
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
-from hbench.train.run import begin
+from hbench.train.run import begin, set_rates
 
 FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
 LEVELS = {  # classes per level, coarse to fine: the depth is the dataset's, the numbers are scaled down
@@ -152,7 +152,7 @@ def test_an_own_file_extends_a_recipe(tmp_path):
         ("optimizer.lr=fast", "valid number, found fast"),
         ("optimizer.lr=-1", "greater than or equal to 0"),
         ("sampler.batch=10", "multiple of sampler.per_class"),
-        ("precision=float8", "expected 'float32', 'bfloat16' or 'float16'"),
+        ("precision=float8", "expected 'auto', 'float32', 'bfloat16' or 'float16'"),
     ],
 )
 def test_a_setting_that_breaks_the_schema_is_named(change, problem):
@@ -188,6 +188,58 @@ def test_the_command_lists_and_prints_recipes():
     assert tomllib.loads(printed.output)["epochs"] == 7
     as_json = CliRunner().invoke(group, ["recipes", "sop-happier", "--json"])
     assert json.loads(as_json.output)["losses"]["cluster"]["weight"] == 0.1
+
+
+def test_the_table_of_the_docs_is_that_of_the_recipes():
+    printed = CliRunner().invoke(group, ["recipes", "--setups"]).output
+    text = (FOLDER.parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    assert text.split("<!-- hbench recipes --setups -->\n")[1].split("<!-- -->")[0] == printed
+    rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
+    assert [row[0].strip("`") for row in rows] == sorted(shipped().setups)
+    assert all(len(row) == 7 and row[-1] for row in rows), "a setup does not say whose its values are"
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [  # at epochs 1, 5, 6, 50 and 100, where there are so many: body, head, and proxies that have an optimiser of their own
+        (
+            "sop-happier",
+            [(0, 1e-4, 10), (0, 1e-4, 10), (5e-5, 1e-4, 10), (2.968e-5, 5.937e-5, 5.977), (4.429e-7, 8.856e-7, 0.1877)],
+        ),
+        (
+            "inat18-base-happier",
+            [(0, 2e-5), (0, 2e-5), (1e-5, 2e-5), (6.343e-6, 1.2281e-5), (1.0797e-6, 1.1683e-6)],
+        ),
+        ("inat18-base-b64-roadmap", [(1e-5, 2e-5), (1e-5, 2e-5), (1e-5, 2e-5), (3e-6, 6e-6), (9e-7, 1.8e-6)]),
+        ("cub200-b64-roadmap", [(1e-6, 1e-6)] * 5),
+        ("inat18-base-deit-s-roadmap-memory", [(1e-5,), (9.961e-6,), (9.938e-6,), (5.157e-6,), (2.467e-9,)]),
+    ],
+)
+def test_rates_at_some_epochs_are_those_of_the_table(name, rates):
+    recipe = resolve(name)
+    net, own = recipe.optimizer, recipe.proxies
+    groups = [{"name": "body", "lr_max": net.lr, "lr_min": net.lr_min}]
+    if recipe.model.dim:
+        groups.append({"name": "head", "lr_max": net.lr * net.head, "lr_min": net.lr_min})
+    if name.startswith("sop"):
+        groups.append({"name": "proxies", "lr_max": own.lr, "lr_min": own.lr_min})
+    for epoch, expected in zip((1, 5, 6, 50, 100), rates, strict=True):
+        found = set_rates([Groups(groups)], recipe, epoch - 1)
+        assert list(found.values()) == pytest.approx(expected, rel=1e-3)
+
+
+class Groups:
+    """An optimiser, as far as its rates go."""
+
+    def __init__(self, groups):
+        self.param_groups = [dict(group) for group in groups]
+
+
+def test_a_warm_up_with_nothing_to_learn_is_refused():
+    recipe = resolve("sop-deit-s-roadmap", ["schedule.warm_up=5"])
+    recipe = recipe.model_copy(update={"model": SMALL.model_copy(update={"dim": 0})})
+    with pytest.raises(ConfigError, match="nothing would learn during the warm-up"):
+        begin(recipe, synthetic("sop"))
 
 
 def test_a_dataset_without_training_images_is_refused():

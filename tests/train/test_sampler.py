@@ -123,3 +123,29 @@ def test_a_batch_that_coarse_classes_cannot_share_is_refused():
 def test_an_unknown_sampler_is_named():
     with pytest.raises(UnknownName, match="did you mean 'm_per_class'"):
         plan(labels_of([9] * 30), Sampler(name="m_per_clas"), seed=0, epoch=0)
+
+
+def long_tailed():
+    """Labels of 2,000 classes as of landmarks: 82 of 100 images or more, with a quarter of all, and 500 of three."""
+    sizes = np.concatenate([np.round(1150 * np.arange(1, 1501) ** -0.55).astype(int), np.full(500, 3)])
+    return labels_of(sizes.tolist()), sizes
+
+
+def test_a_long_tail_is_capped_per_class_and_epoch():
+    labels, sizes = long_tailed()
+    large = np.flatnonzero(sizes >= 100)
+    shares = []
+    for changes in ({}, {"smallest": 4, "per_epoch": 8}):
+        rows = plan(labels, Sampler(batch=256, per_class=4, **changes), seed=0, epoch=0).rows
+        shares.append(np.isin(labels[rows.ravel(), 1], large).mean())
+    assert np.bincount(labels[np.unique(rows), 1]).max() == 8
+    assert (sizes[labels[rows.ravel(), 1]] >= 4).all()
+    assert shares == pytest.approx([0.26, 0.05], abs=0.03)
+
+
+def test_another_epoch_draws_others_of_a_large_class():
+    labels = labels_of([50] * 8)
+    settings = Sampler(batch=16, per_class=4, per_epoch=8)
+    first, second = (set(plan(labels, settings, seed=0, epoch=epoch).rows.ravel()) for epoch in (0, 1))
+    assert len(first) == len(second) == 64
+    assert first != second

@@ -288,8 +288,30 @@ def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
     recipe = tiny("glyphs-happier", *changes, "schedule.warm_up=1", "epochs=4")
     run = begin(recipe, letters)
     assert set_rates(run.optimizers, recipe, 0) == {"body": 0, "head": 0.2, "proxies": 10}
-    half = set_rates(run.optimizers, recipe, 2)
+    first = set_rates(run.optimizers, recipe, 1)
+    assert first == pytest.approx({"body": 0.1, "head": 0.2, "proxies": 10})
+    half = set_rates(run.optimizers, recipe, 3)
     assert half == pytest.approx({"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2})
+
+
+def test_a_lowest_rate_is_the_cosines_alone(letters):
+    changes = ["schedule.name=steps", "schedule.milestones=[1]", "optimizer.lr=1", "optimizer.lr_min=0.5"]
+    recipe = tiny("glyphs-nsm", *changes, "schedule.gamma=0.3")
+    run = begin(recipe, letters)
+    assert [set_rates(run.optimizers, recipe, epoch)["body"] for epoch in (0, 1)] == [1.0, 0.3]
+
+
+def test_what_rests_during_warm_up_is_not_differentiated(letters, tmp_path):
+    recipe = tiny("glyphs-happier", "schedule.warm_up=1", "model.freeze_batch_norm=true")
+    run = begin(recipe, letters)
+    before = [weight.clone() for weight in run.model.body()]
+    for moment in loop.steps(run, recipe, letters, tmp_path):
+        moved = [not torch.equal(a, b) for a, b in zip(before, run.model.body(), strict=True)]
+        if moment.step <= 3:
+            assert not any(moved)
+            assert all(weight.grad is None for weight in run.model.body())
+            assert run.model.projection.weight.grad is not None
+    assert any(moved)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

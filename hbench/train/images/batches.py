@@ -7,6 +7,7 @@ neither the number of workers nor a resumed epoch changes it.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -99,6 +100,13 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
             raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
         return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
     return Files(manifest, augmentations[chosen](settings))
+
+
+def workers_for(images: Dataset[Batch], settings: Images) -> int:
+    """The processes that decode: as the recipe says, or one per processor, 10 at most, and none for images in memory."""
+    if settings.workers is not None:
+        return settings.workers
+    return min(10, os.cpu_count() or 1) if isinstance(images, Files | Readable) else 0
 
 
 def training_batches(images: Dataset[Batch], plan: EpochBatches, *, workers: int) -> Iterator[Batch]:

@@ -57,9 +57,10 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     """Batches of B/m different classes with m items of each; every item is in at least one batch of the epoch.
 
     A class's items are cut into groups of m, the last filled up with others of its items (repeated where it has fewer
-    than m); a group goes to the emptiest batch that has none of its class; free places get further groups.
+    than m); a group goes to the emptiest batch that has none of its class; free places get further groups. Classes of fewer
+    than `smallest` items are left out; of a class with more than `per_epoch`, so many are drawn.
     """
-    classes, m = _members(labels[:, -1]), settings.per_class
+    classes, m = _sampled(_members(labels[:, -1]), settings, rng), settings.per_class
     width = settings.batch // m
     _require_classes(len(classes), width, "in all")
     groups = [ceil(len(items) / m) for items in classes]
@@ -112,6 +113,13 @@ def _members(fine: NDArray[np.int32]) -> list[Rows]:
     """The rows of every fine class."""
     order = np.argsort(fine, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(fine[order])) + 1)
+
+
+def _sampled(classes: list[Rows], settings: Sampler, rng: np.random.Generator) -> list[Rows]:
+    """The items of an epoch: without small classes, and with at most so many of the large ones."""
+    most = settings.per_epoch
+    large_enough = [items for items in classes if len(items) >= settings.smallest]
+    return [rng.permutation(items)[:most] if most and len(items) > most else items for items in large_enough]
 
 
 def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:

@@ -24,32 +24,37 @@ augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation", 
 
 @augmentations.register("resized_crop")
 def resized_crop(settings: Images) -> Prepare:
-    """Resize, cut a part of `scale` of the area to `size`, flip ([E], [T]: random resized crop and flip)."""
+    """Fit, cut a part of `scale` of the area to `size`, flip ([E], [T]: random resized crop and flip)."""
     from torchvision.transforms import v2
 
     cut = v2.RandomResizedCrop(settings.size, scale=settings.scale, ratio=(3 / 4, 4 / 3), antialias=True)
-    return _pipeline(
-        settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)]
-    )
+    return _pipeline(settings, [*fitted(settings.fit, settings.resize), cut, v2.RandomHorizontalFlip(settings.flip)])
 
 
 @augmentations.register("crop")
 def crop(settings: Images) -> Prepare:
-    """Resize, cut `size` anywhere, flip ([R] §5.1)."""
+    """Fit, cut `size` anywhere, flip ([R] §5.1)."""
     from torchvision.transforms import v2
 
-    cut = v2.RandomCrop(settings.size)
-    return _pipeline(
-        settings, [v2.Resize((settings.resize,) * 2, antialias=True), cut, v2.RandomHorizontalFlip(settings.flip)]
-    )
+    cut = v2.RandomCrop(settings.size, pad_if_needed=True)
+    return _pipeline(settings, [*fitted(settings.fit, settings.resize), cut, v2.RandomHorizontalFlip(settings.flip)])
 
 
 @augmentations.register("none")
 def centre_crop(settings: Images) -> Prepare:
-    """Resize and cut the middle: what is embedded."""
+    """Fit and cut the middle: what is embedded."""
     from torchvision.transforms import v2
 
-    return _pipeline(settings, [v2.Resize((settings.resize,) * 2, antialias=True), v2.CenterCrop(settings.size)])
+    return _pipeline(settings, [*fitted(settings.test_fit, settings.resize), v2.CenterCrop(settings.size)])
+
+
+def fitted(fit: str, side: int) -> list[torch.nn.Module]:
+    """The step that brings an image to the size it is cut from: its shorter side, both sides, or nothing."""
+    from torchvision.transforms import v2
+
+    sizes = {"none": None, "shorter": [side], "square": [side, side]}
+    size = sizes[fit]
+    return [] if size is None else [v2.Resize(size, antialias=True)]
 
 
 def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:

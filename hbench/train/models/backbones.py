@@ -25,13 +25,17 @@ PRETRAINED, RANDOM = "pretrained", "random"
 
 
 class Backbone(NamedTuple):
-    """The net, its number of features, and how its weights want their images: size, mean, standard deviation."""
+    """The net, its number of features, and how its weights want their images: size, mean, standard deviation.
+
+    `prepare`: makes the transform that its source evaluates it with, for images of that side; None where it has none.
+    """
 
     net: nn.Module
     features: int
     size: int = 224
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    prepare: Callable[[int], Callable[[Any], Tensor]] | None = None
 
 
 Source = Callable[[str, str, bool], Backbone]  # name, weights, whether it pools itself
@@ -71,18 +75,29 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
         net = models.get_model(name, weights=None)
     else:
         net = fetched(lambda: models.get_model(name, weights=wanted), f"torchvision:{name}", _torch_cache(wanted.url))
-    preprocessing = wanted.transforms() if wanted is not None else None
     kept, features = _without_classifier(net, pools)
-    size = preprocessing.crop_size[0] if preprocessing is not None else 224
-    return Backbone(kept, features, size)
+    described = wanted or next(
+        iter(models.get_model_weights(name)), None
+    )  # the first ones, for a net of random weights
+    if described is None:
+        return Backbone(kept, features)
+    own = described.transforms()
+    side, resize = own.crop_size[0], own.resize_size[0]
+
+    def prepare(size: int) -> Any:
+        return described.transforms(crop_size=size, resize_size=round(resize * size / side))
+
+    return Backbone(kept, features, side, prepare=prepare)
 
 
 @sources.register("timm")
 def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """A net of timm without its classifier."""
+    """A net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier."""
     import timm
+    from timm.data.config import resolve_model_data_config
+    from timm.data.transforms_factory import create_transform
 
-    if not timm.is_model(name.split(".")[0]):
+    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         raise UnknownName("timm model", name, timm.list_models())
     own: dict[str, Any] = {} if pools else {"global_pool": ""}
 
@@ -91,8 +106,13 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
     net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()
-    config = net.pretrained_cfg
-    return Backbone(net, net.num_features, config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
+    config = resolve_model_data_config(net)
+
+    def prepare(size: int) -> Any:
+        return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
+
+    side = config["input_size"][-1]
+    return Backbone(net, net.num_features, side, tuple(config["mean"]), tuple(config["std"]), prepare)
 
 
 @sources.register("open_clip")
@@ -108,7 +128,12 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     model = fetched(lambda: open_clip.create_model(arch, pretrained=chosen), f"open_clip:{name}", where)
     visual = model.visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
-    return Backbone(visual, visual.output_dim, size, tuple(visual.image_mean), tuple(visual.image_std))
+
+    def prepare(size: int) -> Any:
+        wanted = open_clip.transform.PreprocessCfg(**{**visual.preprocess_cfg, "size": (size, size)})
+        return open_clip.transform.image_transform_v2(wanted, is_train=False)
+
+    return Backbone(visual, visual.output_dim, size, tuple(visual.image_mean), tuple(visual.image_std), prepare)
 
 
 @sources.register("hbench")

@@ -56,6 +56,13 @@ def own_pooling() -> nn.Module:
     return nn.Identity()
 
 
+class UnitLength(nn.Module):
+    """x/‖x‖, as GeM's features are brought to length 1 before whitening (Radenović et al. 2019)."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return functional.normalize(features)
+
+
 class EmbeddingModel(nn.Module):
     """forward(images) -> embeddings of length 1, float32 (B, D); `describe` stops before the projection, (B, features).
 
@@ -66,7 +73,9 @@ class EmbeddingModel(nn.Module):
         super().__init__()
         self.backbone = backbone.net
         self.pooling = poolings[settings.pooling]()
-        self.norm = nn.LayerNorm(backbone.features, elementwise_affine=False) if settings.layer_norm else nn.Identity()
+        norms: list[nn.Module] = [UnitLength()] * settings.l2_norm
+        norms += [nn.LayerNorm(backbone.features, elementwise_affine=False)] * settings.layer_norm
+        self.norm = nn.Sequential(*norms)
         self.dim = settings.dim or backbone.features
         self.projection = nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
         self.freeze_batch_norm = settings.freeze_batch_norm

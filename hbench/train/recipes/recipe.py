@@ -26,37 +26,43 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Images(BaseModel):
-    """How images are cut: resized to `resize`, then `size`; `augment` names how the training's are varied.
+    """How images are cut: brought to `resize`, then cut to `size`; `augment` names how the training's are varied.
 
-    `scale`: the share of the area that a resized crop keeps, or the sizes that `shifted` gives. `workers`: processes
-    that decode.
+    `fit`, `test_fit`: what training and test images are brought to first: "none" (as they are), "shorter" (the shorter side
+    is `resize`, the aspect is kept) or "square" (both sides are). `scale`: the share of the area that a resized crop keeps,
+    or the sizes that `shifted` gives. `workers`: processes that decode; left out, one per processor, 10 at most.
     """
 
     model_config = STRICT
     size: Positive = 224
     resize: Positive = 256
+    fit: Literal["none", "shorter", "square"] = "none"
+    test_fit: Literal["shorter", "square"] = "shorter"
     augment: str = "resized_crop"
     scale: tuple[NonNegative, NonNegative] = (0.16, 1.0)
     flip: Share = 0.5
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
-    workers: Natural = 0
+    workers: Natural | None = None
 
 
 class Model(BaseModel):
     """The net: `backbone` as SOURCE:NAME, its `pooling`, a LayerNorm without weights, a projection to `dim`.
 
+    The ResNet's weights are torchvision's first (V1), from which the published rows were trained; without the last part of
+    the name they are its current ones. `l2_norm`: the pooled features are brought to length 1.
     `weights`: "pretrained" (the source's own), "random", or a file of weights, whose keys the TOML file `key_map` renames.
     `dim` 0: no projection.
     `projection`: how its weights begin, "random" or by "pca" of the training images' features.
     """
 
     model_config = STRICT
-    backbone: str = "torchvision:resnet50"
+    backbone: str = "torchvision:resnet50/IMAGENET1K_V1"
     weights: str = "pretrained"
     key_map: str = ""
     pooling: str = "avg"
     layer_norm: bool = True
+    l2_norm: bool = False
     dim: Natural = 512
     projection: Literal["random", "pca"] = "random"
     freeze_batch_norm: bool = True
@@ -68,6 +74,7 @@ class Sampler(BaseModel):
     """How batches are composed: `batch` items, `per_class` of each fine class in it.
 
     `hierarchical` takes its classes from `groups` coarse classes, `batches_per_group` batches of each tuple of them.
+    `m_per_class` leaves out classes of fewer than `smallest` items, and takes `per_epoch` of a class in an epoch (0: all).
     """
 
     model_config = STRICT
@@ -76,6 +83,8 @@ class Sampler(BaseModel):
     per_class: Positive = 4
     groups: Positive = 2
     batches_per_group: Positive = 5
+    smallest: Positive = 1
+    per_epoch: Natural = 0
 
 
 class Optimizer(BaseModel):
@@ -96,7 +105,8 @@ class Optimizer(BaseModel):
 
 
 class Schedule(BaseModel):
-    """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn."""
+    """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn, at their full
+    rates, and the schedule begins after these."""
 
     model_config = STRICT
     name: Literal["cosine", "constant", "steps"] = "cosine"
@@ -122,12 +132,14 @@ class Aim(BaseModel):
 
 
 class Recipe(BaseModel):
-    """A training run. `steps_per_epoch`: an epoch's end before every batch is used. `two_pass`: images that are held
-    with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own weights, the net's
-    when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end). `validation`: the share of the training classes
-    that is held out and evaluated every `evaluate_every` epochs; the checkpoint best by `select_by` is tested, and the run
-    stops after `patience` evaluations without a better one (0: never). `non_finite`: whether a step whose loss or
-    gradient is NaN or infinite stops the run or is left out of it.
+    """A training run. `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU.
+
+    `two_pass`: images that are held with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own
+    weights, the net's when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
+    `validation`: the share of the training classes that is held out and evaluated every `evaluate_every` epochs; the checkpoint
+    best by `select_by` is tested, and the run stops after `patience` evaluations without a better one (0: never).
+    `non_finite`: whether a step whose loss or gradient is NaN or infinite stops the run or is left out of it. `source`: whose
+    values these are.
     """
 
     model_config = STRICT
@@ -142,7 +154,7 @@ class Recipe(BaseModel):
     optimizer: Optimizer = Optimizer()
     proxies: Optimizer | None = None
     schedule: Schedule = Schedule()
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     two_pass: Natural = 0
     non_finite: Literal["stop", "skip"] = "stop"
     validation: Share = 0.0
@@ -152,6 +164,7 @@ class Recipe(BaseModel):
     log_every: Positive = 10
     checkpoint_every: Natural = 200
     aim: Aim | None = None
+    source: str = ""
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:

@@ -1,0 +1,72 @@
+"""Tells the setups side by side: what each trains with, and whose values these are; the table of docs/training.md."""
+
+from __future__ import annotations
+
+from hbench.core.schema import build
+from hbench.train.recipes.files import shipped, values_of
+from hbench.train.recipes.recipe import Images, Model, Optimizer, Recipe, Sampler, Schedule
+
+HEADER = ("setup", "training images → test images", "net", "batches", "optimiser", "epochs and schedule", "source")
+ANY_LOSS = {"losses": {"nsm": {}}}  # a setup alone minimises nothing
+
+
+def setups() -> list[tuple[str, ...]]:
+    """A row per setup, under HEADER."""
+    return [_row(name, build(Recipe, values_of(name) | ANY_LOSS, source=name)) for name in sorted(shipped().setups)]
+
+
+def markdown() -> str:
+    """The table as docs/training.md has it."""
+    rows = [HEADER, ("---",) * len(HEADER), *setups()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
+    proxies = "" if recipe.proxies is None else f"; proxies {_optimizer(recipe.proxies)}"
+    return (
+        f"`{name}`",
+        _images(recipe.images),
+        _net(recipe.model),
+        _batches(recipe.sampler),
+        _optimizer(recipe.optimizer) + proxies,
+        _schedule(recipe.epochs, recipe.schedule),
+        recipe.source,
+    )
+
+
+def _images(images: Images) -> str:
+    if images.augment == "shifted":
+        return f"{images.size} px, in memory"
+    fits = {"none": "", "shorter": f"shorter side {images.resize}, ", "square": f"{images.resize} × {images.resize}, "}
+    varied = f"{fits[images.fit]}random crop to {images.size}"
+    same = images.test_fit == "square" and images.resize == images.size
+    return f"{varied} → {fits[images.test_fit]}{'no crop' if same else f'centre {images.size}'}"
+
+
+def _net(model: Model) -> str:
+    norms = ["length 1"] * model.l2_norm + ["LayerNorm"] * model.layer_norm
+    ends = [*norms, *([f"{model.dim}" + " by PCA" * (model.projection == "pca")] if model.dim else [])]
+    learns = "" if model.freeze_batch_norm else "; batch norms learn"
+    start = " from random weights" if model.weights == "random" else ""
+    return f"{model.backbone}{start}, {', '.join([model.pooling, *ends])}{learns}"
+
+
+def _batches(sampler: Sampler) -> str:
+    of = f"{sampler.batch}, {sampler.per_class} per class"
+    if sampler.name == "hierarchical":
+        of += f", {sampler.batches_per_group} of each {sampler.groups} coarse classes"
+    return of + (f", at most {sampler.per_epoch} per class and epoch" if sampler.per_epoch else "")
+
+
+def _optimizer(settings: Optimizer) -> str:
+    rates = f"{settings.lr:g}" + (f" (head × {settings.head:g})" if settings.head != 1 else "")
+    decay = f", decay {settings.weight_decay:g}" if settings.weight_decay else ""
+    lowest = f", not under {settings.lr_min:g}" if settings.lr_min else ""
+    return f"{settings.name} {rates}{decay}{lowest}"
+
+
+def _schedule(epochs: int, schedule: Schedule) -> str:
+    named = schedule.name
+    if named == "steps":
+        named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"
+    return f"{epochs}, {named}" + (f" after {schedule.warm_up} of warm-up" if schedule.warm_up else "")
