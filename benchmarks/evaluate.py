@@ -26,14 +26,12 @@ import torch
 from hbench.__main__ import CYCLES
 from hbench.core.compiled import available
 from hbench.engine.block_values import plan_of
-from hbench.engine.conditions import conditions
-from hbench.engine.executors.symmetric import triangle_of
-from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Job
+from hbench.engine.executors.threads import on_threads, triangle_of
+from hbench.engine.job import Job, conditions
 from hbench.engine.kernels.compress import compress
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import SelectedRows
-from hbench.evaluation.jobs import scorers_of
+from hbench.evaluation.measurement import scorers_of
 from hbench.tree import LabelTree, default_levels
 
 SETS = {

@@ -22,12 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from evaluate import DIM, load_libraries, peak_memory, uneven_labels
 
-from hbench.engine.conditions import conditions
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Job
+from hbench.engine.job import Job, conditions
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
-from hbench.evaluation.jobs import Retrieval, job_of, scorers_of
+from hbench.evaluation.measurement import Retrieval, job_of, scorers_of
 from hbench.metrics.significance import mean_of_tests_interval
 from hbench.tree import default_levels
 

@@ -16,9 +16,8 @@ from hbench.cli.terminal import progress, say, show, show_json, show_table
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
     from hbench.engine.job import Execute
-    from hbench.evaluation.jobs import Examined, Submission
     from hbench.evaluation.leaderboard import Leaderboard
-    from hbench.evaluation.measurement import OnTest
+    from hbench.evaluation.measurement import Examined, OnTest, Submission
     from hbench.evaluation.reports.report import Document, Report
 
 FILE = click.Path(path_type=Path)

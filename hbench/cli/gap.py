@@ -41,7 +41,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     from hbench.core.errors import UsageError
     from hbench.evaluation import submission
     from hbench.evaluation.embeddings import Embeddings
-    from hbench.evaluation.jobs import retrieval_of
+    from hbench.evaluation.measurement import retrieval_of
     from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
 
     batch, seed = options["batch"], options["seed"]

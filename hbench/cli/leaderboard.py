@@ -14,9 +14,8 @@ import click
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 
 if TYPE_CHECKING:
-    from hbench.evaluation.jobs import Submission
-    from hbench.evaluation.leaderboard import Leaderboard, Standing
-    from hbench.evaluation.leaderboard.row import Row
+    from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
+    from hbench.evaluation.measurement import Submission
     from hbench.evaluation.reports.report import Document
 
 FORMATS = ("json", "csv", "markdown", "latex")

@@ -2,6 +2,7 @@
 
 The metrics of hbench.engine.fast_metrics are sums over the ranks of the positives, all taken at once; any other is computed
 on the level sequence. Only items of the lowest level that some metric asks for, and above, are positives to the plan.
+Ranks and sums are found by compiled kernels, or in numpy alone where a test is too small to be worth loading them.
 """
 
 from __future__ import annotations
@@ -9,19 +10,56 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.compiled import is_kept, pays
 from hbench.engine.fast_metrics import FAST, Batch
 from hbench.engine.job import Job, Values
-from hbench.engine.kernels import Kernels, rank_positives, rank_sums, sort_keys, steps_for
+from hbench.engine.kernels import numpy_twins, rank_full_rows, rank_positives, rank_sums, sort_keys
 from hbench.engine.ranker import Ranker
 from hbench.engine.top_k import TopResults
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer, scorers_by_name
+
+
+class Kernels(NamedTuple):
+    """Functions with the arguments of hbench/engine/kernels/numpy_twins.py. `how`: how ranks are found."""
+
+    sort: Callable[..., None]
+    rank: Callable[..., None]
+    levels_of_best: Callable[..., None]
+    sum_up: Callable[..., None]
+    how: Callable[[bool], rank_positives.RankingRule]
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether nothing has to be compiled first, of what every evaluation calls; the rest is little."""
+        functions: list[Any] = [self.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
+        return self is PLAIN or all(map(is_kept, functions))
+
+
+def steps_for(pairs: int) -> Kernels:
+    """The steps for a test of so many pairs of a query and an item; the test alone decides, whoever computes a part."""
+    return COMPILED if pays(pairs) else PLAIN
+
+
+def how_compiled(pessimistic: bool) -> rank_positives.RankingRule:
+    return rank_positives.RankingRule(pessimistic, rank_positives.FEW, rank_positives.MANY)
+
+
+def how_plain(pessimistic: bool) -> rank_positives.RankingRule:
+    return rank_positives.RankingRule(pessimistic, 0, 0)
+
+
+COMPILED = Kernels(
+    sort_keys.sort, rank_positives.rank_rows, rank_full_rows.levels_of_best, rank_sums.sum_up, how_compiled
+)
+PLAIN = Kernels(numpy_twins.sort, numpy_twins.rank_rows, numpy_twins.levels_of_best, numpy_twins.sum_up, how_plain)
+
 
 ITEMS = 600_000  # of rows sorted at once by one thread, unless one row has more: calls cost time, too
 RANKS = 1 << 19  # positives whose ranks are summed up at once by one thread, unless one query has more

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.errors import SubmissionError, examples
-from hbench.engine.conditions import conditions
 from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import conditions
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
 from hbench.engine.similarity import as_vectors
-from hbench.evaluation.jobs import Retrieval, job_of
-from hbench.evaluation.reports.report import Report
-from hbench.evaluation.summary import Subject, report_of
+from hbench.evaluation.measurement import Retrieval, job_of
+from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.tree import LabelTree, as_labels, default_levels
 
 Vectors = NDArray[np.floating]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
 from hbench.engine.ranker import Ranker
-from hbench.evaluation.embeddings.id_files import Ids
+from hbench.evaluation.embeddings.ids import Ids
 from hbench.evaluation.rankings.files import Ranking
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 

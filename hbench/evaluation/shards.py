@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from hbench.core import files
 from hbench.core.errors import ComparisonError, SubmissionError, UsageError, examples
 from hbench.core.version import __version__
-from hbench.engine.conditions import Conditions, conditions
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute, Job
+from hbench.engine.job import Conditions, Execute, Job, conditions
 from hbench.engine.measure import Measurement, OnBlock, measure
-from hbench.evaluation.reports.report import Report, SubmittedFile
-from hbench.evaluation.summary import Subject, report_of
+from hbench.evaluation.reports.report import Report, Subject, SubmittedFile, report_of
 
 WRITTEN = "a file that hbench evaluate --shard wrote"
 FIELDS = ("values", "first_level", "counts", "tied")

@@ -15,20 +15,18 @@ import numpy as np
 
 from hbench.core.errors import SubmissionError
 from hbench.datasets import Dataset, load
-from hbench.engine.conditions import conditions
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute
+from hbench.engine.job import Execute, conditions
 from hbench.evaluation import embeddings as embedding_files
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.embeddings.doubts import doubts_of
-from hbench.evaluation.embeddings.problems import SubmissionProblem, refuse
-from hbench.evaluation.jobs import Examined, Submission
-from hbench.evaluation.measurement import OnTest, report_on
+from hbench.evaluation.embeddings.files import VECTORS_ALONE
+from hbench.evaluation.embeddings.ids import SubmissionProblem, refuse
+from hbench.evaluation.measurement import Examined, OnTest, Submission, report_on
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
-from hbench.evaluation.reports.report import Report, SubmittedFile
-from hbench.evaluation.summary import Subject
+from hbench.evaluation.reports.report import Report, Subject, SubmittedFile
 from hbench.metrics.names import MetricName, default_metrics
 
 
@@ -101,7 +99,7 @@ def examine(
 
 def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Embeddings | Ranking:
     """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read to be evaluated once."""
-    if run_files.kind_of(path) == "ranking":
+    if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
         return run_files.read(path)
     return replace(embedding_files.read(path, ids=ids), movable=movable)
 

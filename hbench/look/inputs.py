@@ -15,7 +15,7 @@ from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.datasets import Dataset, load
 from hbench.engine.job import Job
 from hbench.engine.measure import measure
-from hbench.evaluation.jobs import Examined, jobs_of
+from hbench.evaluation.measurement import Examined, jobs_of
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import refuse_other_conditions

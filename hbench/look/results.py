@@ -19,7 +19,7 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import Measurement, measure
 from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.jobs import Examined, jobs_of
+from hbench.evaluation.measurement import Examined, jobs_of
 from hbench.look import retrievals
 from hbench.look.inputs import examined_embeddings, signature_of, test_of
 from hbench.look.palette import mark_of

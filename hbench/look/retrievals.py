@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.engine.conditions import Conditions
+from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.jobs import Retrieval, retrieval_of
+from hbench.evaluation.measurement import Retrieval, retrieval_of
 
 UNRELATED = "unrelated"
 

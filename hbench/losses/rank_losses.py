@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses import rank_scores, rank_sums
-from hbench.losses.batch_loss import BatchLoss, LossBatch, is_self
-from hbench.losses.blocks import sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch, is_self, sum_over_blocks
 from hbench.losses.cpu import rank_sums as compiled_sums
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score, per_relevance

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch
-from hbench.losses.blocks import full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
 
 
 class CrossBatchMemory(nn.Module):

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core import compiled
-from hbench.engine.conditions import conditions
-from hbench.engine.job import Job
+from hbench.engine.job import Job, conditions
 from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
@@ -246,7 +245,7 @@ import numpy as np
 from hbench.core import compiled
 compiled.SMALL = -1
 from hbench.evaluation.arrays import score
-from hbench.engine.kernels import COMPILED
+from hbench.engine.block_values import COMPILED
 labels = np.arange(3000)[:, None] // np.array([1000, 200, 4])
 vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
 for name, each in score(vectors, labels).document.scores.items():

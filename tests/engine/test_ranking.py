@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from hbench.core.errors import SubmissionError
 from hbench.engine import ranker as canonical
 from hbench.engine import score_blocks
-from hbench.engine.conditions import conditions
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Job
+from hbench.engine.job import Job, conditions
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side, content_keys, duplicates
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
 from hbench.evaluation.arrays import score
-from hbench.evaluation.jobs import scorers_of
+from hbench.evaluation.measurement import scorers_of
 from hbench.metrics import level_sequence
 from hbench.metrics.level_sequence import canonical_order, optimistic, pessimistic
 from hbench.tree import LabelTree, levels_of_pairs

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbench.core.compiled import available
-from hbench.engine.kernels import COMPILED, PLAIN, sort_keys
+from hbench.engine.block_values import COMPILED, PLAIN
+from hbench.engine.kernels import sort_keys
 
 STEPS = [PLAIN, COMPILED] if available() else [PLAIN]
 WIDTH = 40

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from hbench.core import compiled
 from hbench.engine import block_values, score_blocks
-from hbench.engine.conditions import conditions
-from hbench.engine.executors import symmetric, threads
-from hbench.engine.job import Job
+from hbench.engine.executors import threads
+from hbench.engine.job import Job, conditions
 from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import cosine, dot, l2
-from hbench.evaluation.jobs import scorers_of
+from hbench.evaluation.measurement import scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.tree import LabelTree, default_levels
 
@@ -51,7 +50,7 @@ def plan_of(job):
 
 def is_symmetric(job):
     """Whether half of the products will do."""
-    made = symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
+    made = threads.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
     assert made is not None
     with threads._pool(1) as pool:
         return made.lists(pool) is not None
@@ -113,21 +112,21 @@ def test_scores_that_are_not_symmetric_are_taken_row_by_row(small):
 
 def test_some_blocks_and_a_gallery_of_its_own_are_taken_row_by_row(small):
     job = random_job(np.random.default_rng(1), 100)
-    assert symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
-    assert symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks - 1), 2) is None
+    assert threads.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
+    assert threads.triangle_of(job, plan_of(job), range(job.ranker.blocks - 1), 2) is None
     side = Side(np.eye(100, dtype=np.float32), np.arange(100)[:, None] // np.array([20, 4]))
     other = Job(Ranker(side, side, self_rows=np.arange(100)), job.scorers)
-    assert symmetric.triangle_of(other, plan_of(other), range(other.ranker.blocks), 2) is None
+    assert threads.triangle_of(other, plan_of(other), range(other.ranker.blocks), 2) is None
 
 
 def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small, monkeypatch):
     job = random_job(np.random.default_rng(1), 100)
-    monkeypatch.setattr(symmetric, "MOST", 5)
-    assert symmetric.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2) is None
+    monkeypatch.setattr(threads, "MOST", 5)
+    assert threads.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2) is None
     monkeypatch.undo()
     monkeypatch.setattr(compiled, "SMALL", -1)
     scarce = random_job(np.random.default_rng(1), 100, memory=1 << 20)
-    assert symmetric.triangle_of(scarce, plan_of(scarce), range(scarce.ranker.blocks), 2) is None
+    assert threads.triangle_of(scarce, plan_of(scarce), range(scarce.ranker.blocks), 2) is None
     assert_equal(measure(scarce), by_rows(scarce))
 
 

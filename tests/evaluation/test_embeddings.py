@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.evaluation import embeddings
-from hbench.evaluation.embeddings.problems import SubmissionProblem
+from hbench.evaluation.embeddings.ids import SubmissionProblem
 from tests.embedding_formats import (
     FORMATS,
     MAPPED,
@@ -268,7 +268,7 @@ def test_bad_rows_are_found_in_every_block(dtype, monkeypatch):
     ids, vectors = numbers(50, 3, dtype)
     bad = [0, 7, 8, 9, 49]
     vectors[bad, 1] = np.nan
-    monkeypatch.setattr("hbench.evaluation.embeddings.numpy_files.BLOCK_BYTES", 4 * 3 * 8)
+    monkeypatch.setattr("hbench.evaluation.embeddings.arrow_files.BLOCK_BYTES", 4 * 3 * 8)
     (problem,) = embeddings.problems(made(ids, vectors), wanted=ids, cosine=True)
     assert problem.examples == tuple(ids[row] for row in bad)
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbench.cli import group
-from hbench.engine.conditions import conditions
+from hbench.engine.job import conditions
 from hbench.engine.ranker import Side
 from hbench.evaluation import embeddings
-from hbench.evaluation.jobs import Retrieval
+from hbench.evaluation.measurement import Retrieval
 from hbench.evaluation.reports.gap import gap_of, largest_gap, random_batches, sampled
 from hbench.losses.baselines.decomposability import gap_bound
 from tests import oracle

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hbench.core import schema
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import Leaderboard, place, rank, read, read_file
-from hbench.evaluation.leaderboard.row import Paper, Row, RunProvenance
+from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, RunProvenance, place, rank, read, read_file
 
 HEAD = """
 dataset = "toy"

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from hbench.cli import group
 from hbench.cli import leaderboard as cli
-from hbench.evaluation.leaderboard import Leaderboard, Standing, rank, read
+from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
 from hbench.evaluation.leaderboard.export import BoardTable, as_csv, as_json, latex, markdown, table, title
-from hbench.evaluation.leaderboard.row import Paper, Row
 
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 

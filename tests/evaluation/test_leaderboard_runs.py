@@ -16,9 +16,8 @@ import pytest
 from hbench.core.errors import ComparisonError, ConfigError, SubmissionError, UnknownName
 from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
-from hbench.evaluation.leaderboard import Leaderboard, rank, read, read_file
+from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, rank, read, read_file
 from hbench.evaluation.leaderboard import runs as leaderboard_runs
-from hbench.evaluation.leaderboard.row import Paper, Row
 from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
 from hbench.evaluation.reports.report import Document, Score
 from hbench.evaluation.submission import evaluate

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.core.errors import SubmissionError
-from hbench.evaluation.embeddings.problems import SubmissionProblem, found, likely_cause, refuse, shorten
+from hbench.evaluation.embeddings.ids import SubmissionProblem, found, likely_cause, refuse, shorten
 
 
 def test_a_fault_names_the_next_step_and_a_remark_what_is_made_of_it():

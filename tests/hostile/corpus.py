@@ -23,7 +23,7 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets import own_data
 from hbench.evaluation import leaderboard
 from hbench.evaluation.embeddings import files as embedding_files
-from hbench.evaluation.embeddings import id_files
+from hbench.evaluation.embeddings import ids as id_files
 from hbench.evaluation.rankings import files as ranking_files
 from hbench.evaluation.reports import report as reports
 from hbench.train.recipes import files as recipes

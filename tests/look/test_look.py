@@ -20,7 +20,7 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import manifest as manifests
-from hbench.engine.conditions import conditions
+from hbench.engine.job import conditions
 from hbench.evaluation.embeddings import Embeddings
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.results import Results

@@ -1,14 +1,21 @@
-"""Threads: the blocks of a job computed in this process.
+"""Computes the blocks of a job with the threads of this process: from whole rows of scores, or from half of the products.
 
-The scores of a block are multiplied chunk by chunk and its queries then valued a few at a time; both are tasks for any
-thread. Where there is room for the scores of several blocks, one is multiplied while another is valued.
+Whole rows: the scores of a block are multiplied chunk by chunk and its queries then valued a few at a time; both are tasks for
+any thread. Where there is room for the scores of several blocks, one is multiplied while another is valued.
+
+The triangle: where every item is a query and each has few positives, these are scored and sorted first. Then each tile of the
+upper triangle of the scores, a piece as in hbench/engine/score_blocks.py, is counted in the lists of its rows' and of its
+columns' queries and forgotten, so that there are no rows of scores to be kept. Chunks are taken from the last to the first:
+after each, the queries in it are done. The values are those of whole rows, to the bit, if products are symmetric to the bit.
+BLAS does not promise that, so the square of every block with itself is looked at first, and the first block's with the last;
+where one is not, whole rows are taken.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,12 +23,172 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import SMALL, announcement, available_threads, one_blas_thread
-from hbench.engine.block_values import Block, MetricPlan, plan_of, values_of
-from hbench.engine.executors.symmetric import triangle_of
+from hbench.core.compiled import SMALL, announcement, available_threads, is_kept, one_blas_thread
+from hbench.engine.block_values import COMPILED, Block, FastBlock, MetricPlan, plan_of, steps_for, values_of
 from hbench.engine.job import Job, Values
-from hbench.engine.kernels import steps_for
+from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives
+from hbench.engine.kernels.sort_keys import fitting, write_keys
+from hbench.engine.kernels.symmetric_tiles import Counts, SortedPositives, count_tile, flat_range, rank_counted
 from hbench.engine.score_blocks import Scores
+
+MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
+
+
+class TileWorkspace(NamedTuple):
+    """What one thread needs: for a tile (B·n,), for a table to look up in, and counts for the queries of the columns."""
+
+    tile: NDArray[np.floating]
+    before: NDArray[np.int32]
+    counts: Counts
+
+
+class Piece(NamedTuple):
+    """A chunk of the gallery, and the canonical positions of its items."""
+
+    vectors: NDArray[np.floating]
+    items: slice
+
+
+class Triangle:
+    """All pairs of a plan's ranker; `threads`: that its memory has room for, of those given, 0 where it has for none."""
+
+    def __init__(self, plan: MetricPlan, threads: int) -> None:
+        self.plan, self.ranker, self.scores = plan, plan.ranker, plan.ranker.scores
+        self.parts = plan.parts(0, len(self.ranker.queries))
+        self.threads = int(np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads))
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of the gallery, if a copy is held, or of a chunk; of the lists, and of the counts."""
+        gallery = self.scores.gallery_room + self.scores.chunk_room
+        items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
+        lists, counts = each + 1, 4  # of an item: its score and level; how many come before it
+        # three numbers of the parts, the best scores, whether tied
+        of_query = 3 * 8 + each * (self.ranker.depth + 2) + 1
+        return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
+
+    @property
+    def thread_bytes(self) -> int:
+        """Of a block, of a tile, of the counts for its columns, which are fewer than one block's scores of them, of a chunk of
+        its own while positives are sorted, and of the steps."""
+        vectors, scores = self.scores.gallery_rows.width, 2 * self.scores.chunk_size
+        own = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
+        return int(own + self.scores.chunk_room) + self.plan.room_bytes
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether nothing has to be compiled first."""
+        functions: list[Any] = [count_tile, rank_counted, self.plan.steps.sum_up, write_keys]
+        return all(map(is_kept, functions))
+
+    def lists(self, pool: Executor) -> SortedPositives | None:
+        """The sorted positives of all queries; None where products are not symmetric."""
+        items = int((self.parts.sizes + 1).sum())
+        lists = SortedPositives(np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts)
+        sort = partial(self._sort, lists)
+        return lists if self._ends_are_alike() and all(pool.map(sort, range(self.scores.blocks))) else None
+
+    def values(self, lists: SortedPositives, pool: Executor) -> Iterator[tuple[int, Values]]:
+        """The values of every block's queries, from the last block to the first."""
+        counts, left = Counts.none(lists), self.scores.blocks
+        for start in reversed(self.scores.chunks):
+            with self.scores.chunk(start) as vectors:
+                piece = Piece(vectors, slice(start, start + len(vectors)))
+                own = lists.of(piece.items)
+                rooms = [self._room(own) for _ in range(self.threads)]
+                count = partial(self._count, (lists, counts), piece, rooms.copy())
+                list(pool.map(count, range(-(-piece.items.stop // self.scores.block_size))))
+            for room in rooms:
+                counts.of(piece.items, flat_range(self.parts, piece.items)).add(room.counts)
+            while left and (left - 1) * self.scores.block_size >= start:
+                left -= 1
+                yield left, self._finish(left, lists, counts)
+
+    def _room(self, lists: SortedPositives) -> TileWorkspace:
+        tile = np.empty(self.scores.block_size * self.scores.chunk_size, self.scores.dtype)
+        before = np.empty(BUCKETS * self.plan.most_positives + 1, np.int32)
+        return TileWorkspace(tile, before, Counts.none(lists))
+
+    def _queries(self, block: int) -> slice:
+        first = block * self.scores.block_size
+        return slice(first, first + len(self.scores.rows(block)))
+
+    def _ends_are_alike(self) -> bool:
+        """Whether the products of the first block with the last chunk, which has another shape, are those of the last
+        block with the first."""
+        last, chunk = self.scores.blocks - 1, self.scores.chunks[-1]
+        rows, columns = self._queries(last), self._queries(0)
+        start = max(rows.start, chunk)
+        ours = self._rows(0, range(chunk, chunk + 1))[:, start - chunk : rows.stop - chunk]
+        theirs = self._rows(last, range(1))[start - rows.start :, : min(columns.stop, self.scores.chunk_size)]
+        return np.array_equal(ours[: theirs.shape[1]], theirs.T)
+
+    def _sort(self, lists: SortedPositives, block: int) -> bool:
+        """Sort the positives of a block; whether its products with itself are symmetric."""
+        queries = self._queries(block)
+        parts, to = self.parts.of(queries), lists.of(queries)
+        first = int(parts.begins.min()) // self.scores.chunk_size * self.scores.chunk_size
+        rows = self._rows(block, range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size))
+        square = rows[:, queries.start - first : queries.stop - first]
+        symmetric = np.array_equal(square, square.T)
+        np.fill_diagonal(square, -np.inf)
+        parts = parts._replace(begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first)
+        with self.plan.room() as room:
+            by_score = room.by_score
+            for some in fitting(parts.sizes + 1, len(by_score.keys)):
+                self.plan.steps.sort(rows[some], parts.of(some), by_score)
+                flat = flat_range(parts, some)
+                size = flat.stop - flat.start
+                to.ordered[flat], to.levels[flat] = by_score.scores[:size], by_score.levels[:size]
+        return symmetric
+
+    def _rows(self, block: int, chunks: range) -> NDArray[np.floating]:
+        """The scores of a block against neighbouring chunks, and one column more: no part is the whole row."""
+        size, vectors = self.scores.chunk_size, self.scores.block_vectors(block)
+        rows = np.zeros((len(vectors), len(chunks) * size + 1), self.scores.dtype)
+        for start in chunks:
+            with self.scores.chunk(start) as chunk:
+                at = start - chunks.start
+                self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
+        return rows[: len(self.scores.rows(block))]
+
+    def _count(
+        self, all_pairs: tuple[SortedPositives, Counts], piece: Piece, rooms: list[TileWorkspace], block: int
+    ) -> None:
+        """Count one tile, a block's scores of a chunk."""
+        (lists, counts), room, queries = all_pairs, rooms.pop(), self._queries(block)
+        tile = room.tile[: self.scores.block_size * len(piece.vectors)].reshape(-1, len(piece.vectors))
+        self.scores.multiply_by(piece.vectors, self.scores.block_vectors(block), tile)
+        tile, at, how = tile[: queries.stop - queries.start], (queries.start, piece.items.start), self.plan.how
+        own = counts.of(queries, flat_range(self.parts, queries))
+        both = lists.of(queries), lists.of(piece.items)
+        count_tile(tile, at, both, how, (room.before, own, room.counts))
+        rooms.append(room)
+
+    def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
+        """The values of a block all of whose queries have been counted."""
+        queries, fast = self._queries(block), FastBlock(self.plan, block)
+        values = fast.values
+        positives = self.parts.sizes[queries] - 1
+        ends = np.cumsum(positives)
+        own = counts.of(queries, flat_range(self.parts, queries))
+        with self.plan.room() as room:
+            ranked = RankedPositives(room.ranks, room.levels, ends - positives, ends, values.tied)
+            rank_counted(lists.of(queries), own, self.plan.how.pessimistic, ranked, values.first_level)
+            fast.add_ranked(ranked, slice(0, len(positives)), room)
+        return fast.finish()
+
+
+def triangle_of(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Triangle | None:
+    """The triangle of a job; None where it is not all pairs that are asked, some query has many positives, whole rows are
+    to be seen, or there is no room."""
+    if plan.steps is not COMPILED or job.by_name is not None or job.top is not None or not job.ranker.mutual:
+        return None
+    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):
+        return None
+    triangle = Triangle(plan, threads)
+    return triangle if triangle.threads else None
+
 
 SHARE = 2  # of what is left of a block to value, a task takes this part of a thread's share: the last ones end together
 QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock for a while

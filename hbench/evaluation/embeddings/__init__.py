@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.tables import numbers, text_array
+from hbench.evaluation.embeddings.arrow_files import blocks
 from hbench.evaluation.embeddings.files import WRITERS, Stored, open_stored
-from hbench.evaluation.embeddings.id_files import Ids, as_ids
-from hbench.evaluation.embeddings.numpy_files import blocks
-from hbench.evaluation.embeddings.problems import SubmissionProblem, found, likely_cause, refuse
+from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem, as_ids, found, likely_cause, refuse
 
 
 @dataclass(frozen=True)

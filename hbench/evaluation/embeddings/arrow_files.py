@@ -21,10 +21,9 @@ from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
 from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, read_json
-from hbench.evaluation.embeddings.id_files import ID_NAMES, Ids, from_texts
-from hbench.evaluation.embeddings.numpy_files import blocks
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
 
-VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
+BLOCK_BYTES = 16 << 20
 BATCH_ROWS = 1024  # larger batches of float16 cost more memory and time
 
 Batches = Callable[[Path, str], Iterator[pa.Array]]
@@ -40,18 +39,6 @@ def read_ipc(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
     """The same from an IPC file or stream, or from a folder that Hugging Face's `save_to_disk` wrote."""
     files = _saved_files(path) if path.is_dir() else [path]
     return *_read(files, arrow_schema, _ipc_column), files
-
-
-def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
-    """The one of `names` that is a known name for `what`; raises SubmissionError when there is none or a choice."""
-    there = [name for name in names if name in known]
-    if len(there) != 1:
-        raise SubmissionError(
-            f"{source} has {'several' if there else 'no'} {what}",
-            expected=f"exactly one named {' or '.join(known[:2])}",
-            found=", ".join(there or names) or "nothing",
-        )
-    return there[0]
 
 
 def _read(
@@ -72,6 +59,12 @@ def _read(
         if len(column)
     )
     return found, _stacked(parts, len(found))
+
+
+def blocks(count: int, dim: int) -> Iterator[slice]:
+    """Slices that cover `count` rows, each at most 16 MiB of float32."""
+    step = max(1, BLOCK_BYTES // (4 * max(1, dim)))
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 def _stacked(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:

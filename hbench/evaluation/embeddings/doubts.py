@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.embeddings import Embeddings, align
-from hbench.evaluation.embeddings.numpy_files import blocks
+from hbench.evaluation.embeddings.arrow_files import blocks
 from hbench.evaluation.rankings.files import Ranking
 
 COPIES, SAME_CLASS, ALL = 0.05, 0.5, 0.99  # shares of the items

@@ -21,10 +21,10 @@ from safetensors import SafetensorError, safe_open
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
-from hbench.evaluation.embeddings import id_files
-from hbench.evaluation.embeddings.arrow_files import VECTOR_NAMES, only, read_ipc, read_parquet, write_parquet
+from hbench.evaluation.embeddings import ids as id_files
+from hbench.evaluation.embeddings.arrow_files import read_ipc, read_parquet, write_parquet
 from hbench.evaluation.embeddings.conversions import foreign, pickled
-from hbench.evaluation.embeddings.id_files import ID_NAMES, Ids, as_ids
+from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids, only
 from hbench.evaluation.embeddings.numpy_files import mapped, mapped_npy, member, write_npy, write_npz
 
 
@@ -116,6 +116,8 @@ READERS: dict[str, Reader] = {
     ".arrow": read_arrow, ".arrows": read_arrow, ".feather": read_arrow, ".ipc": read_arrow,
     ".pt": read_torch, ".pth": read_torch,
 }  # fmt: skip
+
+VECTORS_ALONE = frozenset(READERS) - {".parquet"}  # suffixes of files that hold no ranking
 
 WRITERS: dict[str, Callable[[Path, Ids, NDArray[Any], Mapping[str, str]], None]] = {
     ".parquet": write_parquet, ".npz": write_npz, ".npy": write_npy,

@@ -6,7 +6,7 @@ import json
 import math
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import npy_header
 from hbench.evaluation.embeddings.conversions import pickled
-
-BLOCK_BYTES = 16 << 20
 
 
 def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
@@ -63,12 +61,6 @@ def mapped(
     if math.prod(shape) == 0:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, mode="r", offset=offset, shape=shape, order=order)
-
-
-def blocks(count: int, dim: int) -> Iterator[slice]:
-    """Slices that cover `count` rows, each at most 16 MiB of float32."""
-    step = max(1, BLOCK_BYTES // (4 * max(1, dim)))
-    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:

@@ -1,8 +1,11 @@
-"""A leaderboard is one dataset's rows, each a method's scores with where they come from: a paper's table or a run.
+"""Reads, ranks and places the rows of a leaderboard: a method's scores with where they come from, a paper's table or a run.
 
 Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's one protocol.
 Published rows are shipped, one TOML file per dataset; own rows go to the user's file of that name, read with them.
 
+>>> row = Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
+>>> row.source
+'Me, 2026, Tab. 1'
 >>> board = read("sop")
 >>> first = rank(board, "H-AP")[0]
 >>> first.place, str(first.score), first.rows[0].method
@@ -18,17 +21,104 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hbench.core import schema
 from hbench.core.errors import ConfigError, HBenchError, UnknownName
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
 from hbench.core.untrusted import read_text
-from hbench.evaluation.leaderboard.row import Row
 from hbench.metrics.names import MetricName
+
+ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
+
+
+def _exact(value: Any) -> Any:
+    return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
+
+
+class Setup(BaseModel):
+    """How a method was trained, as far as the source says; `trained_on`: if not the dataset's own training set."""
+
+    model_config = STRICT
+    family: str | None = None
+    loss: str | None = None
+    pretraining: str | None = None
+    trained_on: str | None = None
+    batch_size: int | None = None
+    resolution: int | None = None
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None)
+
+
+class Paper(BaseModel):
+    """Where a row is printed: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
+
+    model_config = STRICT
+    citation: str
+    table: str
+    note: str | None = None
+    doubt: str | None = None
+
+
+class RunProvenance(BaseModel):
+    """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
+    `doubt`: what the evaluation found to speak against it (hbench.evaluation.embeddings.doubts)."""
+
+    model_config = STRICT
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    file: str
+    signature: str
+    hbench: str
+    dataset_digest: str
+    date: str
+    queries: int = Field(gt=0)
+    note: str | None = None
+    doubt: str | None = None
+
+
+class Row(BaseModel):
+    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not comparable."""
+
+    model_config = STRICT
+    method: str = Field(pattern=ONE_LINE)
+    year: int | None = Field(None, ge=1950, le=2200)
+    backbone: str | None = None
+    dim: int | None = Field(None, gt=0)
+    setup: Setup = Setup()
+    scores: dict[str, Percent] = Field(min_length=1)
+    unranked: dict[str, str] = {}
+    paper: Paper | None = None
+    run: RunProvenance | None = None
+
+    @model_validator(mode="after")
+    def _one_provenance(self) -> Row:
+        if (self.paper is None) == (self.run is None):
+            raise ValueError(f"expected exactly one of paper and run, found {'both' if self.paper else 'neither'}")
+        return self
+
+    @property
+    def source(self) -> str:
+        """The table, or the run, in a few words."""
+        if self.run:
+            return f"run {self.run.sha256[:8]}, {self.run.date}"
+        assert self.paper
+        return f"{self.paper.citation}, {self.paper.table}"
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What two rows of one leaderboard may not share."""
+        if self.run:
+            return (self.run.sha256, self.run.signature)
+        return (self.method, self.backbone, self.dim, self.setup.text, self.source)
+
 
 FOLDER = "leaderboards"
 

@@ -1,7 +1,7 @@
 """A leaderboard as a table for people (terminal, Markdown, LaTeX) and as records for machines (CSV, JSON).
 
 >>> from decimal import Decimal
->>> from hbench.evaluation.leaderboard.row import Paper
+>>> from hbench.evaluation.leaderboard import Paper
 >>> row = Row(method="a|b", scores={"R@1": Decimal("81.0")}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
 >>> print(markdown(table([Standing(1, row.scores["R@1"], (row,))], ["R@1"], citations={}), title="sop@1"))
 **sop@1**
@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from hbench.evaluation.leaderboard import Citation, Leaderboard, Standing
-from hbench.evaluation.leaderboard.row import Paper, Row, RunProvenance, Setup
+from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing
 
 LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
 NONE = "–"

@@ -15,8 +15,7 @@ from hbench.core import schema
 from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, examples
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home
-from hbench.evaluation.leaderboard import FOLDER, Leaderboard, user_folder
-from hbench.evaluation.leaderboard.row import Row
+from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, user_folder
 from hbench.evaluation.reports.report import Document, Score
 
 DIGITS = 3  # of a percentage: finer than the noise of float32 similarities
@@ -169,7 +168,7 @@ def head(board: Leaderboard) -> str:
 def block(row: Row) -> str:
     """One row as TOML, a line per key.
 
-    >>> from hbench.evaluation.leaderboard.row import Paper
+    >>> from hbench.evaluation.leaderboard import Paper
     >>> print(block(Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me", table="Tab. 1"))))
     [[row]]
     method = "mine"

@@ -22,7 +22,7 @@ from hbench.core.untrusted import open_parquet, parquet_table
 from hbench.evaluation.embeddings import digest
 from hbench.evaluation.embeddings.files import READERS as EMBEDDING_SUFFIXES
 from hbench.evaluation.embeddings.files import readable
-from hbench.evaluation.embeddings.id_files import Ids
+from hbench.evaluation.embeddings.ids import Ids
 
 QUERY_NAMES = ("query", "query_id", "qid")
 ITEM_NAMES = ("item", "item_id", "gallery_id", "docid")

@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.embeddings.id_files import Ids
-from hbench.evaluation.embeddings.problems import SubmissionProblem, found, likely_cause
+from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem, found, likely_cause
 from hbench.evaluation.rankings.files import Ranking
 from hbench.metrics.level_sequence import (
     LevelSequence,

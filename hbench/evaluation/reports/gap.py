@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
-from hbench.engine.conditions import Conditions
+from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement, OnBlock, measure
 from hbench.engine.ranker import Side
-from hbench.evaluation.jobs import Retrieval, job_of
+from hbench.evaluation.measurement import Retrieval, job_of
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -9,8 +9,7 @@ import numpy as np
 
 from hbench.core.errors import UsageError
 from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import Leaderboard
-from hbench.evaluation.leaderboard.row import Row
+from hbench.evaluation.leaderboard import Leaderboard, Row
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
 from hbench.look.palette import color_at
 from hbench.look.plots import Kind, PlotRequest, kinds

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hbench.evaluation.reports.report import Document, Score
-from hbench.evaluation.summary import ALONE, INVERTED, TIED
+from hbench.evaluation.reports.report import ALONE, INVERTED, TIED, Document, Score
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
 from hbench.look.report.runs import Reported, ReportedRun

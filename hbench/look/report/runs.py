@@ -21,7 +21,7 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.top_k import NO_ITEM, TopResults
-from hbench.evaluation.jobs import jobs_of
+from hbench.evaluation.measurement import jobs_of
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.comparison import refuse_other_conditions

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.losses.baselines.proxies import require_positive
-from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch
-from hbench.losses.blocks import full_precision, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch, full_precision, sum_over_blocks
 
 Choose = Callable[[Tensor, Tensor, Tensor], Indices]  # cosines (B, N), positive and negative pairs bool (B, N)
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch
-from hbench.losses.blocks import full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
 
 CSL_MARGINS = {1: (0.25,), 2: (0.45, 0.25), 3: (0.45, 0.35, 0.25), 7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15)}
 

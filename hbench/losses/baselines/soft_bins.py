@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch
-from hbench.losses.blocks import full_precision, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_over_blocks
 
 
 class SoftBinAP(BatchLoss):

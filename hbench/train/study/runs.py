@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import HBenchError
 from hbench.core.files import write_text
 from hbench.core.untrusted import parse_json
-from hbench.evaluation.leaderboard import Leaderboard
-from hbench.evaluation.leaderboard.row import Row
+from hbench.evaluation.leaderboard import Leaderboard, Row
 from hbench.evaluation.leaderboard.runs import row_of
 from hbench.evaluation.reports import report as reports
 from hbench.train.loop import RECIPE, REPORT

@@ -1,0 +1,333 @@
+"""Reads ids, and tells what is wrong with them and with the vectors: every kind of fault with its count, examples and fix.
+
+There is one id per vector, in file order; beside vectors that carry none they lie in a small file of their own. `emb.npy` is
+joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of .txt (one id per line) also .csv (a column id, or a
+single column without header), .json (a list), .npy (strings) and .parquet (a column id).
+
+>>> print(SubmissionProblem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
+12 missing ids (a.png, b.png, …)
+    next: embed these items as well
+>>> likely_cause(["cat/1.png", "dog/2.png"], ["cat/1", "dog/2"])
+"ids lack the ending '.png': 'cat/1' should be 'cat/1.png'"
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
+from hbench.evaluation.embeddings.numpy_files import mapped_npy
+
+SHOWN = 5
+SAMPLE = 1000
+
+Spelling = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class SubmissionProblem:
+    """`count` faults of one kind, the first five by name, and `fix`, the next step.
+
+    A remark (not fatal) refuses nothing; its `fix` says what is made of it.
+    """
+
+    kind: str
+    count: int
+    examples: tuple[str, ...] = ()
+    fix: str | None = None
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.examples) else ""
+        named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
+        told = f"{self.count:,} {self.kind}{named}"
+        if not self.fix:
+            return told
+        return f"{told}\n    next: {self.fix}" if self.fatal else f"{told}: {self.fix}"
+
+
+def found(
+    kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
+) -> list[SubmissionProblem]:
+    """One problem with the first five of `names`, or none when `count` is 0."""
+    shown = tuple(shorten(str(name)) for name in islice(names, SHOWN))
+    return [SubmissionProblem(kind, count, shown, fix, fatal)] if count else []
+
+
+def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
+    """Raise one SubmissionError that lists every fatal problem; return when there is none."""
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        lines = "".join(f"\n  {problem}" for problem in fatal)
+        raise SubmissionError(f"{source} cannot be scored{lines}")
+
+
+def shorten(name: str, most: int = 120) -> str:
+    """A name that fits a line: control characters escaped, the middle of a very long one left out."""
+    plain = name if name.isprintable() and name else repr(name)
+    return plain if len(plain) <= most else f"{plain[: most // 2]}…{plain[-most // 2 :]}"
+
+
+def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
+    """Why unknown ids stand for wanted ones: the first spelling in which half of them or more meet, else None.
+
+    The first 1,000 of the shorter list are looked for in the whole of the longer one.
+    """
+    if not wanted or not unknown:
+        return None
+    for difference, of_wanted, of_unknown in SPELLINGS:
+        pairs = _meeting(wanted, unknown, of_wanted, of_unknown)
+        if pairs:
+            return _told(pairs, difference)
+    if all(name.isdecimal() for name in unknown[:SAMPLE]):
+        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, wanted), most=2)}"
+    return None
+
+
+def _meeting(
+    wanted: Sequence[str], unknown: Sequence[str], of_wanted: Spelling, of_unknown: Spelling
+) -> list[tuple[str, str]]:
+    """(unknown, wanted) ids that become equal; empty unless half of the sample has a partner."""
+    if len(unknown) < len(wanted):
+        return [(mine, other) for other, mine in _meeting(unknown, wanted, of_unknown, of_wanted)]
+    sample = {of_wanted(name): name for name in wanted[:SAMPLE]}
+    enough = (min(len(wanted), SAMPLE) + 1) // 2
+    partners: dict[str, str] = {}
+    for name in unknown:
+        common = of_unknown(name)
+        if common in sample:
+            partners.setdefault(common, name)
+            if len(partners) == enough:
+                return [(partners[common], sample[common]) for common in partners]
+    return []
+
+
+def _told(pairs: list[tuple[str, str]], difference: str) -> str:
+    """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
+    unknown, wanted = pairs[0]
+    same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
+    told = [f"{how} {min(parts)!r}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
+    how = told[0] if told else f"differ by {difference}"
+    return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
+
+
+def _without_suffix(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + (last.rpartition(".")[0] or last)
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _with_slashes(name: str) -> str:
+    return name.replace("\\", "/")
+
+
+def _as_is(name: str) -> str:
+    return name
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _file_name(name: str) -> str:
+    return _last(_with_slashes(name))
+
+
+def _stem(name: str) -> str:
+    return _without_suffix(_file_name(name))
+
+
+SPELLINGS: tuple[tuple[str, Spelling, Spelling], ...] = (
+    ("blanks", str.strip, str.strip),
+    ("backslashes", _with_slashes, _with_slashes),
+    ("letter case", str.casefold, str.casefold),
+    ("the Unicode normal form", _composed, _composed),
+    ("the suffix", _without_suffix, _as_is),
+    ("the suffix", _as_is, _without_suffix),
+    ("the suffix", _without_suffix, _without_suffix),
+    ("the leading folder", _last, _last),
+    ("the leading folder", _file_name, _file_name),
+    ("the leading folder and the suffix", _stem, _stem),
+)
+
+AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
+    ("lack the ending", lambda unknown, wanted: wanted[len(unknown) :] if wanted.startswith(unknown) else ""),
+    ("have an extra ending", lambda unknown, wanted: unknown[len(wanted) :] if unknown.startswith(wanted) else ""),
+    ("lack the beginning", lambda unknown, wanted: wanted.removesuffix(unknown) if wanted.endswith(unknown) else ""),
+    (
+        "have an extra beginning",
+        lambda unknown, wanted: unknown.removesuffix(wanted) if unknown.endswith(wanted) else "",
+    ),
+)
+
+
+Ids = NDArray[np.object_]
+ID_NAMES = ("id", "ids", "item", "items", "image_id")
+VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
+
+
+def read(path: Path) -> Ids:
+    """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else SubmissionError."""
+    if path.suffix.lower() not in READERS:
+        raise UsageError(
+            f"{path} is no file of ids", expected=f"one of {', '.join(READERS)}", found=path.suffix or "no suffix"
+        )
+    if not path.is_file():
+        raise SubmissionError(f"{path} does not exist", expected="a file with one id per vector")
+    try:
+        return READERS[path.suffix.lower()](path)
+    except UnicodeDecodeError as error:
+        raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
+    except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
+        raise SubmissionError(f"{path} cannot be read as ids", found=str(error).splitlines()[0]) from None
+
+
+def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
+    """The one of `names` that is a known name for `what`; raises SubmissionError when there is none or a choice."""
+    there = [name for name in names if name in known]
+    if len(there) != 1:
+        raise SubmissionError(
+            f"{source} has {'several' if there else 'no'} {what}",
+            expected=f"exactly one named {' or '.join(known[:2])}",
+            found=", ".join(there or names) or "nothing",
+        )
+    return there[0]
+
+
+def beside(path: Path) -> Path | None:
+    """The sidecar of a vectors file, looked for under the three usual names; None when there is none.
+
+    Raises UsageError when several exist, since nothing says which one is meant.
+    """
+    for stem in (f"{path.stem}.ids", f"{path.stem}_ids", "ids"):
+        there = [path.with_name(stem + suffix) for suffix in READERS if path.with_name(stem + suffix).is_file()]
+        there = [candidate for candidate in there if candidate != path]
+        if len(there) > 1:
+            names = ", ".join(candidate.name for candidate in there)
+            raise UsageError(f"several files of ids lie beside {path}", found=names, fix="choose one with --ids FILE")
+        if there:
+            return there[0]
+    return None
+
+
+def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
+    """Strings or integers as an object array of str (N,); raises SubmissionError for anything else, or broken text."""
+    array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
+    if array.ndim != 1:
+        raise SubmissionError(
+            f"the ids in {source} are no list", expected="one id per vector", found=f"shape {array.shape}"
+        )
+    if not len(array):
+        return np.zeros(0, dtype=object)  # an empty array has any type
+    if array.dtype.kind not in NAMES:
+        raise SubmissionError(f"the ids in {source} are {array.dtype}", expected="strings or integers")
+    try:
+        return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
+    except UnicodeEncodeError as error:
+        raise SubmissionError(f"an id in {source} is no valid Unicode", found=ascii(shorten(error.object))) from None
+
+
+def from_texts(texts: pa.Array, source: str) -> Ids:
+    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some formats cut off."""
+    zeroed = texts.filter(pc.match_substring(texts, "\0"))
+    if len(zeroed):
+        found = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
+        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=found)
+    return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
+
+
+def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
+    try:
+        return array.astype(str).astype(object)
+    except SystemError:  # numpy does not look at the letters of a damaged file
+        raise SubmissionError(f"an id in {source} holds a letter that Unicode does not have") from None
+
+
+def _decoded(array: NDArray[Any], source: str) -> list[str]:
+    return [name.decode("utf-8") for name in array.tolist()]
+
+
+def _listed(array: NDArray[Any], source: str) -> list[str]:
+    foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
+    if foreign:
+        raise SubmissionError(
+            f"{len(foreign):,} ids in {source} are neither strings nor integers", found=examples(map(repr, foreign))
+        )
+    return [str(name) for name in array]
+
+
+NAMES: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
+    "U": _plain, "i": _plain, "u": _plain, "S": _decoded, "O": _listed,
+}  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    return read_text(path, most=LIST)
+
+
+def _lines(path: Path) -> Ids:
+    lines = [line.removesuffix("\r") for line in _text(path).split("\n")]
+    return as_ids(lines[:-1] if lines[-1] == "" else lines, path.name)
+
+
+def _csv(path: Path) -> Ids:
+    rows = [row for row in csv.reader(io.StringIO(_text(path), newline=""), strict=True) if row]
+    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
+    named = [position for position, cell in enumerate(header) if cell in ID_NAMES]
+    if len(named) == 1:
+        rows = rows[1:]
+    elif len(header) > 1:
+        raise SubmissionError(f"{path} has no single column of ids", expected="a column id", found=", ".join(rows[0]))
+    column = named[0] if named else 0
+    short = [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
+    if short:
+        raise SubmissionError(
+            f"{path} has {len(short):,} rows of another length",
+            expected=f"{len(header)} columns",
+            found=f"rows {examples(short)}",
+        )
+    return as_ids([row[column] for row in rows], path.name)
+
+
+def _json(path: Path) -> Ids:
+    values = read_json(path, most=LIST)
+    if not isinstance(values, list):
+        raise SubmissionError(
+            f"{path} is no list of ids", expected="a JSON list of strings", found=type(values).__name__
+        )
+    return as_ids(values, path.name)
+
+
+def _npy(path: Path) -> Ids:
+    return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
+
+
+def _parquet(path: Path) -> Ids:
+    table = parquet_table(path)
+    named = [name for name in table.column_names if name in ID_NAMES]
+    if len(named) != 1:
+        raise SubmissionError(
+            f"{path} has no single column of ids", expected="a column id", found=", ".join(table.column_names)
+        )
+    return as_ids(table[named[0]].cast(pa.string()).to_numpy(), path.name)
+
+
+READERS: dict[str, Callable[[Path], Ids]] = {
+    ".txt": _lines, ".csv": _csv, ".json": _json, ".npy": _npy, ".parquet": _parquet,
+}  # fmt: skip
