@@ -11,6 +11,7 @@ from hbench.cli.terminal import say, show, show_table
 
 if TYPE_CHECKING:
     from hbench.evaluation.reports.report import Report
+    from hbench.train.recipes.recipe import Recipe
 
 
 @click.command("train")
@@ -31,15 +32,30 @@ def command(recipe: str, changes: tuple[str, ...], out: Path | None, only_print:
     report.json and report.by-query.parquet. Ctrl-C saves; --resume goes on, bit for bit.
     Several GPUs or machines: torchrun --nproc-per-node 4 -m hbench.train RECIPE …
 
+    Your own pictures: hbench build birds --from FOLDER …, then hbench train own-data --set dataset=birds
+
     Example: hbench train glyphs-happier --set optimizer.lr=5e-4 --out runs/mine
     """
     from hbench.train.recipes import files
 
     chosen = files.resolve(recipe, changes)
     if only_print:
-        show(files.as_toml(chosen).rstrip("\n"))
+        show(files.as_toml(_with_sizes(chosen)).rstrip("\n"))
         return
     _train(chosen, out or Path("runs") / Path(recipe).stem, **options)
+
+
+def _with_sizes(chosen: Recipe) -> Recipe:
+    """The recipe with what it leaves to its dataset, where that is needed and it names one."""
+    from hbench import datasets
+    from hbench.train.recipes.sizes import fitted_to, is_open
+
+    if not (is_open(chosen) and chosen.dataset):
+        return chosen
+    from hbench.train.run import training_manifest
+    from hbench.train.validation import split_off
+
+    return fitted_to(chosen, training_manifest(split_off(datasets.load(chosen.dataset), chosen)[0]))
 
 
 def _train(

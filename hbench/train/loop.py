@@ -38,6 +38,7 @@ from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
 from hbench.train.recipes.files import as_toml, differences, resolve
 from hbench.train.recipes.recipe import Recipe
+from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, Moment
 from hbench.train.records.trackers import opened
@@ -76,8 +77,9 @@ def train(
     Raises UsageError for a folder that holds another run, DataError for a dataset without training images, Interrupted
     when asked to stop, HBenchError for a loss that is not finite.
     """
+    data, held = split_off(dataset or load(require_dataset(recipe)), recipe)
+    recipe = fitted_to(recipe, training_manifest(data), processes.world)
     _refuse_uneven_parts(recipe, processes)
-    data, held = split_off(dataset or load(recipe.dataset), recipe)
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         _take_folder(out, recipe, resume=resume)

@@ -21,6 +21,7 @@ from hbench.train import loop
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
+from hbench.train.recipes.sizes import fitted_to
 from hbench.train.run import begin, set_rates
 
 FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
@@ -35,6 +36,7 @@ LEVELS = {  # classes per level, coarse to fine: the depth is the dataset's, the
     "cub200": (3, 9, 48),
     "hgldv2": (2, 9, 48),
     "glyphs": (3, 5, 12, 48),
+    "": (3, 9, 48),
 }
 
 
@@ -101,6 +103,7 @@ def test_a_recipe_takes_two_steps(name, tmp_path, monkeypatch):
     recipe = resolve(name, ["sampler.batch=16", "sampler.per_class=4", "steps_per_epoch=2", "epochs=1"])
     recipe = recipe.model_copy(update={"model": SMALL, "two_pass": 8 if recipe.two_pass else 0})
     data = synthetic(recipe.dataset)
+    recipe = fitted_to(recipe, data.train)
     run = begin(recipe, data)
     before = [weight.clone() for weight in run.objective.parameters()]
     moments = list(loop.steps(run, recipe, data, tmp_path))

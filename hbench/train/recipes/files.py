@@ -28,15 +28,19 @@ Values = dict[str, Any]
 
 
 class Shipped(NamedTuple):
-    """The files in recipes/: setups, and methods, which have a table `on` of the setups they are for."""
+    """The files in recipes/: setups; methods, which have a table `on` of the setups they are for; and whole recipes, which
+    extend a SETUP-METHOD under a name of their own."""
 
     setups: Mapping[str, Values]
     methods: Mapping[str, Values]
+    whole: Mapping[str, Values]
 
 
 def names() -> list[str]:
     """Every shipped recipe's name."""
-    return sorted(f"{setup}-{method}" for method, values in shipped().methods.items() for setup in values["on"])
+    files = shipped()
+    of_two = [f"{setup}-{method}" for method, values in files.methods.items() for setup in values["on"]]
+    return sorted([*of_two, *files.whole])
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
@@ -57,8 +61,9 @@ def values_of(name_or_file: str) -> Values:
     if name_or_file.endswith(".toml"):
         return _extended(_read(Path(name_or_file)))
     files = shipped()
-    if name_or_file in files.setups:
-        return _extended(dict(files.setups[name_or_file]))
+    for named in (files.setups, files.whole):
+        if name_or_file in named:
+            return _extended(dict(named[name_or_file]))
     for method, values in files.methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
@@ -113,7 +118,9 @@ def shipped() -> Shipped:
         if file.name.endswith(".toml")
     }
     methods = {name: values for name, values in files.items() if "on" in values}
-    return Shipped({name: values for name, values in files.items() if name not in methods}, methods)
+    whole = {name: values for name, values in files.items() if values.get("extends", name) not in files}
+    setups = {name: values for name, values in files.items() if name not in methods and name not in whole}
+    return Shipped(setups, methods, whole)
 
 
 def _extended(values: Values) -> Values:

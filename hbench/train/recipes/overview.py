@@ -38,6 +38,8 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _images(images: Images) -> str:
+    if not images.size:
+        return "random crop → shorter side 8/7 of it, centre: 224, or smaller pictures' size"
     if images.augment == "shifted":
         return f"{images.size} px, in memory"
     fits = {"none": "", "shorter": f"shorter side {images.resize}, ", "square": f"{images.resize} × {images.resize}, "}
@@ -55,6 +57,8 @@ def _net(model: Model) -> str:
 
 
 def _batches(sampler: Sampler) -> str:
+    if not sampler.batch:
+        return "up to 128, 2 to 4 per class"
     of = f"{sampler.batch}, {sampler.per_class} per class"
     if sampler.name == "hierarchical":
         of += f", {sampler.batches_per_group} of each {sampler.groups} coarse classes"
@@ -72,4 +76,6 @@ def _schedule(epochs: int, schedule: Schedule) -> str:
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"
-    return f"{epochs}, {named}" + (f" after {schedule.warm_up} of warm-up" if schedule.warm_up else "")
+    return f"{epochs or 'for about 2,000 steps'}, {named}" + (
+        f" after {schedule.warm_up} of warm-up" if schedule.warm_up else ""
+    )

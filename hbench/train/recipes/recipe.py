@@ -34,8 +34,8 @@ class Images(BaseModel):
     """
 
     model_config = STRICT
-    size: Positive = 224
-    resize: Positive = 256
+    size: Natural = 224
+    resize: Natural = 256
     fit: Literal["none", "shorter", "square"] = "none"
     test_fit: Literal["shorter", "square"] = "shorter"
     augment: str = "resized_crop"
@@ -79,8 +79,8 @@ class Sampler(BaseModel):
 
     model_config = STRICT
     name: str = "m_per_class"
-    batch: Positive = 256
-    per_class: Positive = 4
+    batch: Natural = 256
+    per_class: Natural = 4
     groups: Positive = 2
     batches_per_group: Positive = 5
     smallest: Positive = 1
@@ -132,7 +132,9 @@ class Aim(BaseModel):
 
 
 class Recipe(BaseModel):
-    """A training run. `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU.
+    """A training run. Epochs, sizes of images and numbers of a batch that are 0 follow from the dataset (sizes.py).
+
+    `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU.
 
     `two_pass`: images that are held with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own
     weights, the net's when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
@@ -144,7 +146,7 @@ class Recipe(BaseModel):
 
     model_config = STRICT
     dataset: str
-    epochs: Positive = 100
+    epochs: Natural = 100
     steps_per_epoch: Positive | None = None
     seed: Natural = 0
     images: Images = Images()
@@ -168,14 +170,12 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
-        if self.sampler.batch % self.sampler.per_class:
+        if self.sampler.per_class and self.sampler.batch % self.sampler.per_class:
             raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
         if len(self.images.mean) != len(self.images.std):
             raise ValueError("expected images.mean and images.std of one length, that of the colours")
-        if bool(self.validation) != bool(self.evaluate_every):
-            raise ValueError(
-                "expected validation and evaluate_every together: the tests are not looked at before the end"
-            )
+        if self.evaluate_every and not self.validation:
+            raise ValueError("expected a validation to evaluate: the tests are not looked at before the end")
         if self.model.projection == "pca" and not self.model.dim:
             raise ValueError("expected model.dim > 0 for a projection that begins by PCA")
         return self

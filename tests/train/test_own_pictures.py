@@ -1,0 +1,130 @@
+"""Own data: sizes that follow from a dataset, and the tutorial from a folder of pictures to pages, run as it is written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision import models
+
+from hbench.core.errors import ConfigError, UsageError
+from hbench.datasets import manifest as manifests
+from hbench.train import loop
+from hbench.train.recipes.files import names, resolve
+from hbench.train.recipes.sizes import fitted_to, is_open
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(
+    r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / "own-pictures.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
+
+
+def of_counts(*counts, side=None):
+    """A manifest with so many items in every class; its pictures, if it has any, are squares of `side`."""
+    rows = [[f"c{label}"] for label, count in enumerate(counts) for _ in range(count)]
+    manifest = manifests.from_names([f"{i}" for i in range(len(rows))], rows, levels=["class"])
+    if side is None:
+        return manifest
+    return manifests.Manifest(**{**vars_of(manifest), "picture": lambda _item: Image.new("RGB", (side, side + 9))})
+
+
+def vars_of(manifest):
+    return {name: getattr(manifest, name) for name in ("items", "labels", "tree", "query", "gallery")}
+
+
+@pytest.mark.parametrize(
+    ("counts", "side", "per_class", "batch", "epochs", "size"),
+    [
+        ([6] * 10, None, 4, 40, 100, 224),  # 60 images are 2 steps: 2,000 steps would be 1,000 epochs
+        ([3] * 10, 500, 3, 30, 100, 224),
+        ([1] * 5 + [9], 100, 2, 12, 100, 128),
+        ([100] * 200, 32, 4, 128, 13, 64),  # 20,000 / 128 = 157 steps: 2,000 / 157 = 12.7
+        ([500] * 400, 200, 4, 128, 5, 224),
+    ],
+)
+def test_sizes_follow_from_the_dataset(counts, side, per_class, batch, epochs, size):
+    recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*counts, side=side))
+    assert (recipe.sampler.per_class, recipe.sampler.batch, recipe.epochs) == (per_class, batch, epochs)
+    assert (recipe.images.size, recipe.images.resize) == (size, round(size * 8 / 7))
+    assert not is_open(recipe)
+
+
+def test_a_size_that_is_given_stays_and_the_others_fit_it():
+    given = ["sampler.batch=30", "images.size=100", "epochs=7", "validation=0.2"]
+    recipe = fitted_to(resolve("own-nsm", ["dataset=mine", *given]), of_counts(*[9] * 40))
+    assert (recipe.sampler.batch, recipe.sampler.per_class, recipe.images.size, recipe.epochs) == (30, 3, 100, 7)
+    assert recipe.evaluate_every == 1
+    published = resolve("sop-happier")
+    assert fitted_to(published, of_counts(3, 3)) is published
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_processes_can_share_the_batch_that_follows(world):
+    recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*[8] * 11), world)
+    assert recipe.sampler.batch % world == 0
+    assert recipe.sampler.batch <= 44
+
+
+def test_one_class_teaches_nothing(tmp_path):
+    with pytest.raises(ConfigError, match="too few classes to learn from"):
+        fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(50))
+    with pytest.raises(UsageError, match="train on which dataset"):
+        loop.train(resolve("own-data"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_own_data_is_happier_and_has_the_methods_of_the_papers():
+    assert resolve("own-data") == resolve("own-happier")
+    assert {"own-data", "own-happier", "own-roadmap", "own-smooth-ap", "own-nsm", "own-fast-ap"} <= set(names())
+
+
+# ---- the tutorial
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder to work in. In place of the weights that torchvision would download, random ones lie where it keeps them."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    url = models.get_model_weights("resnet18")["DEFAULT"].url
+    cached = folder / "torch" / "hub" / "checkpoints" / url.rsplit("/", 1)[-1]
+    cached.parent.mkdir(parents=True)
+    torch.manual_seed(0)
+    torch.save(models.resnet18(weights=None).state_dict(), cached)
+    return folder
+
+
+def run(folder, *arguments):
+    own = {"HBENCH_HOME": str(folder / "home"), "TORCH_HOME": str(folder / "torch"), "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **own}
+    )
+    assert found.returncode == 0, found.stderr
+    return found
+
+
+def test_the_tutorial_goes_from_a_folder_of_pictures_to_pages(folder):
+    printed = {}
+    for kind, text in BLOCKS:
+        if kind == "python":
+            run(folder, "-W", "error", "-c", text)
+            continue
+        for line in text.splitlines():
+            prompt, program, *arguments = shlex.split(line)
+            assert (prompt, program) == ("$", "hbench")
+            printed[line] = run(folder, "-m", "hbench", *arguments).stdout
+    assert len(list((folder / "pictures").rglob("*.png"))) == 30 * 4
+    recipe = tomllib.loads(next(out for line, out in printed.items() if line.endswith("--print")))
+    assert (recipe["sampler"]["batch"], recipe["images"]["size"], recipe["epochs"]) == (60, 64, 100)
+    assert (folder / "runs" / "letters" / "report.json").exists()
+    page = (folder / "pages" / "index.html").read_text(encoding="utf-8")
+    assert "letters" in page
+    assert any(np.array(Image.open(path)).std() > 1 for path in (folder / "pages").rglob("*.webp"))
