@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from hbench.core.errors import UsageError
 from hbench.core.files import replacing
+from hbench.tree.drawing import text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 COLUMN = 3.3  # inches
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 300
 INK, GREY, FAINT = "#222222", "#6b6b6b", "#dddddd"
 SMALL_PRINT = 4.6  # points
+LEGEND = 7.0  # points
+MARK = 3.8  # ems that the mark of a legend's line and the space around it take
 LETTERS = 96  # of small print in a line of one column
 STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere
@@ -140,6 +144,28 @@ def percent_axis(axes: Axes, which: str = "y") -> None:
     own.set_ticks([0, 25, 50, 75, 100])
     axes.grid(axis="y" if which == "y" else "x", color=FAINT, linewidth=0.5)
     axes.set_axisbelow(True)
+
+
+def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -> int:
+    """How many columns of these labels, each after its mark, a figure has room for.
+
+    >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
+    (2, 1)
+    """
+    widest = (max(map(text_width, labels)) + MARK) * size / 72
+    return max(1, min(most, len(labels), int((COLUMN - 0.1) / widest)))
+
+
+def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:
+    """The inches that a legend above the panels takes."""
+    rows = -(-len(labels) // legend_columns(labels, size))
+    return rows * 1.5 * size / 72 + 0.06
+
+
+def legend_above(figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND) -> Legend:
+    """The legend above the panels, in as many columns as there is room for."""
+    columns = legend_columns(labels, size)
+    return figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2)
 
 
 def short(text: str, most: int = 24) -> str:

@@ -74,3 +74,34 @@ def check_svg(text):
         for name, value in node.attrib.items():
             assert not name.startswith("on")
             assert not re.match(r"(javascript|https?|file|data):", value)
+
+
+def cut_texts(drawing):
+    """The texts of a drawing that its edges cut."""
+    import matplotlib.text
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from hbench.look.figures import styled
+
+    figure = drawing.figure
+    with styled():
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        ticks = {
+            text
+            for axes in figure.axes
+            for axis in (axes.xaxis, axes.yaxis)
+            for text in axis.findobj(matplotlib.text.Text)
+        }
+        shown = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text not in ticks]
+        boxes = {text.get_text(): text.get_window_extent(renderer) for text in shown}
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                if (box := axis.get_tightbbox(renderer)) is not None:
+                    boxes[f"{axis} of {axes.get_title()}"] = box
+        whole = figure.bbox
+        return [
+            name
+            for name, box in boxes.items()
+            if box.x0 < -1 or box.y0 < -1 or box.x1 > whole.x1 + 1 or box.y1 > whole.y1 + 1
+        ]

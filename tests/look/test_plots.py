@@ -16,7 +16,18 @@ from hbench.cli import group
 from hbench.core.errors import ComparisonError, UnknownName, UsageError
 from hbench.look.figures import COLUMN, DPI, drawn
 from hbench.look.plots import PlotRequest, draw, kinds, plot
-from tests.look.plotting import HEADS, LEVELS, NASTY, check_svg, embedded, own_table, plotted, ranked_levels, words_of
+from tests.look.plotting import (
+    HEADS,
+    LEVELS,
+    NASTY,
+    check_svg,
+    cut_texts,
+    embedded,
+    own_table,
+    plotted,
+    ranked_levels,
+    words_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +105,13 @@ def test_mistakes_draws_the_levels_that_brute_force_finds(folder):
     drawing = draw("mistakes", request(folder, "mistakes"))
     (panel,) = drawing.figure.axes
     parts = iter(panel.patches)
+    rows = []
     for name in ("one", "two"):
         lists = ranked_levels(folder / "own.csv", vectors_of(folder / f"{name}.parquet"))
-        rows = [[levels[rank - 1] for levels in lists] for rank in (1, 5, 10)]
-        rows.append([next(level for level in levels if level < 3) for levels in lists])
-        for row in rows:
+        own = [[levels[rank - 1] for levels in lists] for rank in (1, 5, 10)]
+        rows.append([*own, [next(level for level in levels if level < 3) for levels in lists]])
+    for of_runs in zip(*rows, strict=True):
+        for row in of_runs:
             shares = [next(parts).get_width() for _ in range(4)]
             np.testing.assert_allclose(shares, [100 * row.count(level) / len(row) for level in (3, 2, 1, 0)])
     assert next(parts, None) is None
@@ -199,6 +212,19 @@ def test_settings_of_the_user_change_no_picture(folder):
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red"}):
         assert draw("levels", request(folder, "levels")).as_bytes("svg") == before
         assert matplotlib.rcParams["font.size"] == 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_edge_cuts_a_name(folder, kind):
+    assert cut_texts(draw(kind, request(folder, kind))) == []
+    seven = PlotRequest(request(folder, kind).files[:1] * 7, names=tuple(f"{NASTY} {n}" for n in range(7)))
+    dataset = None if kind == "levels" else str(folder / "own.csv")
+    assert cut_texts(draw(kind, seven._replace(dataset=dataset))) == []
+
+
+def test_runs_of_one_name_are_drawn_each(folder):
+    drawing = draw("mistakes", PlotRequest((str(folder / "one.json"),) * 2, names=("a", "a")))
+    assert len(drawing.figure.axes[0].patches) == 2 * 2 * 4
 
 
 def test_letters_that_the_font_lacks_are_boxes_and_no_warning():

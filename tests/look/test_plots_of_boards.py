@@ -14,7 +14,7 @@ from hbench.look.plots import PlotRequest, draw
 from hbench.look.plots.boards import BoardPoint, front_of, records_of
 from hbench.look.plots.training import swept
 from hbench.train.study.claims import write_values
-from tests.look.plotting import HEADS, NASTY, check_svg, words_of
+from tests.look.plotting import HEADS, NASTY, check_svg, cut_texts, words_of
 
 BOARD = """
 dataset = "made"
@@ -77,6 +77,7 @@ def request(folder, kind):
 def test_every_kind_writes_every_format_and_the_same_svg_again(folder, kind):
     for suffix, head in HEADS.items():
         assert draw(kind, request(folder, kind)).as_bytes(suffix[1:]).startswith(head)
+    assert cut_texts(draw(kind, request(folder, kind))) == []
     both = [draw(kind, request(folder, kind)).as_bytes("svg") for _ in range(2)]
     assert both[0] == both[1]
     check_svg(both[0].decode())

@@ -15,7 +15,7 @@ from hbench.look.plots.class_map import class_means
 from hbench.look.plots.tree import means_of
 from hbench.look.retrievals import Hit, Retrieved
 from hbench.tree import files as tree_files
-from tests.look.plotting import HEADS, LEVELS, NASTY, check_svg, embedded, own_table
+from tests.look.plotting import HEADS, LEVELS, NASTY, check_svg, cut_texts, embedded, own_table
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,7 @@ KINDS = ["confusion", "map", "tree"]
 def test_every_kind_writes_every_format_and_the_same_svg_again(folder, kind):
     for suffix, head in HEADS.items():
         assert draw(kind, request(folder, kind)).as_bytes(suffix[1:]).startswith(head)
+    assert cut_texts(draw(kind, request(folder, kind))) == []
     both = [draw(kind, request(folder, kind)).as_bytes("svg") for _ in range(2)]
     assert both[0] == both[1]
     check_svg(both[0].decode())

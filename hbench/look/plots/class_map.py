@@ -12,7 +12,7 @@ from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings as embedding_files
 from hbench.evaluation.embeddings import Embeddings
-from hbench.look.figures import GREY, Drawing, drawn, short
+from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
 from hbench.look.inputs import dataset_of, examined_embeddings, signature_of, test_of
 from hbench.look.palette import group_color, marker_of
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -97,11 +97,10 @@ def draw_map(found: ClassMap, level: str, about: str) -> Drawing:
             )
         panel.set(xticks=[], yticks=[], aspect="equal")
         panel.spines[:].set_visible(False)
-        figure.legend(
-            loc="outside upper center", ncols=4, fontsize=6.5, title=level, title_fontsize=6.5, markerscale=1.4
-        )
+        handles, labels = panel.get_legend_handles_labels()
+        legend_above(figure, labels, handles).set_title(level)
 
-    return drawn(paint, height=3.3, about=about)
+    return drawn(paint, height=3.4, about=about)
 
 
 def _draw(request: PlotRequest) -> Drawing:

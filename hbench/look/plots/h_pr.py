@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.look.figures import Drawing, drawn, percent_axis, short
+from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, traced
 from hbench.look.palette import series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -60,6 +60,7 @@ def mean_curve(name: str, by_query: NDArray[np.float64]) -> Curve:
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     """A line per run with its interval; the legend says the area."""
+    labels = [f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
@@ -75,14 +76,18 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
                 color=color,
                 linestyle=DASHES[number % len(DASHES)],
                 linewidth=1.2,
-                label=f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}",
+                label=labels[number],
             )
         percent_axis(panel)
         panel.set_xlim(0, 100)
         panel.set(xlabel="hierarchical recall (%)", ylabel="hierarchical precision (%)")
-        panel.legend(loc="upper right", handlelength=2.2)
+        legend_above(figure, labels, panel.get_legend_handles_labels()[0])
 
-    return drawn(paint, height=2.4, about=f"{about}\nthe area under a curve is H-AP; bands: 95 % bootstrap intervals")
+    return drawn(
+        paint,
+        height=2.35 + legend_height(labels),
+        about=f"{about}\nthe area under a curve is H-AP; bands: 95 % bootstrap intervals",
+    )
 
 
 def _draw(request: PlotRequest) -> Drawing:

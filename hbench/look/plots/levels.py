@@ -10,7 +10,7 @@ import numpy as np
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.evaluation.reports.report import Document, Report, Score
-from hbench.look.figures import FAINT, GREY, Drawing, drawn, percent_axis, short
+from hbench.look.figures import FAINT, GREY, Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import Run, runs_of
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -43,7 +43,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
             found=", ".join(runs[0].document.scores),
             fix=f"hbench evaluate … --metrics {','.join(missing)}",
         )
-    levels, several = runs[0].document.levels, len(runs) > 1
+    levels, names, several = runs[0].document.levels, [short(run.name, 36) for run in runs], len(runs) > 1
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
@@ -52,10 +52,9 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
         panels[0].set_yticks(range(len(levels)), [short(level, 18) for level in levels])
         panels[0].set_ylim(len(levels) - 0.5, -0.5)
         if several:
-            handles = panels[0].get_legend_handles_labels()
-            figure.legend(*handles, loc="outside upper center", ncols=2)
+            legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
-    height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + 0.15 * ((len(runs) + 1) // 2) * several
+    height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + legend_height(names) * several
     return drawn(paint, height=height, about=runs[0].document.signature)
 
 
@@ -82,7 +81,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
             xerr=[value - low, high - value],
             fmt=marker_of(number),
             color=series_color(number, len(runs)),
-            label=short(run.name, 30),
+            label=run.name,
             markersize=3,
             capsize=1.6,
             elinewidth=0.8,

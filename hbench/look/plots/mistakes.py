@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.evaluation.reports.report import Document, Report
-from hbench.look.figures import Drawing, drawn, percent_axis, short
+from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
 from hbench.look.palette import color_of, mark_of, text_color_on
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -22,11 +22,13 @@ from hbench.metrics.level_sequence import LevelSequence
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
 RANKS = (1, 5, 10)
 FIRST_WRONG = "first wrong"
 FIRST_MISTAKE = "HD-first-mistake"  # its values say the level of the first wrong result, too
 HEADING = 0.85
+SMALL = 6.5  # points of the legend
 PRINTED = 7.5  # percent from which on a number has room in its part of a bar
 Counts = NDArray[np.int64]
 
@@ -69,29 +71,26 @@ def draw_mistakes(found: Sequence[Mistakes], levels: Sequence[str], about: str) 
     """A stacked bar per run and row: the share of the queries whose result there is of each level."""
     keys, several = list(found[0].rows), len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
-    ticks = {
-        (key, run.name): group * (len(found) + heading) + row
-        for group, key in enumerate(keys)
-        for row, run in enumerate(found)
-    }
+    places = [group * (len(found) + heading) + row for group in range(len(keys)) for row in range(len(found))]
+    bars = [(key, run) for key in keys for run in found]
+    words = [_words(level, levels) for level in range(len(levels), -1, -1)]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        for run in found:
-            for key in keys:
-                _paint_bar(panel, ticks[key, run.name], run.rows[key], len(levels))
+        for place, (key, run) in zip(places, bars, strict=True):
+            _paint_bar(panel, place, run.rows[key], len(levels))
         percent_axis(panel, "x")
-        panel.set_yticks(list(ticks.values()), [short(name, 18) if several else key for key, name in ticks])
-        panel.set_ylim(max(ticks.values()) + 0.5, -0.5 - heading)
-        for key in keys * several:
-            above = ticks[key, found[0].name] - 0.5
-            panel.annotate(key, (0, above), xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom")
+        panel.set_yticks(places, [short(run.name, 18) if several else key for key, run in bars])
+        panel.set_ylim(places[-1] + 0.5, -0.5 - heading)
+        for key, place in zip(keys, places[:: len(found)], strict=True) if several else ():
+            panel.annotate(
+                key, (0, place - 0.5), xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom"
+            )
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
-        _explain(figure, levels)
+        legend_above(figure, words, _patches(len(levels)), SMALL)
 
-    legend = 0.14 * (-(-(len(levels) + 1) // 2))
-    height = 0.62 + legend + 0.2 * len(keys) * (len(found) + heading)
+    height = 0.62 + legend_height(words, SMALL) + 0.2 * len(keys) * (len(found) + heading)
     return drawn(paint, height=height, about=about)
 
 
@@ -115,12 +114,10 @@ def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
         left += share
 
 
-def _explain(figure: Figure, levels: Sequence[str]) -> None:
+def _patches(depth: int) -> list[Patch]:
     from matplotlib.patches import Patch
 
-    depth = len(levels)
-    patches = [Patch(color=color_of(level, depth), label=_words(level, levels)) for level in range(depth, -1, -1)]
-    figure.legend(handles=patches, loc="outside upper center", ncols=2, fontsize=6.5)
+    return [Patch(color=color_of(level, depth)) for level in range(depth, -1, -1)]
 
 
 def _words(level: int, levels: Sequence[str]) -> str:

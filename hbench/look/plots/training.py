@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import DataError, UnknownName, UsageError
 from hbench.core.untrusted import LIST, parse_json, read_text
 from hbench.evaluation import leaderboard
-from hbench.look.figures import FAINT, Drawing, drawn, short
+from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -175,6 +175,7 @@ def draw_sweep(found: Sweep, metrics: Sequence[str], about: str) -> Drawing:
     for name in metrics:
         if not all(name in each for each in scores):
             raise UnknownName("metric of these arms", name, sorted(set.intersection(*(set(each) for each in scores))))
+    names = [short(arm, 30) for arm in found.lines]
     points = sorted({value for line in found.lines.values() for value in line})
 
     def paint(figure: Figure) -> None:
@@ -192,9 +193,9 @@ def draw_sweep(found: Sweep, metrics: Sequence[str], about: str) -> Drawing:
             panel.set_ylim(min(low, (low + high - LEAST) / 2), max(high, (low + high + LEAST) / 2))
         panels[0].set_ylabel("percent")
         if len(found.lines) > 1:
-            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+            legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
-    return drawn(paint, height=1.9, about=about)
+    return drawn(paint, height=1.8 + legend_height(names) * (len(names) > 1), about=about)
 
 
 def _paint_line(
@@ -214,7 +215,7 @@ def _paint_line(
         capsize=1.6,
         elinewidth=0.8,
         capthick=0.8,
-        label=short(name, 20),
+        label=name,
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 3.6  # inches of the columns
 LETTER = 5.5  # points of a name
+HEAD = 8.0  # ems that a column has at least, for its head
 MOST_BRANCHES = 8  # with a colour of their own, the largest
 MANY = 2000  # nodes of a level that are drawn as pixels, lest a file has megabytes of outlines
 UNKNOWN = "#dddddd"
@@ -83,7 +84,7 @@ def draw_tree(sized: SizedTree, metric: str | None, about: str) -> Drawing:
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        widths = _widths(tree)
+        widths = _widths(tree, sizes)
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
             _paint_level(panel, tree.names[level], own, colors, widths[level : level + 2])
         panel.set_xlim(0, widths[-1])
@@ -122,11 +123,22 @@ def _fill(value: float, scale: tuple[float, float]) -> str:
     return color_at((value - scale[0]) / ((scale[1] - scale[0]) or 1))
 
 
-def _widths(tree: LabelTree) -> Floats:
-    """Where the columns begin and end: as wide as most names of a level, in shares of the whole."""
-    wishes = [float(np.quantile([text_width(short(name, 18)) for name in names], 0.9)) + 1.5 for names in tree.names]
+def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
+    """Where the columns begin and end, in shares of the whole: as wide as most of the names that have room in their height."""
+    wishes = []
+    for names, own in zip(tree.names, sizes, strict=True):
+        readable = np.flatnonzero(_heights(own) >= LETTER + 1).tolist()
+        widths = [text_width(short(names[node], 18)) for node in readable]
+        seen = own[readable].sum() >= 0.1 * own.sum()
+        wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD))
     ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
     return ends
+
+
+def _heights(sizes: NDArray[np.int64]) -> Floats:
+    """The heights of the nodes of a level, in points."""
+    points: Floats = HEIGHT * 72 * sizes / sizes.sum()
+    return points
 
 
 def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats) -> None:
@@ -134,7 +146,7 @@ def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fi
 
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
     boxes = [[(x[0], top), (x[0], low), (x[1], low), (x[1], top)] for top, low in itertools.pairwise(ends)]
-    tall = HEIGHT * 72 * sizes / sizes.sum()
+    tall = _heights(sizes)
     lines = np.clip(tall / 8, 0, 0.4)
     panel.add_collection(
         PolyCollection(boxes, facecolors=fills, edgecolors="white", linewidths=lines, rasterized=len(names) > MANY)
