@@ -167,7 +167,7 @@ def test_validation_is_by_class_seeded_and_true(letters, tmp_path):
     ("changes", "problem"),
     [
         (["validation=0.01", "evaluate_every=1"], "cannot be shared with a validation"),
-        (["validation=0.1"], "validation and evaluate_every together"),
+        (["evaluate_every=1"], "expected a validation to evaluate"),
         (["validation=0.5", "evaluate_every=1", "select_by=H-A"], "unknown metric"),
         (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),
     ],
