@@ -38,7 +38,8 @@ def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> 
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command goes on.
 
     \b
-    MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, or open_clip:ARCH/TAG.
+    MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or transformers:OWNER/NAME
+    of the Hugging Face hub (timm:hf-hub:OWNER/NAME, open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size.
 
     Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
     """

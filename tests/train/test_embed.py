@@ -7,7 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+import transformers
 from click.testing import CliRunner
+from PIL import Image
+from sklearn.datasets import load_sample_image
 from torch import nn
 from torch.nn import functional
 
@@ -211,6 +214,57 @@ def test_open_clip_gives_its_image_tower():
     backbone = build_backbone("open_clip:ViT-S-32", weights="random", pools=True)
     with torch.no_grad():
         assert backbone.net.eval()(torch.zeros(1, 3, backbone.size, backbone.size)).shape == (1, backbone.features)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """Folders as the Hugging Face hub has them, of small nets: a vision transformer, and a CLIP."""
+    root = tmp_path_factory.mktemp("hub")
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    vision = {**small, "image_size": 48, "patch_size": 16}
+    torch.manual_seed(0)
+    transformers.ViTModel(transformers.ViTConfig(**vision)).save_pretrained(root / "vit")
+    transformers.ViTImageProcessor(size={"height": 48, "width": 48}).save_pretrained(root / "vit")
+    clip = transformers.CLIPConfig(
+        text_config={**small, "vocab_size": 9, "eos_token_id": 1}, vision_config=vision, projection_dim=8
+    )
+    transformers.CLIPModel(clip).save_pretrained(root / "clip")
+    processor = transformers.CLIPImageProcessor(size={"shortest_edge": 48}, crop_size={"height": 48, "width": 48})
+    processor.save_pretrained(root / "clip")
+    return root
+
+
+def test_a_model_of_transformers_embeds_as_its_authors_do(hub):
+    image = Image.fromarray(load_sample_image("china.jpg"))
+    for name, features in (("vit", 16), ("clip", 8)):
+        given = embedding.embedder(f"transformers:{hub / name}")
+        model = transformers.AutoModel.from_pretrained(hub / name).eval()
+        pixels = transformers.AutoImageProcessor.from_pretrained(hub / name)(images=image, return_tensors="pt")
+        with torch.no_grad():
+            own = model.get_image_features(**pixels) if name == "clip" else model(**pixels)
+            found = given.model.eval()(given.prepare(image)[None])
+        assert torch.equal(found, own.pooler_output)
+        assert found.shape == (1, features)
+        assert given.images.size == 48
+
+
+def test_a_model_of_transformers_takes_other_sizes_and_begins_at_random_where_asked(hub):
+    larger = embedding.embedder(f"transformers:{hub / 'clip'}", size=96)
+    assert larger.prepare(Image.new("RGB", (200, 100))).shape == (3, 96, 96)
+    again = embedding.embedder(f"transformers:{hub / 'clip'}", size=96)
+    assert larger.identity == again.identity, "another process would refuse to go on with what this one embedded"
+    untrained = embedding.embedder(f"transformers:{hub / 'vit'}", weights="random").model
+    trained = embedding.embedder(f"transformers:{hub / 'vit'}").model
+    one, other = (dict(net.named_parameters())["model.layernorm.weight"] for net in (untrained, trained))
+    assert one.shape == other.shape
+    with pytest.raises(ConfigError, match=r"model\.pooling=own"):
+        build_backbone(f"transformers:{hub / 'vit'}")
+
+
+def test_a_model_that_is_on_no_hub_is_refused(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=r"cannot be fetched[\s\S]*transformers:FOLDER"):
+        build_backbone("transformers:no/where", pools=True)
 
 
 @pytest.mark.parametrize(

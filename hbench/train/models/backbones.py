@@ -3,23 +3,27 @@
 SOURCE:NAME names one:
 
     torchvision:resnet50    timm:deit_small_patch16_224    open_clip:ViT-B-32/laion2b_s34b_b79k    hbench:small
+    timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME
 
-Weights are fetched by the source's own mechanism and cached where it caches them.
+Weights are fetched by the source's own mechanism and cached where it caches them; those of transformers are read from
+safetensors alone, and no code of a model's authors is run.
 """
 
 from __future__ import annotations
 
-import urllib.error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
-from hbench.core.errors import ConfigError, DataError, UnknownName
+from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.registry import Registry
-from hbench.core.untrusted import load_tensors, parse_toml, read_text
+from hbench.train.models.weights import fetched, load_weights
 
 PRETRAINED, RANDOM = "pretrained", "random"
 
@@ -117,15 +121,17 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 @sources.register("open_clip")
 def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """The image tower of an open_clip model ARCH/TAG, projection included."""
+    """The image tower of an open_clip model ARCH/TAG, or of the Hugging Face hub as hf-hub:OWNER/NAME, projection included."""
     import open_clip
 
-    arch, _, tag = name.partition("/")
-    if arch not in open_clip.list_models():
+    arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
+    if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
         raise UnknownName("open_clip model", arch, open_clip.list_models())
-    chosen = tag if weights == PRETRAINED and tag else None
+    chosen, load = tag if weights == PRETRAINED and tag else None, weights == PRETRAINED
     where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
-    model = fetched(lambda: open_clip.create_model(arch, pretrained=chosen), f"open_clip:{name}", where)
+    model = fetched(
+        lambda: open_clip.create_model(arch, pretrained=chosen, load_weights=load), f"open_clip:{name}", where
+    )
     visual = model.visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
@@ -134,6 +140,36 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return open_clip.transform.image_transform_v2(wanted, is_train=False)
 
     return Backbone(visual, visual.output_dim, size, tuple(visual.image_mean), tuple(visual.image_std), prepare)
+
+
+@sources.register("transformers")
+def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
+    """The image tower of OWNER/NAME on the Hugging Face hub, or of a folder, pooled as its authors do."""
+    if not pools:
+        raise ConfigError(f"transformers:{name} pools its own features", fix="--set model.pooling=own")
+    try:
+        hub = import_module("transformers")
+    except ModuleNotFoundError:
+        raise UsageError("transformers is not installed", fix="pip install transformers") from None
+    where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
+    processor = fetched(lambda: hub.AutoImageProcessor.from_pretrained(name), f"transformers:{name}", where)
+
+    def create() -> Any:
+        if weights == PRETRAINED:
+            return hub.AutoModel.from_pretrained(name, use_safetensors=True)
+        return hub.AutoModel.from_config(hub.AutoConfig.from_pretrained(name))
+
+    net = ImageTower(fetched(create, f"transformers:{name}", where))
+    sizes = {key: _numbers(getattr(processor, key, None)) for key in ("size", "crop_size")}
+    side = min((sizes["crop_size"] if getattr(processor, "do_center_crop", False) else sizes["size"]).values())
+
+    def prepare(wanted: int) -> Processed:
+        scaled = {kind: {edge: round(n * wanted / side) for edge, n in each.items()} for kind, each in sizes.items()}
+        return Processed(processor, {kind: each for kind, each in scaled.items() if each})
+
+    with torch.no_grad():
+        features = net.eval()(torch.zeros(1, 3, side, side)).shape[1]
+    return Backbone(net, features, side, tuple(processor.image_mean), tuple(processor.image_std), prepare)
 
 
 @sources.register("hbench")
@@ -163,93 +199,43 @@ class Small(nn.Module):
         return features
 
 
-def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
-    """What `create` makes from weights it fetches; DataError that says where to put them when it cannot."""
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+class ImageTower(nn.Module):
+    """forward(images) -> (B, features): the projected image of a model of images and texts, else what its own pooling gives,
+    or the first token."""
 
-    try:
-        return create()
-    except (urllib.error.URLError, ConnectionError, TimeoutError, LocalEntryNotFoundError, HfHubHTTPError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-    except (OSError, RuntimeError) as error:
-        if not _is_network(error):
-            raise
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-    raise DataError(
-        f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
-        fix="put the file there, or begin from random ones: --set model.weights=random (hbench embed: --weights random)",
-    )  # fmt: skip
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
 
-
-def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
-    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; DataError where it does not fit.
-
-    `key_map`: a TOML file of `"old" = "new"`, the beginnings of keys in the file and in the net, or with `order = true`:
-    one after the other, where number and shapes agree.
-    """
-    from pickle import UnpicklingError
-
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise DataError(f"there is no file of weights {path}", fix="pretrained, random, or a .safetensors or .pth file")
-    try:
-        plain = path.suffix == ".safetensors"
-        weights = load_file(path) if plain else load_tensors(path)
-        given = _renamed(weights, net, key_map)
-        missing = net.load_state_dict(given, strict=False).missing_keys
-    except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be loaded", found=(str(error).splitlines() or ["?"])[0]) from None
-    if missing:
-        raise DataError(
-            f"{path} lacks weights of the net",
-            expected=f"{', '.join(missing[:5])} …, {len(net.state_dict())} keys",
-            found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the net's are missing",
-            fix='rename them by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
-        )
+    def forward(self, images: Tensor) -> Tensor:
+        with_texts = hasattr(self.model, "get_image_features")
+        found = (self.model.get_image_features if with_texts else self.model)(pixel_values=images)
+        if isinstance(found, Tensor):
+            return found
+        pooled = getattr(found, "pooler_output", None)
+        features: Tensor = found.last_hidden_state[:, 0] if pooled is None else pooled
+        return features.flatten(1)
 
 
-def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None) -> dict[str, Tensor]:
-    """The weights under the net's names. Raises ConfigError for a map that does not fit."""
-    if key_map is None:
-        return dict(weights)
-    try:
-        renames = parse_toml(read_text(key_map))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)) from None
-    if renames == {"order": True}:
-        wanted = net.state_dict()
-        own = {key: value for key, value in weights.items() if isinstance(value, Tensor)}
-        pairs = list(zip(own.items(), wanted.items(), strict=False))
-        differing = [f"{a} {tuple(x.shape)} for {b} {tuple(y.shape)}" for (a, x), (b, y) in pairs if x.shape != y.shape]
-        if differing or len(own) < len(wanted):
-            raise ConfigError(
-                "weights cannot be taken in order", expected=f"the shapes of the net's {len(wanted)} keys",
-                found=f"{len(own)} keys; {', '.join(differing[:3]) or 'too few'}", fix="name them in the key map",
-            )  # fmt: skip
-        return {name: value for (_, value), (name, _) in pairs}
-    if not all(isinstance(new, str) for new in renames.values()):
-        raise ConfigError(f"{key_map} is not a key map", expected='"old beginning" = "new beginning", or order = true')
-    found = {}
-    for key, value in weights.items():
-        old = max((old for old in renames if key.startswith(old)), key=len, default="")
-        found[renames.get(old, "") + key[len(old) :]] = value
-    return found
+@dataclass(frozen=True)
+class Processed:
+    """A model's own image processor, at sizes of its kind."""
+
+    processor: Any
+    sizes: dict[str, dict[str, int]]
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        pixels: Tensor = self.processor(images=image.convert("RGB"), return_tensors="pt", **self.sizes)["pixel_values"]
+        return pixels[0]
+
+
+def _numbers(size: Any) -> dict[str, int]:
+    """The edges that a processor's size names."""
+    return {edge: number for edge, number in dict(size or {}).items() if number is not None}
 
 
 def _torch_cache(url: str) -> str:
     return str(Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1])
-
-
-def _is_network(error: BaseException | None) -> bool:
-    """Whether an error, or one it came from, is the network's: hubs wrap them in errors of their own."""
-    words = ("connect", "resolve", "offline", "network", "Max retries", "timed out", "cached files")
-    while error is not None:
-        if any(word.lower() in str(error).lower() for word in words):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:

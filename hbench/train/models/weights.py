@@ -1,0 +1,108 @@
+"""Fetches the weights of nets, and loads files of weights, also of other libraries, whose keys have other names."""
+
+from __future__ import annotations
+
+import urllib.error
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from hbench.core.errors import ConfigError, DataError
+from hbench.core.untrusted import load_tensors, parse_toml, read_text
+
+
+def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
+    """What `create` makes from weights it fetches; DataError that says where to put them when it cannot."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return create()
+    except (urllib.error.URLError, ConnectionError, TimeoutError, LocalEntryNotFoundError, HfHubHTTPError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+    except (OSError, RuntimeError) as error:
+        if not _is_network(error):
+            raise
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+    raise DataError(
+        f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
+        fix="put the file there, or begin from random ones: --set model.weights=random (hbench embed: --weights random)",
+    )  # fmt: skip
+
+
+def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
+    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; DataError where it does not fit.
+
+    `key_map`: a TOML file of `"old" = "new"`, the beginnings of keys in the file and in the net, or with `order = true`:
+    one after the other, where number and shapes agree.
+    """
+    from pickle import UnpicklingError
+
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise DataError(f"there is no file of weights {path}", fix="pretrained, random, or a .safetensors or .pth file")
+    try:
+        plain = path.suffix == ".safetensors"
+        weights = load_file(path) if plain else load_tensors(path)
+        given = _renamed(weights, net, key_map)
+        missing = net.load_state_dict(given, strict=False).missing_keys
+    except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
+        raise DataError(f"{path} cannot be loaded", found=(str(error).splitlines() or ["?"])[0]) from None
+    if missing:
+        raise DataError(
+            f"{path} lacks weights of the net",
+            expected=f"{', '.join(missing[:5])} …, {len(net.state_dict())} keys",
+            found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the net's are missing",
+            fix='rename them by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
+        )
+
+
+def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None) -> dict[str, Tensor]:
+    """The weights under the net's names. Raises ConfigError for a map that does not fit."""
+    if key_map is None:
+        return dict(weights)
+    try:
+        renames = parse_toml(read_text(key_map))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)) from None
+    if renames == {"order": True}:
+        wanted = net.state_dict()
+        own = {key: value for key, value in weights.items() if isinstance(value, Tensor)}
+        pairs = list(zip(own.items(), wanted.items(), strict=False))
+        differing = [f"{a} {tuple(x.shape)} for {b} {tuple(y.shape)}" for (a, x), (b, y) in pairs if x.shape != y.shape]
+        if differing or len(own) < len(wanted):
+            raise ConfigError(
+                "weights cannot be taken in order", expected=f"the shapes of the net's {len(wanted)} keys",
+                found=f"{len(own)} keys; {', '.join(differing[:3]) or 'too few'}", fix="name them in the key map",
+            )  # fmt: skip
+        return {name: value for (_, value), (name, _) in pairs}
+    if not all(isinstance(new, str) for new in renames.values()):
+        raise ConfigError(f"{key_map} is not a key map", expected='"old beginning" = "new beginning", or order = true')
+    found = {}
+    for key, value in weights.items():
+        old = max((old for old in renames if key.startswith(old)), key=len, default="")
+        found[renames.get(old, "") + key[len(old) :]] = value
+    return found
+
+
+def _is_network(error: BaseException | None) -> bool:
+    """Whether an error, or one it came from, is the network's or a hub's: hubs wrap them in errors of their own."""
+    words = (
+        "connect",
+        "resolve",
+        "offline",
+        "network",
+        "Max retries",
+        "timed out",
+        "cached files",
+        "can't load",
+        "valid model",
+    )
+    while error is not None:
+        if any(word.lower() in str(error).lower() for word in words):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
