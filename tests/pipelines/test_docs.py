@@ -16,7 +16,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "hgldv2.md").read_text(encoding="ut
 
 
 def test_the_commands_of_the_page_parse() -> None:
-    lines = re.findall(r"^    hbench hgldv2 --work work (.+)$", TEXT, re.MULTILINE)
+    lines = re.findall(r"^hbench hgldv2 --work work (.+)$", TEXT, re.MULTILINE)
     assert len(lines) == 8
     for line in lines:
         name, *arguments = shlex.split(line)

@@ -1,0 +1,91 @@
+"""Every block of docs/ does what it says.
+
+`console` and `python` blocks run, in order, in one folder a page. `sh` blocks need what a test has not (a network, a
+GPU, other machines, hours): their verbs and options are checked, as are the keys of `toml`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from hbench.cli import group
+from tests.page import blocks, commands
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+DRAWN = "gallery"  # its commands are run by docs/pictures/gallery.py, which keeps what they draw
+KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex"}
+
+
+def of_kind(kind):
+    found = [
+        (page, text)
+        for page in PAGES
+        for each, text in blocks(page)
+        if each == kind or (kind == "sh" and each == "console" and page.stem == DRAWN)
+    ]
+    return pytest.mark.parametrize(
+        ("page", "text"), found, ids=[f"{page.stem}-{at}" for at, (page, _) in enumerate(found)]
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_says_what_it_is(page):
+    assert {kind for kind, _ in blocks(page)} <= KINDS
+    outside = "".join(page.read_text(encoding="utf-8").split("```")[::2])
+    assert not [line for line in outside.splitlines() if line.startswith("    hbench ")]
+
+
+RUN = [page for page in PAGES if {"console", "python"} & {kind for kind, _ in blocks(page)} and page.stem != DRAWN]
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run_in_order(page, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.page", str(page)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=work,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "HBENCH_DATA": str(tmp_path / "data")},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def parsed(command, words):
+    """The words as the verb takes them, down to the last group; nothing is run."""
+    context = command.make_context("hbench", list(words), resilient_parsing=False)
+    if isinstance(command, click.Group):
+        name, following, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert following is not None, name
+        parsed(following, rest)
+
+
+@of_kind("sh")
+def test_the_verbs_and_options_of_what_cannot_run_here_exist(page, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for program, *words in commands(text):
+        if program == "hbench":
+            for word in words:  # files and folders that exist, where a verb looks at once
+                if word.endswith((".csv", ".json", ".parquet")) and not word.startswith("-"):
+                    Path(word).touch()
+                elif re.fullmatch(r"\w+(/\w+)+", word):
+                    Path(word).mkdir(parents=True, exist_ok=True)
+            parsed(group, words)
+        else:
+            assert program in {"torchrun", "source", "eval", "python", "pip", "make", ".ci/run"}, program
+
+
+@of_kind("toml")
+def test_settings_are_read(page, text):
+    assert tomllib.loads(text)
