@@ -135,7 +135,8 @@ def fetching(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
     import requests
 
-    from hbench.datasets.download import fetch, session
+    from hbench.datasets.download import fetch
+    from hbench.datasets.download.connections import session
     from hbench.datasets.download.sources import RemoteFile
     from tests.file_server import FileServer
 

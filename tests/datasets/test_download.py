@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hbench.core.errors import DataError, IntegrityError, SourceError
 from hbench.datasets import download as fetching
-from hbench.datasets.download import DownloadInterrupted, fetch, session
+from hbench.datasets.download import DownloadInterrupted, connections, fetch
+from hbench.datasets.download.connections import session
 from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import PAGE, FileServer, close_after, instead, reset_after, stall_after, status
 
@@ -214,12 +215,73 @@ def test_a_body_without_end_leaves_room_on_the_disk(get, server, monkeypatch):
         get()
 
 
-def test_a_dripping_connection_is_as_good_as_lost(get, server, monkeypatch):
-    monkeypatch.setattr(fetching, "SLOWEST", (1 << 30, 0.05))
-    server.pause, server.chunk = 0.03, 1 << 10
-    monkeypatch.setattr(fetching, "SHORTS", 3)
-    with pytest.raises(SourceError, match="could not be read"):
+def drips(beginning, drop, *, then=b""):
+    """An answer that begins well and goes on drop by drop."""
+
+    def fault(handler, body):
+        handler.wfile.write(beginning)
+        for _ in range(200):
+            handler.wfile.write(drop)
+            if handler.told.closing.wait(0.01):
+                break
+        handler.wfile.write(then)
+        handler.close_connection = True
+
+    return fault
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        drips(OK + b"X-Endless: ", b"x"),
+        drips(OK, b"X-Endless: x\r\n"),
+        drips(b"", b"HTTP"),
+        drips(OK + b"Content-Length: 1000000\r\n\r\n", b"x"),
+        drips(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0" * 3),
+        drips(OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    ],
+    ids=["in a header", "headers", "no answer", "body", "size of a chunk", "words on a chunk"],
+)
+def test_a_dripping_connection_is_as_good_as_lost(get, server, monkeypatch, fault):
+    monkeypatch.setattr(connections, "SLOWEST", (1 << 20, 0.1))
+    server.faults["data.bin"] = [fault] * 9
+    monkeypatch.setattr(fetching, "SHORTS", 2)
+    with pytest.raises(SourceError, match=r"could not be read.*only [0-9,]+ bytes came in 0 s"):
         get(md5=MD5)
+    assert len(server.asked) == 2
+
+
+def test_the_page_of_a_redirect_is_left_where_it_drips(get, server, monkeypatch, tmp_path):
+    def dripping(handler, body):
+        handler.wfile.write(b"HTTP/1.1 302 Found\r\nLocation: /data.bin\r\n\r\n")
+        with suppress(OSError):
+            while not handler.told.closing.wait(0.01):  # until nobody listens
+                handler.wfile.write(b"x")
+        handler.close_connection = True
+
+    monkeypatch.setattr(connections, "SLOWEST", (1 << 20, 0.1))
+    server.faults["data.bin"] = [dripping]
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert len(server.asked) == 2
+
+
+def test_the_endless_page_of_a_redirect_is_not_read(get, server, tmp_path):
+    def endless(handler, body):
+        handler.wfile.write(b"HTTP/1.1 302 Found\r\nLocation: /data.bin\r\n\r\n")
+        with suppress(OSError):
+            for _ in range(1000):
+                handler.wfile.write(bytes(1 << 16))
+                server.sent["page"] += 1 << 16
+        handler.close_connection = True
+
+    server.faults["data.bin"] = [endless]
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert server.sent["page"] < 1000 << 16
 
 
 def test_connections_that_bring_a_byte_each_are_paused_between_and_given_up(get, server, monkeypatch):

@@ -423,7 +423,9 @@ def test_a_disk_that_fills_up_keeps_the_part_and_says_so(server, small_disk):
     source = RemoteFile("big.bin", (server.url("big.bin"),), md5=md5(body))
     problem = fetch_all([source], DownloadOptions(small_disk))["big.bin"]
     assert "the disk is full" in str(problem)
-    assert (small_disk / ".big.bin.part").stat().st_size > 0
+    came = (small_disk / ".big.bin.part").stat().st_size
+    assert came > 0
+    assert problem.expected == f"{len(body) - came:,} more bytes free"
     assert not (small_disk / "big.bin").exists()
 
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ import urllib3
 from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import write_text
 from hbench.core.untrusted import read_json
-from hbench.core.version import __version__
 from hbench.datasets.download.records import disk_errors, free_bytes
 from hbench.datasets.download.responses import (
     looks_like_page,
@@ -38,7 +36,6 @@ from hbench.datasets.download.sources import RemoteFile
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18
-SLOWEST = (1024, 60.0)  # bytes a second, over so many seconds: what gives less is a lost connection
 SHORT, SHORTS = 1 << 16, 50  # connections in a row that bring fewer bytes than this, before a mirror is given up
 RESERVE = 1 << 30  # bytes of the disk that a file of unknown size leaves free
 TIMEOUT = (10.0, 30.0)  # seconds to connect; without a byte
@@ -51,14 +48,6 @@ OnBytes = Callable[[int], None]
 
 class DownloadInterrupted(Exception):
     """Somebody asked to stop; what came so far is kept."""
-
-
-def session() -> requests.Session:
-    """A session that says who asks, and wants files as they are."""
-    own = requests.Session()
-    own.headers["User-Agent"] = f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
-    own.headers["Accept-Encoding"] = "identity"
-    return own
 
 
 @dataclass(frozen=True)
@@ -106,7 +95,7 @@ def fetch(
     """
     transfer = Transfer(source, target, Asking(session, timeout, stop or threading.Event()), on_progress)
     problems: list[SourceError | IntegrityError] = []
-    with disk_errors(target):
+    with disk_errors(target, missing=lambda: transfer.missing):
         target.parent.mkdir(parents=True, exist_ok=True)
         for url in source.urls:
             address = url.replace("gdrive:", GDRIVE) if url.startswith("gdrive:") else url
@@ -127,23 +116,6 @@ def _all_failed(source: RemoteFile, problems: list[SourceError | IntegrityError]
     )
 
 
-class Pace:
-    """How fast a connection is: one that brings less than a thousand bytes a second for a minute is as good as lost."""
-
-    def __init__(self) -> None:
-        self.since, self.came = time.monotonic(), 0
-
-    def heard(self, number: int) -> None:
-        """Count bytes; raises ConnectionError (of requests) for a connection that drips."""
-        self.came += number
-        rate, seconds = SLOWEST
-        passed = time.monotonic() - self.since
-        if passed >= seconds:
-            if self.came < rate * passed:
-                raise requests.ConnectionError(f"it gave {self.came:,} bytes in {passed:.0f} s")
-            self.since, self.came = time.monotonic(), 0
-
-
 @dataclass
 class Transfer:
     """One file on its way: the bytes that are there, and how to get the rest."""
@@ -152,6 +124,13 @@ class Transfer:
     target: Path
     asking: Asking
     on_progress: OnBytes
+    total: int | None = None
+
+    @property
+    def missing(self) -> int | None:
+        """The bytes that are still to come, as far as somebody said."""
+        size = self.source.size or self.total
+        return None if size is None else max(0, size - self.here)
 
     @property
     def part(self) -> Path:
@@ -224,6 +203,7 @@ class Transfer:
                     self.discard()
                 return self.here > 0
             start, total = placed(answer, here)
+            self.total = total
             refuse_wrong_kind(answer, url, total, self.source.size)
             if start == 0 and here:
                 self.discard()
@@ -232,7 +212,6 @@ class Transfer:
         return total is None or self.here == total
 
     def _append(self, answer: requests.Response, url: str, start: int, size: int | None) -> None:
-        pace = Pace()
         with self.part.open("ab") as file:
             while block := answer.raw.read1(BLOCK, decode_content=False):
                 if self.asking.stop.is_set():
@@ -245,7 +224,6 @@ class Transfer:
                     raise SourceError(f"{url} does not end", found=f"{start:,} bytes, and the disk is nearly full")
                 start += file.write(block)
                 self.on_progress(len(block))
-                pace.heard(len(block))
 
     def _validator(self, url: str) -> str | None:
         with suppress(OSError, ValueError, KeyError, TypeError):

@@ -16,8 +16,9 @@ import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import replacing
-from hbench.datasets.download import TIMEOUT, Asking, DownloadInterrupted, fetch, session, verify
+from hbench.datasets.download import TIMEOUT, Asking, DownloadInterrupted, fetch, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
+from hbench.datasets.download.connections import session
 from hbench.datasets.download.records import (
     FOLDER,
     DownloadRecord,

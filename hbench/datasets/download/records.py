@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,14 +80,16 @@ LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn a full or read-only disk under `path` into a DataError."""
+def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+    """Turn a full or read-only disk under `path` into a DataError; `missing`: the bytes still to be written, if known."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
+            needed = missing()
             raise DataError(
                 f"the disk is full: {path} could not be written",
+                expected=None if needed is None else f"{needed:,} more bytes free",
                 found=f"{free_bytes(path):,} bytes free",
                 fix="make room and run the same command again: it goes on where it stopped",
             ) from None
