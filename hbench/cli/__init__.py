@@ -22,6 +22,8 @@ VERBS = {
     "look": "show what a model retrieves, and its mistakes, as pictures",
     "plot": "draw the pictures of a paper: per level, mistakes, curves, leaderboards, trees",
     "report": "make pages of evaluations: scores, mistakes, classes, queries",
+    "site": "make pages of all leaderboards: sort, filter, sources, exports",
+    "serve": "show a folder of pages on this machine",
     "gap": "measure the decomposability gap of an embedding file",
     "compare": "test the difference of two reports",
     "merge": "join the shards of one evaluation",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.measurement import Submission
     from hbench.evaluation.reports.report import Document
 
-FORMATS = ("json", "csv", "markdown", "latex")
+FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
@@ -86,12 +86,12 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
     terminal_table(board, standings, metrics, fixed=bool(selection["columns"]))
 
 
-@command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV or JSON.")
+@command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
 @selecting
 @click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
 @click.option("--out", "-o", "output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
 def export(form: str, output: Path | None, **selection: Any) -> None:
-    """Export a leaderboard as Markdown, LaTeX, CSV (one line per row) or JSON (everything).
+    """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its sources as BibTeX.
 
     Example: hbench leaderboard export sop --format latex --columns H-AP,ASI,NDCG --top 10 -o sop.tex
     """
@@ -217,6 +217,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
         "markdown": lambda: exports.markdown(content, title=title),
         "latex": lambda: exports.latex(content, title=title),
         "csv": lambda: exports.as_csv(board, standings),
+        "bibtex": lambda: exports.bibtex(board.citations),
         "json": lambda: json.dumps(exports.as_json(board, standings), indent=2, ensure_ascii=False, allow_nan=False),
     }
     return writers[form]()

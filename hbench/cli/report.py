@@ -38,10 +38,11 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
 
     Example: hbench report mine.json baseline.json -o pages
     """
-    from hbench.look.report.folder import refuse_folder, write_report
+    from hbench.look.pages.folder import refuse_folder
+    from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs, with_embeddings
 
-    refuse_folder(out)
+    refuse_folder(out, "report")
     reported = read_runs(files, dataset=options["dataset"], test=options["test"], by=options["by"])
     if embeddings:
         with progress() as bars:

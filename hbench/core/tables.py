@@ -33,6 +33,16 @@ def kind_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
+def without_formula(value: Any) -> Any:
+    """The value of a cell; a text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    >>> without_formula("=HYPERLINK(1)"), without_formula(-1)
+    ("'=HYPERLINK(1)", -1)
+    """
+    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if risky else value
+
+
 def read_sheet(path: Path) -> pa.Table:
     """The columns of a file; the values of CSV and TSV are texts. Raises DataError for a file that is not a table."""
     if not path.exists():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import UsageError, visible
+from hbench.core.tables import without_formula
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import Measurement, measure
@@ -85,7 +86,7 @@ class Results:
             for name, found in strip.rows:
                 for hit in found.hits:
                     shares = level_name(hit.level, self.sheet.levels)
-                    texts = (_safe(each) for each in (name, strip.query, hit.item, shares))
+                    texts = (without_formula(each) for each in (name, strip.query, hit.item, shares))
                     file_name, query, item, shared = texts
                     writer.writerow((file_name, query, hit.rank, item, hit.score, hit.level, shared))
         return file.getvalue()
@@ -103,10 +104,6 @@ class Results:
 
     def _record(self, hit: Hit) -> dict[str, Any]:
         return {**hit._asdict(), "shares": level_name(hit.level, self.sheet.levels)}
-
-
-def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def browse(

@@ -17,7 +17,7 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
 from hbench.evaluation.reports import report as reports
-from hbench.look.report.chunks import script
+from hbench.look.pages.scripts import script
 from hbench.look.report.classes import class_means, confusion
 from hbench.look.report.folder import write_report
 from hbench.look.report.runs import read_runs, with_embeddings
@@ -77,40 +77,6 @@ def pages(folder, tmp_path_factory):
     reported = with_embeddings(pictured(reported, folder), [folder / "one.npz"], 20)
     write_report(reported, out)
     return out
-
-
-class Opened:
-    """A page of a folder with all it asked for and said."""
-
-    def __init__(self, browser, path, width=1440, scheme="light", errors=False):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page, self.asked, self.said, self.folder = context.new_page(), [], [], path.parent
-        self.errors = errors
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
-        self.page.goto(path.as_uri())
-
-    def close(self):
-        """Nothing was said and nothing asked for beyond the folder."""
-        assert self.errors or self.said == []
-        assert self.asked
-        assert [url for url in self.asked if not url.startswith(self.folder.as_uri())] == []
-        self.page.context.close()
-
-
-@pytest.fixture
-def opened(browser):
-    made = []
-
-    def open_page(path, **options):
-        made.append(Opened(browser, path, **options))
-        return made[-1].page
-
-    yield open_page
-    for each in made:
-        each.close()
 
 
 def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
@@ -274,7 +240,7 @@ def test_classes_are_ranked_by_their_means(opened, folder, pages):
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
-def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, pages, name, width, scheme):
+def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, findings, pages, name, width, scheme):
     page = opened(pages / f"{name}.html", width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.locator("img").count() == 0
@@ -286,6 +252,7 @@ def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, pages, na
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+    assert findings(page) == []
 
 
 def test_pictures_are_drawn_from_sheets(opened, pages):

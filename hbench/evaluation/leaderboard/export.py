@@ -1,4 +1,4 @@
-"""A leaderboard as a table for people (terminal, Markdown, LaTeX) and as records for machines (CSV, JSON).
+"""A leaderboard as a table for people (terminal, Markdown, LaTeX), as records for machines (CSV, JSON), its sources as BibTeX.
 
 >>> from decimal import Decimal
 >>> from hbench.evaluation.leaderboard import Paper
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from hbench.core.tables import without_formula
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing
 
 LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
@@ -117,6 +118,38 @@ def latex(content: BoardTable, *, title: str) -> str:
     return f"% {title}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 
+def bibtex(citations: Mapping[str, Citation]) -> str:
+    """An entry per source: the text as it is cited here, its year and its number in the arXiv; empty for no sources.
+
+    >>> print(bibtex({"HAPPIER, ECCV 2022": Citation(text="Ramzi & al., ECCV 2022 (arXiv 2207.04873)")}), end="")
+    @misc{happier-eccv-2022,
+      title = {{HAPPIER, ECCV 2022}},
+      note = {Ramzi \\& al., ECCV 2022 (arXiv 2207.04873)},
+      year = {2022},
+      eprint = {2207.04873},
+      archiveprefix = {arXiv}
+    }
+    """
+    return "\n".join(_entry(key, citation.text) for key, citation in sorted(citations.items()))
+
+
+def _entry(key: str, text: str) -> str:
+    fields = {"title": f"{{{_for_tex(key)}}}", "note": _for_tex(text)}
+    if years := re.findall(r"\b(?:19|20)\d\d\b", key) or re.findall(r"\b(?:19|20)\d\d\b(?!\.)", text):
+        fields["year"] = years[-1]
+    if number := re.search(r"arXiv[ :](\d{4}\.\d{4,5})", text):
+        fields |= {"eprint": number[1], "archiveprefix": "arXiv"}
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    label = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")
+    return f"@misc{{{label},\n{lines}\n}}\n"
+
+
+def _for_tex(text: str) -> str:
+    """A text that TeX sets as it is."""
+    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(named.get(each, f"\\{each}" if each in "&%$#_{}" else each) for each in text)
+
+
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
     """What describes the leaderboard, and one record per row: its place and all that is known; scores are percent."""
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
@@ -129,7 +162,8 @@ def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]
 
 
 def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
-    """One line per row: what it is, a column per metric, then setup and provenance; empty where a row has none."""
+    """One line per row: what it is, a column per metric, then setup and provenance; empty where a row has none. A text
+    that a spreadsheet would take for a formula begins with an apostrophe."""
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -142,7 +176,7 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
         about = [board.dataset, board.version, board.protocol, place, row.method, row.year, row.backbone, row.dim]
         tables = [(getattr(row, name), model) for name, model in inner.items()]
         details = [getattr(values, field, None) for values, model in tables for field in model.model_fields]
-        writer.writerow([*about, *map(row.scores.get, board.metrics), unranked, *details])
+        writer.writerow(map(without_formula, [*about, *map(row.scores.get, board.metrics), unranked, *details]))
     return text.getvalue()
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
-from hbench.look.report.chunks import write_chunks, write_script
+from hbench.look.pages.scripts import write_chunks, write_script
 from hbench.look.report.runs import Floats, Reported, TopLists
 
 QUERIES, ITEMS = 256, 2048  # in one script: some 50 and 100 KB

@@ -1,0 +1,34 @@
+"""hbench site: all leaderboards as a folder of static pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hbench.cli.terminal import progress, say, show
+
+
+@click.command("site")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), required=True, help="The folder; a former site is replaced."
+)
+def command(names: tuple[str, ...], out: Path) -> None:
+    """Make static pages of leaderboards, by default of all: sort, filter, two metrics against each other, sources and
+    doubts, BibTeX, CSV, LaTeX and JSON, and each dataset's card and tree.
+
+    NAME is a dataset (`hbench leaderboard list`) or the path of a TOML file. Open DIR/index.html; no server is needed.
+
+    Example: hbench site -o leaderboards-site
+    """
+    from hbench.evaluation import leaderboard
+    from hbench.look.pages.folder import refuse_folder
+    from hbench.look.site.folder import write_site
+
+    refuse_folder(out, "site")
+    with progress() as bars:
+        bars.add_task("writing pages", total=None)
+        page = write_site(names or leaderboard.names(), out)
+    say("open this page:")
+    show(str(page))

@@ -1,0 +1,111 @@
+"""Writes a folder of pages: beside the place where it will be, and renamed into it when it is whole.
+
+Pages lie in the folder itself; `assets/` holds style and scripts, `data/` what scripts load when they need it. Nothing is
+loaded from elsewhere, and a policy in every page forbids it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from hbench.core.errors import UsageError
+
+SHARED = "hbench.look.pages"
+
+
+def refuse_folder(folder: Path, kind: str) -> None:
+    """Raise UsageError, before any work, for a folder that is not empty and holds no pages of this kind."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / mark_of(kind)).exists():
+        raise UsageError(
+            f"{folder} holds other files", expected=f"a new folder, or a {kind}'s", fix="choose another -o"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file", expected="a folder to make")
+
+
+def mark_of(kind: str) -> str:
+    """The name of the file in every folder that was written here, so that no other is ever replaced."""
+    return f".hbench-{kind}"
+
+
+@contextmanager
+def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
+    """A new folder that takes the place of `folder` when the block ends well and vanishes when it does not."""
+    refuse_folder(folder, kind)
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    temporary.mkdir()
+    try:
+        yield temporary
+        (temporary / mark_of(kind)).write_text(f"made by hbench {kind}; replaced as a whole\n", encoding="utf-8")
+        if folder.exists():
+            folder.replace(old)
+        temporary.replace(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def copy_assets(folder: Path, package: str) -> None:
+    """Copy the styles and scripts that all pages share, and those of a package, into a new folder."""
+    folder.mkdir()
+    for each in (SHARED, package):
+        for file in resources.files(each).joinpath("static").iterdir():
+            if file.is_file():
+                (folder / file.name).write_bytes(file.read_bytes())
+
+
+class Pages:
+    """Renders the templates of a package with what all its pages share."""
+
+    def __init__(self, package: str, shared: dict[str, Any]) -> None:
+        loader = jinja2.ChoiceLoader([jinja2.PackageLoader(each, "templates") for each in (package, SHARED)])
+        self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+        self.environment.filters |= {"percent": percent, "points": points, "exact": exact}
+        self.shared = shared
+
+    def write(self, folder: Path, page: str, template: str | None = None, **content: Any) -> None:
+        """Render PAGE.html from the template of its name, or another one."""
+        found = self.environment.get_template(f"{template or page}.html.jinja")
+        text = found.render(page=page, **self.shared, **content)
+        (folder / f"{page}.html").write_text(text + "\n", encoding="utf-8")
+
+
+def level_styles(colors: Sequence[tuple[str, str]]) -> str:
+    """The rules of the levels 0 … L, each of a colour and of the colour of text on it."""
+    rules = [f".level-{level} {{ --level: {color}; --on-level: {ink}; }}" for level, (color, ink) in enumerate(colors)]
+    return "\n".join(rules) + "\n"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A fraction in percent; an en dash for none.
+
+    >>> percent(0.53124), percent(None)
+    ('53.12', '–')
+    """
+    return "–" if value is None or np.isnan(value) else f"{100 * value:.{digits}f}"
+
+
+def points(value: float, digits: int = 2) -> str:
+    """A difference of fractions in points of percent, with its sign.
+
+    >>> points(0.0123), points(-0.5, 1)
+    ('+1.23', '−50.0')
+    """
+    return "–" if np.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
+
+
+def exact(value: float | None) -> str:
+    """A fraction in full, for scripts and tests that read a page."""
+    return "" if value is None or np.isnan(value) else repr(float(value))

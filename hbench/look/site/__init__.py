@@ -1,0 +1,1 @@
+"""Makes the leaderboards as static pages: sort, filter, compare, and take away."""

@@ -1,0 +1,151 @@
+"""Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level, and every ranking.
+
+The page does not rank: for each metric it is handed the standings of hbench.evaluation.leaderboard.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from hbench.core.errors import HBenchError
+from hbench.evaluation.leaderboard import Citation, Leaderboard, rank
+from hbench.evaluation.leaderboard.export import remarks, short_source
+from hbench.evaluation.leaderboard.row import Row
+from hbench.look.plots.boards import PARETO
+from hbench.metrics.names import MetricName
+
+
+class BoardMetric(NamedTuple):
+    """A metric of a leaderboard: its key in rows, its name without a level, its level ("" where it has none), and what
+    it is, for those that hbench does not compute."""
+
+    key: str
+    family: str
+    level: str
+    definition: str
+
+
+class ScoreCell(NamedTuple):
+    """A score as printed; `ranked`: whether it is compared with others."""
+
+    text: str
+    ranked: bool
+
+
+class BoardRow(NamedTuple):
+    """A row with all that a page says of it. `cite`: the number of its citation in the list, None for a run; `facts`:
+    what is known beside the scores; `doubts`: what speaks against them."""
+
+    number: int
+    row: Row
+    source: str
+    cite: int | None
+    cells: list[ScoreCell | None]
+    facts: list[tuple[str, str]]
+    doubts: list[str]
+
+    @property
+    def kind(self) -> str:
+        return "run" if self.row.run else "paper"
+
+
+class BoardView(NamedTuple):
+    """A leaderboard as its page shows it. `choices`: what the rows can be filtered by, name → (value, rows)."""
+
+    board: Leaderboard
+    metrics: list[BoardMetric]
+    rows: list[BoardRow]
+    citations: list[tuple[str, Citation]]
+    choices: dict[str, list[tuple[str, int]]]
+
+    @property
+    def leader(self) -> tuple[str, str]:
+        """The best method by the leaderboard's own metric, and its score."""
+        best = rank(self.board, self.board.metric)[0]
+        return best.rows[0].method, str(best.score)
+
+
+def view_of(board: Leaderboard) -> BoardView:
+    """A leaderboard with its rows in the order of its own metric."""
+    used = {row.paper.citation for row in board.rows if row.paper}
+    citations = [(key, board.citations[key]) for key in sorted(used)]
+    number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
+    ordered = [row for standing in rank(board, board.metric) for row in standing.rows]
+    metrics = [_metric(board, key) for key in board.metrics]
+    rows = [_row(board, number, row, number_of) for number, row in enumerate(ordered)]
+    return BoardView(board, metrics, rows, citations, _choices(rows))
+
+
+def script_of(view: BoardView) -> dict[str, Any]:
+    """What the page's scripts need beside the rows: metrics by level, the standings, and the axes shown at first."""
+    keys = [metric.key for metric in view.metrics]
+    axes = list(PARETO) if set(PARETO) <= set(keys) else [keys[-1 if len(keys) < 2 else 1], keys[0]]
+    metrics = [metric._asdict() for metric in view.metrics]
+    return {"metrics": metrics, "standings": standings_of(view), "axes": axes}
+
+
+def standings_of(view: BoardView) -> dict[str, list[tuple[int | None, list[int]]]]:
+    """By metric the places, best first, and the numbers of the rows that share a result; those without a place last."""
+    number = {id(each.row): each.number for each in view.rows}
+    return {
+        metric.key: [
+            (standing.place, [number[id(row)] for row in standing.rows]) for standing in rank(view.board, metric.key)
+        ]
+        for metric in view.metrics
+    }
+
+
+def _metric(board: Leaderboard, key: str) -> BoardMetric:
+    definition = board.foreign_metrics.get(key, "")
+    try:
+        parsed = MetricName.parse(key)
+    except HBenchError:
+        return BoardMetric(key, key, "", definition)
+    if "level" not in parsed.definition.takes or not board.levels:
+        return BoardMetric(key, key, "", definition)
+    return BoardMetric(key, str(replace(parsed, level=None)), parsed.level or board.levels[-1], definition)
+
+
+def _row(board: Leaderboard, number: int, row: Row, number_of: dict[str, int]) -> BoardRow:
+    cells = [
+        ScoreCell(str(row.scores[key]), key not in row.unranked) if key in row.scores else None for key in board.metrics
+    ]
+    cite = number_of[row.paper.citation] if row.paper else None
+    return BoardRow(number, row, short_source(row), cite, cells, _facts(row), remarks(row))
+
+
+def _facts(row: Row) -> list[tuple[str, str]]:
+    """What a row's source says beside its scores, and for a run what is needed to score it again."""
+    facts = [(name.replace("_", " "), str(value)) for name, value in row.setup if value is not None]
+    if row.paper:
+        facts.append(("source", row.source))
+    if row.run:
+        names = ("file", "sha256", "signature", "dataset_digest", "hbench", "date", "queries")
+        facts += [(name.replace("_", " "), str(getattr(row.run, name))) for name in names]
+    source: Any = row.paper or row.run
+    return [*facts, ("note", source.note)] if source.note else facts
+
+
+def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
+    columns: dict[str, list[Any]] = {
+        "backbone": [row.row.backbone for row in rows],
+        "year": [row.row.year for row in rows],
+        "family": [row.row.setup.family for row in rows],
+        "source": [row.row.paper.citation if row.row.paper else None for row in rows],
+    }
+    found = {}
+    for name, values in columns.items():
+        known = [str(value) for value in values if value is not None]
+        found[name] = [(value, known.count(value)) for value in sorted(set(known), key=_natural)]
+    return found
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Sorts numbers inside of names as numbers.
+
+    >>> sorted(["ResNet-101", "ResNet-50"], key=_natural)
+    ['ResNet-50', 'ResNet-101']
+    """
+    return [(1, int(part), "") if part.isdigit() else (0, 0, part.lower()) for part in re.split(r"(\d+)", text) if part]

@@ -1,0 +1,85 @@
+"""Prepares what a page says of a dataset: its card, the published counts, and its tree where it is on this disk."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import HBenchError
+from hbench.datasets import Dataset, Spec, card, load, specs
+from hbench.look.pages.tree_data import tree_data
+from hbench.tree import LabelTree
+from hbench.tree.statistics import LevelStatistics, items_of_level, statistics
+
+MOST_NODES = 12_000  # of a tree that a page carries: some 300 KB
+TEXTS = {"citation": "paper", "licence": "licence", "size": "size", "manual": "fetched by hand", "pixels": "pixels"}
+
+
+class DatasetCard(NamedTuple):
+    """`facts`: (name, text); `counts`: (split, what, number) as published; `levels`: of the tree that is here, by level;
+    `tree`: its data for a page, None where the dataset is not on this disk; `why`: what then is to be done."""
+
+    title: str
+    homepage: str
+    facts: list[tuple[str, str]]
+    counts: list[tuple[str, str, int]]
+    levels: list[LevelStatistics]
+    tree: dict[str, Any] | None
+    why: str
+
+
+def card_of(name: str) -> DatasetCard:
+    """The card of a dataset that a leaderboard names, whether or not it is known or on this disk."""
+    spec = specs.get(name)
+    about: dict[str, Any] = dict(card(spec)) if spec else {}
+    facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
+    facts += [("known defect", str(text)) for text in about.get("defects", ())]
+    made = DatasetCard(str(about.get("title", name)), _address(about), facts, _counts(spec), [], None, "")
+    try:
+        data = load(name)
+    except HBenchError as error:
+        return made._replace(why=f"Its tree is not shown: {error.problem}" + f" ({error.fix})" * bool(error.fix))
+    return _with_tree(made, data)
+
+
+def _address(about: dict[str, Any]) -> str:
+    """Its homepage, where that is an address that a page may link to."""
+    text = str(about.get("homepage", ""))
+    return text if text.startswith(("https://", "http://")) else ""
+
+
+def _counts(spec: Spec | None) -> list[tuple[str, str, int]]:
+    if spec is None:
+        return []
+    return [(split, what, number) for split, counts in spec.counts.items() for what, number in counts.items()]
+
+
+def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
+    """The card with the tree of the first test."""
+    test = next(iter(data.tests.values()))
+    items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
+    levels = statistics(test.tree, items)
+    tree, own = cut_to(test.tree, items, MOST_NODES)
+    left_out = test.tree.levels[tree.depth :]
+    why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""
+    shown = {name: part for name, part in tree_data(tree, own, {}).items() if name != "nodes"}
+    return made._replace(levels=levels, tree=shown, why=why)
+
+
+def cut_to(tree: LabelTree, items: NDArray[np.int64], most: int) -> tuple[LabelTree, NDArray[np.int64]]:
+    """The tree with its items (C,) by class, without as many of its finest levels as make it have at most so many nodes.
+
+    >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
+    >>> small, items = cut_to(tree, np.array([5, 1, 2]), 4)
+    >>> small.levels, items.tolist()
+    (('coarse',), [6, 2])
+    """
+    depth = tree.depth
+    while depth > 1 and sum(map(len, tree.names[:depth])) > most:
+        depth -= 1
+    if depth == tree.depth:
+        return tree, items
+    paths = np.unique(tree.paths[:, :depth], axis=0)
+    return LabelTree(tree.levels[:depth], tree.names[:depth], paths), items_of_level(tree, items, depth)[paths[:, -1]]

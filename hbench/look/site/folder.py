@@ -1,0 +1,86 @@
+"""Writes the site: a page of all leaderboards, a page of each, and each in the formats that papers and programs read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hbench.core.errors import UsageError
+from hbench.core.version import __version__
+from hbench.evaluation import leaderboard
+from hbench.evaluation.leaderboard import Leaderboard, export, rank
+from hbench.look.pages.folder import Pages, copy_assets, replacing_folder
+from hbench.look.pages.scripts import write_script
+from hbench.look.site.boards import BoardView, script_of, view_of
+from hbench.look.site.cards import DatasetCard, card_of
+
+PACKAGE = "hbench.look.site"
+FORMATS = (("csv", "CSV"), ("json", "JSON"), ("tex", "LaTeX"), ("bib", "BibTeX"), ("md", "Markdown"))
+
+
+class SitePage(NamedTuple):
+    """What a leaderboard's page is made of; `slug`: the name of its files."""
+
+    slug: str
+    view: BoardView
+    card: DatasetCard
+
+
+def write_site(names: Sequence[str], folder: Path) -> Path:
+    """Write the pages of these leaderboards and give the path of the first one.
+
+    Raises UsageError for a folder that holds something else, UnknownName or ConfigError for a leaderboard.
+    """
+    found = [SitePage(slug_of(name), view_of(board), card_of(board.dataset)) for name, board in _read(names)]
+    with replacing_folder(folder, "site") as temporary:
+        copy_assets(temporary / "assets", PACKAGE)
+        for place in ("data", "downloads"):
+            (temporary / place).mkdir()
+        present = [("index", "Leaderboards")]
+        pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
+        pages.write(temporary, "index", boards=found, rows=sum(len(each.view.rows) for each in found))
+        for each in found:
+            _write_board(temporary, pages, each)
+    return folder / "index.html"
+
+
+def slug_of(name: str) -> str:
+    """The name of a leaderboard's files: that of its dataset or file, with letters that every disk and address takes.
+
+    >>> slug_of("inat18-base"), slug_of("mine/My rows#1.toml")
+    ('inat18-base', 'My-rows-1')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "-", Path(name).name.removesuffix(".toml"))
+
+
+def _read(names: Sequence[str]) -> list[tuple[str, Leaderboard]]:
+    slugs = [slug_of(name) for name in names]
+    if twice := sorted({slug for slug in slugs if slugs.count(slug) > 1}):
+        raise UsageError("every leaderboard has a page of its own", found=f"{', '.join(twice)} several times")
+    return [(name, leaderboard.read(name)) for name in names]
+
+
+def _write_board(folder: Path, pages: Pages, each: SitePage) -> None:
+    slug, view, card = each
+    pages.write(folder, f"board-{slug}", "board", slug=slug, view=view, board=view.board, card=card)
+    write_script(folder / "data", f"board-{slug}", script_of(view))
+    if card.tree is not None:
+        write_script(folder / "data", f"tree-{slug}", card.tree)
+    for suffix, text in downloads_of(view.board).items():
+        (folder / "downloads" / f"{slug}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def downloads_of(board: Leaderboard) -> dict[str, str]:
+    """A leaderboard as the texts of its files, by their suffix."""
+    standings = rank(board, board.metric)
+    content, title = export.table(standings, board.metrics, board.citations), export.title(board)
+    return {
+        "csv": export.as_csv(board, standings),
+        "json": json.dumps(export.as_json(board, standings), ensure_ascii=False, allow_nan=False) + "\n",
+        "tex": export.latex(content, title=title),
+        "bib": export.bibtex(board.citations),
+        "md": export.markdown(content, title=title),
+    }

@@ -1,0 +1,58 @@
+"""Opens pages of a folder in a real browser, and sees to it that they ask for nothing beyond it, and complain of nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+
+class Opened:
+    """A page with all it asked for and said; `within`: what every address it asks for begins with."""
+
+    def __init__(self, browser, address, within, width=1440, scheme="light", errors=False):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page, self.asked, self.said, self.within = context.new_page(), [], [], within
+        self.errors = errors
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.page.goto(address)
+
+    def close(self):
+        """Nothing was said and nothing asked for beyond the folder."""
+        assert self.errors or self.said == []
+        assert self.asked
+        assert [url for url in self.asked if not url.startswith((self.within, "blob:"))] == []
+        self.page.context.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Open a page by its path, or by an address on this machine."""
+    made = []
+
+    def open_page(path, **options):
+        address, within = (path, path) if isinstance(path, str) else (path.as_uri(), path.parent.as_uri())
+        made.append(Opened(browser, address, within, **options))
+        return made[-1].page
+
+    yield open_page
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def findings():
+    """What axe-core finds on a page that is serious or critical, with the elements."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    def of(page):
+        found = Axe().run(page, options={"preload": False}).response["violations"]
+        return [
+            (each["id"], node["target"], node.get("failureSummary"))
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+            for node in each["nodes"]
+        ]
+
+    return of

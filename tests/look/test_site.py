@@ -1,0 +1,263 @@
+"""The leaderboards as pages, in a real browser: numbers, places and fronts are those of the leaderboards."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli import group
+from hbench.core.errors import UnknownName, UsageError
+from hbench.evaluation import leaderboard
+from hbench.evaluation.leaderboard import rank
+from hbench.look.plots.boards import front_of, lower_fence, points_of
+from hbench.look.site.folder import slug_of, write_site
+
+NASTY = "</script><img src=x onerror=alert(1)>"
+SHIPPED = leaderboard.names()
+BAD = f"""
+dataset = "../{NASTY}"
+version = "1"
+protocol = "paper"
+levels = ["coarse", "__proto__"]
+metric = "R@1"
+notes = "{NASTY}"
+[citations]
+"{NASTY}" = {{ text = "{NASTY} & 100 %", later = true }}
+[[row]]
+method = "=HYPERLINK(1){NASTY}"
+backbone = "{NASTY}"
+setup = {{ family = "__proto__" }}
+scores = {{ "R@1" = 50.0, "AP" = 12.5, "AP/coarse" = 60 }}
+paper = {{ citation = "{NASTY}", table = "{NASTY}", doubt = "{NASTY}" }}
+[[row]]
+method = "plain"
+scores = {{ "R@1" = 50.0, "AP" = 13.5 }}
+unranked = {{ "AP" = "{NASTY}" }}
+paper = {{ citation = "{NASTY}", table = "Tab. 1" }}
+"""
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(group, list(map(str, arguments)))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The pages of all shipped leaderboards, and of one whose texts are as bad as texts can be."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "bad.toml").write_text(BAD, encoding="utf-8")
+    done = run("site", *SHIPPED, folder / "bad.toml", "-o", folder / "site")
+    assert done.stdout.strip() == str(folder / "site" / "index.html")
+    return folder / "site"
+
+
+def rows_of(path):
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def ready(page):
+    page.wait_for_selector("body[data-ready]")
+    return page
+
+
+def shown_rows(page, *keys):
+    """Of every visible row its cells under these headers."""
+    return page.evaluate(
+        """keys => {
+          const heads = [...document.querySelectorAll('#board thead th')].map(each => each.dataset.sort);
+          const text = cell => cell.dataset.text ?? cell.textContent;
+          return [...document.querySelectorAll('#board tbody tr')].filter(row => !row.hidden)
+            .map(row => keys.map(key => text(row.cells[heads.indexOf(key)])));
+        }""",
+        list(keys),
+    )
+
+
+def places_of(board, metric):
+    """What `hbench leaderboard show --all` ranks: place, method and score of every row."""
+    key = board.key(metric)
+    return [
+        ["–" if standing.place is None else str(standing.place), row.method, str(row.scores.get(key, ""))]
+        for standing in rank(board, metric)
+        for row in standing.rows
+    ]
+
+
+def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
+    page = opened(site / "index.html")
+    best = page.locator("[data-board]").evaluate_all(
+        "all => all.map(e => [e.dataset.board, e.querySelector('.best').textContent])"
+    )
+    assert [name for name, _ in best] == [*SHIPPED, "bad"]
+    for name, score in best[:-1]:
+        board = leaderboard.read(name)
+        assert score == str(rank(board, board.metric)[0].score)
+        page.goto((site / f"board-{name}.html").as_uri())
+        ready(page)
+        found = page.locator("#board tbody tr").evaluate_all(
+            "all => all.map(e => [...e.querySelectorAll('[data-value]')].map(cell => cell.textContent))"
+        )
+        expected = [[str(row.scores[key]) for key in board.metrics if key in row.scores] for row in board.rows]
+        assert sorted(found) == sorted(expected)
+        assert shown_rows(page, "place", "method", board.metric) == places_of(board, board.metric)
+
+
+@pytest.mark.parametrize(("name", "metric"), [("sop", "R@1"), ("dyml-animal", "ASI"), ("glyphs", "AP/script")])
+def test_rows_are_ranked_by_a_metric_as_the_leaderboard_ranks_them(opened, site, name, metric):
+    board = leaderboard.read(name)
+    page = ready(opened(site / f"board-{name}.html"))
+    family, _, level = metric.partition("/")
+    page.select_option("#metric", family)
+    if level:
+        page.select_option("#level", level)
+    assert shown_rows(page, "place", "method", metric) == places_of(board, metric)
+    assert page.locator("#board thead [aria-sort]").get_attribute("data-sort") == "place"
+    page.locator(f'#board thead [data-sort="{metric}"] button').click()
+    assert shown_rows(page, "method") == [[method] for _, method, _ in places_of(board, metric)]
+    address = page.url
+    page.goto((site / "index.html").as_uri())
+    page.goto(address)
+    assert shown_rows(ready(page), "place", "method", metric) == places_of(board, metric)
+
+
+def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
+    board = leaderboard.read("sop")
+    page = ready(opened(site / "board-sop.html"))
+    page.select_option("#backbone", "ResNet-50")
+    page.select_option("#year", "2022")
+    page.select_option("#family", "hierarchical")
+    page.select_option("#source", "HAPPIER, ECCV 2022")
+    wanted = [
+        row.method
+        for row in board.rows
+        if (row.backbone, row.year, row.setup.family) == ("ResNet-50", 2022, "hierarchical")
+        and row.paper.citation == "HAPPIER, ECCV 2022"
+    ]
+    assert wanted
+    assert sorted(method for (method,) in shown_rows(page, "method")) == sorted(wanted)
+    assert page.locator("#count").inner_text().startswith(f"{len(wanted)} of {len(board.rows)} rows")
+    page.locator('#board thead [data-sort="method"] button').focus()
+    page.keyboard.press("Enter")
+    methods = [method for (method,) in shown_rows(page, "method")]
+    assert methods == sorted(methods, key=str.lower)
+    page.keyboard.press("Enter")
+    assert [method for (method,) in shown_rows(page, "method")] == methods[::-1]
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    download.value.save_as(tmp_path / "rows.csv")
+    saved = rows_of(tmp_path / "rows.csv")
+    assert [line["method"] for line in saved] == methods[::-1]
+    assert [line["H-AP"] for line in saved] == [score for (score,) in shown_rows(page, "H-AP")]
+    page.locator("#tools button[type=reset]").click()
+    assert len(shown_rows(page, "method")) == len(board.rows)
+    page.select_option("#source", " run")
+    assert shown_rows(page, "method") == []
+    page.select_option("#source", "")
+    page.fill("#method", "happier")
+    assert {"happier" in method.lower() for (method,) in shown_rows(page, "method")} == {True}
+
+
+@pytest.mark.parametrize("metrics", [("AP", "H-AP"), ("R@1", "R@10")])
+@pytest.mark.parametrize("name", ["sop", "glyphs"])
+def test_the_front_is_that_of_the_print_picture(opened, site, name, metrics):
+    page = ready(opened(site / f"board-{name}.html"))
+    page.select_option("#x-metric", metrics[0])
+    page.select_option("#y-metric", metrics[1])
+    points = points_of(leaderboard.read(name), metrics)
+    expected = [
+        f"{metrics[0]} {each.row.scores[metrics[0]]}, {metrics[1]} {each.row.scores[metrics[1]]}"
+        for each in front_of(points)
+    ]
+    shown = page.locator("#front li").all_inner_texts()
+    assert [text.split(": ")[-1].partition(";")[0] for text in shown] == expected
+    left, below = (lower_fence([each[axis] for each in points]) for axis in (0, 1))
+    seen = [each for each in points if each.x >= left and each.y >= below]
+    assert page.locator("#scatter .point").count() == len(seen)
+    page.locator("#scatter [tabindex='0']").focus()
+    said = page.locator("#scatter-said").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#scatter-said").inner_text() != said
+    page.keyboard.press("Enter")
+    assert page.locator("#board details[open]").count() == 1
+
+
+def test_sources_and_doubts_stand_with_the_rows(opened, site):
+    board = leaderboard.read("sop")
+    page = ready(opened(site / "board-sop.html"))
+    doubts = sorted(row.paper.doubt for row in board.rows if row.paper.doubt)
+    assert doubts
+    shown = page.locator("#board .doubts li").all_text_contents()
+    assert sorted(each.partition(": ")[2] for each in shown if "not ranked" not in each) == doubts
+    sources = page.locator(".sources li").all_inner_texts()
+    for key in {row.paper.citation for row in board.rows}:
+        assert any(text.startswith(f"{key}: {board.citations[key].text}") for text in sources)
+    page.locator("#board tbody a").first.click()
+    assert page.locator(".sources li:target").count() == 1
+
+
+def test_the_tree_of_the_dataset_zooms(opened, site):
+    page = ready(opened(site / "board-glyphs.html"))
+    page.wait_for_selector("#tree[data-ready]")
+    page.fill("#tree-search", "Greek small")
+    assert page.locator("#tree-path").inner_text().split("\n")[:2] == ["whole tree", "Greek"]
+    assert "Greek › Greek small (case)" in page.locator("#tree-said").inner_text()
+    page.locator("#tree-picture").focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    assert page.locator("#tree-picture").get_attribute("data-root") == ""
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.locator("#tree-picture").get_attribute("data-root").startswith("0.")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+@pytest.mark.parametrize("name", ["index", "board-sop", "board-glyphs", "board-bad"])
+def test_pages_fit_and_are_accessible_and_texts_stay_texts(opened, findings, site, name, width, scheme):
+    page = opened(site / f"{name}.html", width=width, scheme=scheme)
+    if name != "index":
+        ready(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator("img").count() == 0
+    assert page.locator("script:not([src])").count() == 0
+    assert page.locator("h1").count() == 1
+    assert findings(page) == []
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_downloads_are_the_exports_and_no_formula(site):
+    for name in SHIPPED:
+        document = json.loads((site / "downloads" / f"{name}.json").read_text(encoding="utf-8"))
+        assert len(document["rows"]) == len(leaderboard.read(name).rows)
+        text = (site / "downloads" / f"{name}.bib").read_text(encoding="utf-8")
+        assert text.count("@misc{") == len(leaderboard.read(name).citations)
+    rows = rows_of(site / "downloads" / "bad.csv")
+    assert {row["method"] for row in rows} == {f"'=HYPERLINK(1){NASTY}", "plain"}
+    assert r"100 \%" in (site / "downloads" / "bad.bib").read_text(encoding="utf-8")
+
+
+def test_the_site_is_small_and_the_same_every_time(site, tmp_path):
+    sizes = {path.relative_to(site): path.stat().st_size for path in site.rglob("*") if path.is_file()}
+    assert sum(sizes.values()) < 2_000_000
+    write_site([*SHIPPED, str(site.parent / "bad.toml")], tmp_path / "again")
+    assert {path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*") if path.is_file()} == {
+        *sizes
+    }
+    assert all((tmp_path / "again" / name).read_bytes() == (site / name).read_bytes() for name in sizes)
+
+
+def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".hbench-report").touch()
+    assert isinstance(run("site", "-o", tmp_path / "mine", code=1).exception, UsageError)
+    with pytest.raises(UnknownName):
+        write_site(["nothing"], tmp_path / "site")
+    with pytest.raises(UsageError, match="a page of its own"):
+        write_site(["sop", "elsewhere/sop.toml"], tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+    assert slug_of("../a b.toml") == "a-b"
