@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hbench.core.errors import HBenchError
-from hbench.evaluation.leaderboard import Citation, Leaderboard, rank
+from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, rank
 from hbench.evaluation.leaderboard.export import remarks, short_source
-from hbench.evaluation.leaderboard.row import Row
 from hbench.look.plots.boards import PARETO
 from hbench.metrics.names import MetricName
 

@@ -32,7 +32,7 @@ class DatasetCard(NamedTuple):
 
 def card_of(name: str) -> DatasetCard:
     """The card of a dataset that a leaderboard names, whether or not it is known or on this disk."""
-    spec = specs.get(name)
+    spec = specs[name] if name in specs else None  # noqa: SIM401 - a registry has no get
     about: dict[str, Any] = dict(card(spec)) if spec else {}
     facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
     facts += [("known defect", str(text)) for text in about.get("defects", ())]
