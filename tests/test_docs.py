@@ -21,7 +21,10 @@ from tests.page import blocks, commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-DRAWN = "gallery"  # its commands are run by docs/pictures/gallery.py, which keeps what they draw
+ELSEWHERE = {  # pages whose commands are run by others
+    "gallery",  # docs/pictures/gallery.py, which keeps what they draw
+    "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
+}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex"}
 
 
@@ -30,7 +33,7 @@ def of_kind(kind):
         (page, text)
         for page in PAGES
         for each, text in blocks(page)
-        if each == kind or (kind == "sh" and each == "console" and page.stem == DRAWN)
+        if each == kind or (kind == "sh" and each == "console" and page.stem in ELSEWHERE)
     ]
     return pytest.mark.parametrize(
         ("page", "text"), found, ids=[f"{page.stem}-{at}" for at, (page, _) in enumerate(found)]
@@ -44,7 +47,9 @@ def test_every_block_says_what_it_is(page):
     assert not [line for line in outside.splitlines() if line.startswith("    hbench ")]
 
 
-RUN = [page for page in PAGES if {"console", "python"} & {kind for kind, _ in blocks(page)} and page.stem != DRAWN]
+RUN = [
+    page for page in PAGES if {"console", "python"} & {kind for kind, _ in blocks(page)} and page.stem not in ELSEWHERE
+]
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
@@ -78,6 +83,7 @@ def test_the_verbs_and_options_of_what_cannot_run_here_exist(page, text, tmp_pat
         if program == "hbench":
             for word in words:  # files and folders that exist, where a verb looks at once
                 if word.endswith((".csv", ".json", ".parquet")) and not word.startswith("-"):
+                    Path(word).parent.mkdir(parents=True, exist_ok=True)
                     Path(word).touch()
                 elif re.fullmatch(r"\w+(/\w+)+", word):
                     Path(word).mkdir(parents=True, exist_ok=True)
