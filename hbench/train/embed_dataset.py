@@ -26,7 +26,7 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.train.images.batches import Files, Readable, all_tests, images_of
-from hbench.train.images.transforms import Prepare
+from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.embed_images import Views, embedded
@@ -109,7 +109,8 @@ def embed(
     images = Files(manifest, own) if own else images_of(data.name, manifest, given.images, vary=False)
     if manner.skip_unreadable and isinstance(images, Files):
         images = Readable(images)
-    model = Views(given.model, manner.scales, flip=manner.flip).to(device).eval()
+    views = Views(given.model, manner.scales, flip=manner.flip)
+    model = nn.Sequential(Normalise(given.images), views).to(device).eval()
     request = {"model": given.identity, "manifest": manifest.digest, "split": split, **asdict(manner)}
     parts = _take_parts(file, request)
     done = _next_row(parts)
@@ -179,7 +180,7 @@ def _from_checkpoint(path: Path) -> Embedder:
         raise DataError(f"{folder} has no recipe beside it", expected=f"{RECIPE} in it or in its run's folder")
     recipe = resolve(str(recipe_file))
     settings = Model(**{**recipe.model.model_dump(), "weights": RANDOM})
-    model = build_model(settings)
+    model = build_model(settings, recipe.images)
     checkpoints.load_model(folder, model)
     digest = hashlib.sha256((folder / checkpoints.MODEL).read_bytes()).hexdigest()
     return Embedder(model, recipe.images, f"checkpoint {digest}")

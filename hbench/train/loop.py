@@ -32,7 +32,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.evaluation.reports.report import Report
 from hbench.evaluation.submission import evaluate
-from hbench.train.images.batches import all_tests, images_of, training_batches, workers_for
+from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import ALONE, Processes, any_of, average_gradients, together
@@ -142,8 +142,8 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
     """Take every step from the run's to the recipe's last, and tell of each."""
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=True)
-    workers = workers_for(images, recipe.images)
-    labels = torch.from_numpy(manifest.labels.astype(np.int64))
+    loader = Batches(images, workers=workers_for(images, recipe.images), device=processes.device)
+    labels = torch.from_numpy(manifest.labels.astype(np.int64)).to(processes.device)
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
     in_epoch, begun, began, skipped = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter(), 0
     for epoch in range(run.step // in_epoch, recipe.epochs):
@@ -151,12 +151,12 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
         let_body_rest(run, processes, resting=epoch < recipe.schedule.warm_up)
         batches = _plan(recipe, manifest, epoch).after(run.step - epoch * in_epoch)
         own = batches.share(processes.rank, processes.world)
-        for pixels, rows in training_batches(images, own, workers=workers):
+        for pixels, rows in loader.of(keys_of(own)):
             values = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
             skipped = 0 if values.finite else skipped + 1
             if not values.finite:
-                items = manifest.items[rows.numpy()].tolist()
+                items = manifest.items[rows.cpu().numpy()].tolist()
                 go_on = recipe.non_finite == "skip" and skipped <= MOST_SKIPPED
                 _note_non_finite(values, run.step, items, out / _own_name(processes), go_on=go_on)
             seconds = time.perf_counter() - began

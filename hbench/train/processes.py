@@ -37,6 +37,7 @@ class Processes(NamedTuple):
 
 
 ALONE = Processes(0, 1, torch.device("cpu"))
+PATIENCE = timedelta(hours=12)  # the others wait while the first scores; torchrun ends them all should one of them die
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     if world == 1:
         yield Processes(0, 1, chosen)
         return
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Processes(dist.get_rank(), world, chosen)
     except BaseException as error:
@@ -68,7 +69,9 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].contiguous()
+        total = gradients[0].clone(
+            memory_format=torch.contiguous_format
+        )  # what came in is autograd's, not ours to change
         dist.all_reduce(total)
         start = dist.get_rank() * ctx.rows
         return total[start : start + ctx.rows]
@@ -131,10 +134,15 @@ def _all_gather(part: Tensor) -> Tensor:
 
 
 def _device(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type != "cuda":
+        return device
+    if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            "several processes cannot share one GPU", expected="--device cuda, a GPU of its own for each", found=name
+        )
+    local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

@@ -154,7 +154,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     """A run before its first step; everything that begins at random begins from the recipe's seed."""
     manifest, device = training_manifest(data), processes.device
     torch.manual_seed(recipe.seed)
-    model = build_model(recipe.model).to(device)
+    model = build_model(recipe.model, recipe.images).to(device)
     _refuse_two_passes(model, recipe)
     precision = precision_on(device) if recipe.precision == "auto" else recipe.precision
     model.precision = PRECISIONS[precision]
@@ -200,5 +200,6 @@ def _begin_projection(model: EmbeddingModel, recipe: Recipe, data: Dataset, devi
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]
-    batches = in_order(images, some, batch=recipe.sampler.batch, workers=workers_for(images, recipe.images))
-    begin_projection_by_pca(model.eval(), (pixels.to(device) for pixels, _ in batches))
+    workers = workers_for(images, recipe.images)
+    batches = in_order(images, some, batch=recipe.sampler.batch, workers=workers, device=device)
+    begin_projection_by_pca(model.eval(), (pixels for pixels, _ in batches))

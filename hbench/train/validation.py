@@ -17,6 +17,8 @@ from hbench.datasets import Dataset
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
+from hbench.engine.executors.gpu import on_device
+from hbench.engine.executors.threads import on_threads
 from hbench.evaluation import embeddings
 from hbench.evaluation.submission import evaluate
 from hbench.metrics.names import MetricName
@@ -64,7 +66,9 @@ def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Proces
     scores: dict[str, float] = {}
     if processes.first:
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
-        report = evaluate(embeddings.joined(manifest.items, vectors), held, metrics=list(names))
+        # On the GPU that trains, ranked there: the others wait for it, and nobody compares these with a report's last digits.
+        execute = on_device(str(processes.device)) if processes.device.type == "cuda" else on_threads
+        report = evaluate(embeddings.joined(manifest.items, vectors), held, metrics=list(names), execute=execute)
         scores = {name: float(value) for name, value in report.scores.items()}
     shared: dict[str, float] = together(scores, processes)[0]
     return shared

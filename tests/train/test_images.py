@@ -13,7 +13,7 @@ from sklearn.datasets import load_sample_image
 from torchvision.models import ResNet18_Weights
 
 from hbench.train import embed_dataset as embedding
-from hbench.train.images.transforms import augmentations
+from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import resolve
@@ -40,7 +40,7 @@ def extent(tensor):
 def seen(recipe, name, **changes):
     plain = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "scale": (1.0, 1.0), "flip": 0.0}
     settings = resolve(recipe).images.model_copy(update={**plain, **changes})
-    return augmentations[name](settings)(circle())
+    return Normalise(settings)(augmentations[name](settings)(circle()))
 
 
 SHORTER, SQUARE = (128, 128), (64, 128)  # 256 / 400 of 200 pixels; 256 / 800 of 200 pixels wide

@@ -1,7 +1,8 @@
 """Makes batches of image tensors for training and embedding: files decoded in worker processes, or images in memory.
 
-A batch is (images float32 (B, C, H, W), rows int64 (B,) of the manifest). What varies an image is its own seed, so that
-neither the number of workers nor a resumed epoch changes it.
+A batch is (images (B, C, H, W), rows int64 (B,) of the manifest), of uint8 where they come from files, else float32 and normalised.
+What varies an image is its own seed, so that neither the number of workers nor a resumed epoch changes it. Workers make pieces
+of a batch and live as long as the training; on a GPU the pieces come through pinned memory, while it computes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from hbench.train.recipes.recipe import Images
 Batch = tuple[Tensor, Tensor]
 Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
+CPU = torch.device("cpu")
+PIECE = (
+    256  # images that a worker makes at once: it and those that wait for the net are bounded, however large a batch is
+)
 
 HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {  # dataset and size: small enough for memory
     ("glyphs", glyphs.SIDE): glyphs.images,
@@ -52,7 +57,7 @@ class Files(Dataset[Batch]):
     def _image(self, row: int, draw: int) -> Tensor:
         image = self.open(self.items[row])
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draw)
+            torch.default_generator.manual_seed(draw)  # not torch.manual_seed, which would reseed GPUs with every image
             return self.prepare(image)
 
 
@@ -109,17 +114,69 @@ def workers_for(images: Dataset[Batch], settings: Images) -> int:
     return min(10, os.cpu_count() or 1) if isinstance(images, Files | Readable) else 0
 
 
+class Batches:
+    """The batches of one epoch after another, on a device; the workers that decode them stay for all of these."""
+
+    def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
+        self.device = device
+        self._pieces: list[Keys] = []
+        # A generator of its own: by default a loader draws from torch's, which would make a resumed run another one.
+        self._loader: DataLoader[Any] = DataLoader(
+            images, batch_sampler=_Pieces(self._pieces), num_workers=workers, persistent_workers=workers > 0,
+            collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=device.type == "cuda",
+        )  # fmt: skip
+
+    def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
+        """The batches of these keys, in order."""
+        cut = [[keys[start : start + PIECE] for start in range(0, len(keys), PIECE)] for keys in batches]
+        self._pieces[:] = [piece for pieces in cut for piece in pieces]
+        came = iter(self._loader)
+        for pieces in cut:
+            parts = [self._moved(next(came)) for _ in pieces]
+            images, rows = zip(*parts, strict=True)
+            yield parts[0] if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
+        next(came, None)  # lets the workers end their epoch
+
+    def _moved(self, piece: Batch) -> Batch:
+        return piece[0].to(self.device, non_blocking=True), piece[1].to(self.device, non_blocking=True)
+
+
+class _Pieces:
+    """What a loader asks for the keys of its next epoch."""
+
+    def __init__(self, pieces: list[Keys]) -> None:
+        self.pieces = pieces
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return iter([list(piece) for piece in self.pieces])
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+
+def keys_of(plan: EpochBatches) -> Iterator[Keys]:
+    """The keys of every batch of a plan."""
+    for rows, draws in zip(plan.rows.tolist(), plan.draws.tolist(), strict=True):
+        yield list(zip(rows, draws, strict=True))
+
+
 def training_batches(images: Dataset[Batch], plan: EpochBatches, *, workers: int) -> Iterator[Batch]:
-    """The batches of a plan, in order."""
-    return iter(_loader(images, [list(zip(*pair, strict=True)) for pair in _pairs(plan)], workers))
+    """The batches of one plan, in order."""
+    return Batches(images, workers=workers).of(keys_of(plan))
 
 
 def in_order(
-    images: Dataset[Batch], rows: Sequence[int] | NDArray[np.int64], *, batch: int, workers: int
-) -> Iterable[Batch]:
+    images: Dataset[Batch],
+    rows: Sequence[int] | NDArray[np.int64],
+    *,
+    batch: int,
+    workers: int,
+    device: torch.device = CPU,
+) -> Iterator[Batch]:
     """The images of these rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]
-    return _loader(images, [keys[start : start + batch] for start in range(0, len(keys), batch)], workers)
+    batches = (keys[start : start + batch] for start in range(0, len(keys), batch))
+    return Batches(images, workers=workers, device=device).of(batches)
 
 
 def all_tests(dataset: datasets.Dataset) -> Manifest:
@@ -133,18 +190,6 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
         name: np.concatenate([getattr(test, name) for test in tests])[first] for name in ("labels", "query", "gallery")
     }
     return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
-
-
-def _pairs(plan: EpochBatches) -> Iterator[tuple[list[int], list[int]]]:
-    return zip(plan.rows.tolist(), plan.draws.tolist(), strict=True)
-
-
-def _loader(images: Dataset[Batch], keys: list[Any], workers: int) -> DataLoader[Any]:
-    # A generator of its own: by default a loader draws from torch's, which would make a resumed run another one.
-    return DataLoader(
-        images, batch_sampler=keys, num_workers=workers, collate_fn=_as_it_is, generator=torch.Generator(),
-        pin_memory=torch.cuda.is_available(),
-    )  # fmt: skip
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -1,6 +1,7 @@
 """Cuts and flips training images anew each time they are seen, each from a seed of its own.
 
-`augmentations` names those of image files (torchvision's); images held in memory are varied by `shifted`.
+`augmentations` names those of image files (torchvision's), which give bytes, uint8 (C, H, W): a fourth of what floats take
+on their way to a GPU, where `Normalise` makes the net's numbers of them. Images held in memory are varied by `shifted`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.registry import Registry
@@ -48,6 +49,21 @@ def centre_crop(settings: Images) -> Prepare:
     return _pipeline(settings, [*fitted(settings.test_fit, settings.resize), v2.CenterCrop(settings.size)])
 
 
+class Normalise(nn.Module):
+    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, of uint8 images; floats, which are so already, pass."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, settings: Images) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images if images.is_floating_point() else (images.float() / 255 - self.mean) / self.std
+
+
 def fitted(fit: str, side: int) -> list[torch.nn.Module]:
     """The step that brings an image to the size it is cut from: its shorter side, both sides, or nothing."""
     from torchvision.transforms import v2
@@ -61,8 +77,7 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
     from torchvision.transforms import v2
 
     colours = "L" if len(settings.mean) == 1 else "RGB"
-    after = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(settings.mean, settings.std)]
-    pipeline = v2.Compose([*steps, *after])
+    pipeline = v2.Compose([*steps, v2.ToImage()])
 
     def prepare(image: Image.Image) -> Tensor:
         tensor: Tensor = pipeline(image.convert(colours))

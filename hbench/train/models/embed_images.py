@@ -30,10 +30,10 @@ def embedded(
     mode = model.training
     model.eval()
     try:
-        for pixels, own in in_order(images, rows, batch=batch, workers=workers):
+        for pixels, own in in_order(images, rows, batch=batch, workers=workers, device=device):
             with torch.inference_mode():
                 if len(own):
-                    yield own.numpy(), model(pixels.to(device)).float().cpu().numpy()
+                    yield own.cpu().numpy(), model(pixels).float().cpu().numpy()
     finally:
         model.train(mode)
 

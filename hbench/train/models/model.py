@@ -2,6 +2,8 @@
 
     embedding = normalise(projection(norm(pooling(backbone(images)))))        (B, colours, H, W) -> (B, dim)
 
+Images that come as bytes, uint8, are normalised on the way in, where the net is.
+
 >>> net = build_model(Model(backbone="hbench:small", weights="random", dim=64))
 >>> net(torch.zeros(2, 1, 32, 32)).shape
 torch.Size([2, 64])
@@ -20,8 +22,11 @@ from torch.nn import functional
 
 from hbench.core.errors import DataError
 from hbench.core.registry import Registry
+from hbench.train.images.transforms import Normalise
 from hbench.train.models.backbones import Backbone, build_backbone
-from hbench.train.recipes.recipe import Model
+from hbench.train.recipes.recipe import Images, Model
+
+IMAGES = Images()
 
 poolings: Registry[Callable[[], nn.Module]] = Registry("pooling", group="hbench.poolings")
 
@@ -69,8 +74,9 @@ class EmbeddingModel(nn.Module):
     `precision` is what the net computes in: float32, or bfloat16 and float16 by autocast.
     """
 
-    def __init__(self, backbone: Backbone, settings: Model) -> None:
+    def __init__(self, backbone: Backbone, settings: Model, images: Images) -> None:
         super().__init__()
+        self.normalise = Normalise(images)
         self.backbone = backbone.net
         self.pooling = poolings[settings.pooling]()
         norms: list[nn.Module] = [UnitLength()] * settings.l2_norm
@@ -88,7 +94,7 @@ class EmbeddingModel(nn.Module):
         return functional.normalize(projected.float())
 
     def describe(self, images: Tensor) -> Tensor:
-        features: Tensor = self.norm(self.pooling(self.backbone(images)))
+        features: Tensor = self.norm(self.pooling(self.backbone(self.normalise(images))))
         return features
 
     def train(self, mode: bool = True) -> EmbeddingModel:
@@ -109,12 +115,12 @@ class EmbeddingModel(nn.Module):
         yield from self.projection.parameters()
 
 
-def build_model(settings: Model) -> EmbeddingModel:
-    """The model of a recipe's settings. Raises UnknownName, and DataError where weights cannot be had."""
+def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
+    """The model of a recipe's settings, for images as it has them. Raises UnknownName, DataError where weights cannot be had."""
     key_map = Path(settings.key_map) if settings.key_map else None
     pools = settings.pooling == "own"
     backbone = build_backbone(settings.backbone, weights=settings.weights, pools=pools, key_map=key_map)
-    return EmbeddingModel(backbone, settings)
+    return EmbeddingModel(backbone, settings, images)
 
 
 def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) -> None:

@@ -128,8 +128,8 @@ def random_state() -> dict[str, Any]:
 def set_random_state(state: Mapping[str, Any]) -> None:
     """Put torch's generators where they were."""
     torch.set_rng_state(state["cpu"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    for number in range(min(len(state["cuda"]), torch.cuda.device_count())):  # there may be fewer GPUs than there were
+        torch.cuda.set_rng_state(state["cuda"][number], number)
 
 
 def _unusable(path: Path, error: Exception) -> DataError:

@@ -1,0 +1,133 @@
+"""What makes training ready for GPUs, as far as a processor shows it: bytes until the device, generators, devices of processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from PIL import Image
+from torchvision.transforms import v2
+
+from hbench.core.errors import UsageError
+from hbench.train.images import batches
+from hbench.train.images.batches import Batches, Files, keys_of, training_batches
+from hbench.train.images.sampler import plan
+from hbench.train.images.transforms import Normalise, augmentations
+from hbench.train.models.model import build_model
+from hbench.train.processes import _device, gather, joined
+from hbench.train.recipes.recipe import Images, Model, Sampler
+from hbench.train.records import checkpoints
+from tests.training import small_glyphs
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SETTINGS = Images(size=32, resize=40)
+
+
+def noise(item):
+    """A picture of noise of its own for every item."""
+    rng = np.random.default_rng(int.from_bytes(item.encode()) % 2**32)
+    return Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8))
+
+
+@pytest.fixture(scope="module")
+def letters():
+    return small_glyphs()
+
+
+@pytest.fixture
+def files(letters):
+    return Files(dataclasses.replace(letters.train, picture=noise), augmentations["resized_crop"](SETTINGS))
+
+
+def test_images_are_bytes_until_the_net_normalises_them(letters, files):
+    pixels, rows = files.__getitems__([(3, 7), (0, 8)])
+    assert (pixels.dtype, pixels.shape, rows.tolist()) == (torch.uint8, (2, 3, 32, 32), [3, 0])
+    plain = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(SETTINGS.mean, SETTINGS.std)])
+    torch.testing.assert_close(Normalise(SETTINGS)(pixels), plain(pixels), rtol=0, atol=1e-6)
+    model = build_model(Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS).eval()
+    with torch.no_grad():
+        assert torch.equal(model(pixels), model(Normalise(SETTINGS)(pixels)))
+    assert "normalise.mean" not in model.state_dict()
+
+
+def test_a_large_batch_is_made_in_pieces_that_change_nothing(letters, files, monkeypatch):
+    chosen = plan(letters.train.labels, Sampler(batch=40), seed=0, epoch=0, steps=2)
+    whole = list(training_batches(files, chosen, workers=0))
+    monkeypatch.setattr(batches, "PIECE", 16)
+    for workers in (0, 2):
+        for (a, rows_a), (b, rows_b) in zip(whole, training_batches(files, chosen, workers=workers), strict=True):
+            assert torch.equal(a, b)
+            assert torch.equal(rows_a, rows_b)
+
+
+class Maker(torch.utils.data.Dataset):
+    """Images that say which process made them."""
+
+    def __getitems__(self, keys):
+        return torch.full((len(keys), 1), os.getpid()), torch.tensor([row for row, _ in keys])
+
+
+def test_workers_stay_from_epoch_to_epoch(letters):
+    loader = Batches(Maker(), workers=1)
+    makers = []
+    for epoch in range(3):
+        chosen = plan(letters.train.labels, Sampler(batch=40), seed=0, epoch=epoch, steps=2)
+        found = list(loader.of(keys_of(chosen)))
+        assert [rows.tolist() for _, rows in found] == chosen.rows.tolist()
+        makers += [int(pixels[0, 0]) for pixels, _ in found]
+    assert len(set(makers)) == 1
+    assert os.getpid() not in makers
+
+
+def test_an_image_draws_from_no_other_generator(files, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda _seed: pytest.fail("GPUs were reseeded"))
+    before = torch.get_rng_state()
+    one, again = (files.__getitems__([(3, 7)])[0] for _ in range(2))
+    assert torch.equal(one, again)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert _device("cuda") == torch.device("cuda", 3)
+    assert chosen == [3]
+    with pytest.raises(UsageError, match="cannot share one GPU"):
+        _device("cuda:1")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert _device("cuda:1") == torch.device("cuda", 1)
+    assert _device("cpu") == torch.device("cpu")
+
+
+def test_a_run_goes_on_where_there_are_fewer_gpus(monkeypatch):
+    state = {**checkpoints.random_state(), "cuda": [torch.zeros(16, dtype=torch.uint8)] * 4}
+    put = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda _state, number: put.append(number))
+    checkpoints.set_random_state(state)
+    assert put == [0, 1]
+
+
+def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
+    """A group of one process, in which the sum over processes is doubled, as by another one."""
+    reduce = dist.all_reduce
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor, *rest: (reduce(tensor, *rest), tensor.mul_(2)))
+    for name, value in {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)
+    try:
+        with joined("cpu") as process:
+            part = torch.ones(2, 3, requires_grad=True)
+            whole = gather(part, process._replace(world=2))
+            incoming = torch.ones(2, 3)
+            whole.backward(incoming)
+    finally:
+        dist.destroy_process_group()
+    assert torch.equal(incoming, torch.ones(2, 3))
+    assert torch.equal(part.grad, torch.full((2, 3), 2.0))
