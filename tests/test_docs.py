@@ -1,7 +1,7 @@
 """Every block of docs/ does what it says.
 
 `console` and `python` blocks run, in order, in one folder a page. `sh` blocks need what a test has not (a network, a
-GPU, other machines, hours): their verbs and options are checked, as are the keys of `toml`.
+GPU, other machines, hours) or do not end: their verbs and options are checked, as are the keys of `toml`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def test_the_blocks_of_a_page_run_in_order(page, tmp_path):
         text=True,
         check=False,
         cwd=work,
+        timeout=250,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "HBENCH_DATA": str(tmp_path / "data")},
     )
     assert run.returncode == 0, run.stdout + run.stderr
