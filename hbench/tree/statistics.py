@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from hbench.tree import LabelTree
 
+Floats = NDArray[np.float64]
+
 
 class LevelStatistics(NamedTuple):
     """A level's nodes; its branching, children per node of the level above (least, median, most); its effective number
@@ -55,6 +57,23 @@ def items_of_level(tree: LabelTree, items: NDArray[np.int64], depth: int) -> NDA
     own = np.zeros(len(tree.names[depth - 1]), np.int64)
     np.add.at(own, tree.paths[:, depth - 1], items)
     return own
+
+
+def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -> list[Floats]:
+    """Of every level, coarse to fine, the mean of values (N,) over the items (N, L) of each node; values that are NaN count
+    for none, and nodes without any are NaN.
+
+    >>> tree, labels = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
+    >>> [means.tolist() for means in means_of_nodes(tree, labels, np.array([0.25, 0.75, np.nan]))]
+    [[0.5, nan], [0.25, 0.75, nan]]
+    """
+    known = ~np.isnan(values)
+    values, found = values[known], []
+    for column, names in zip(labels[known].T, tree.names, strict=True):
+        count = np.bincount(column, minlength=len(names))
+        total = np.bincount(column, values, minlength=len(names))
+        found.append(np.divide(total, count, out=np.full(len(names), np.nan), where=count > 0))
+    return found
 
 
 def effective_number(items: NDArray[np.int64]) -> float:

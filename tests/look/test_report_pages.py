@@ -17,16 +17,22 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
 from hbench.evaluation.reports import report as reports
-from hbench.look.pages.scripts import script
+from hbench.look.pages.folder import Pages, copy_assets
+from hbench.look.pages.scripts import script, write_script
+from hbench.look.pages.tree_data import tree_data
 from hbench.look.report.classes import class_means, confusion
 from hbench.look.report.folder import write_report
 from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites
 
 NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
-PAGES = ("index", "queries", "classes", "compare", "explore")
+PAGES = ("index", "queries", "classes", "compare", "explore", "tree", "map")
 PATHS = [(f"{'ab'[n % 2]}{NASTY}", f"{n % 6}", "__proto__" if n == 5 else f"{n}{NASTY}") for n in range(12)]
 ITEMS = 240
+PAGE_OF_TREE = """<!doctype html><html lang="en"><meta charset="utf-8">
+<link rel="stylesheet" href="assets/pages.css"><main>{{ trees.tree_picture() }}
+<a id="tree-explore">x</a></main><script src="assets/store.js"></script><script src="assets/tree.js"></script>
+<script src="assets/tree-page.js"></script></html>"""
 
 
 def run(*arguments, code=0):
@@ -182,6 +188,116 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, folder,
     again = opened(pages / "explore.html")
     again.goto(address)
     again.wait_for_function("name => document.getElementById('shown')?.dataset.query === name", arg=name)
+
+
+def node_means(reported, level, metric="H-AP", run=0):
+    """Of every node of a level the mean over its queries, as loops."""
+    manifest, found = reported.manifest, {}
+    for item, value in zip(np.flatnonzero(manifest.query), reported.runs[run].values[metric], strict=True):
+        found.setdefault(manifest.tree.names[level][manifest.labels[item, level]], []).append(value)
+    return {name: float(np.mean(own)) for name, own in found.items()}
+
+
+def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, folder, pages):
+    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+    page = opened(pages / "tree.html")
+    page.wait_for_selector("#tree[data-ready]")
+    options = page.locator("#tree-color option").all_inner_texts()
+    assert sorted(options[1:]) == sorted(reported.runs[0].values)
+    picture = page.locator("#tree-picture")
+    assert picture.locator(".node:not(.run)").count() == sum(map(len, reported.manifest.tree.names))
+    for metric, run in (("H-AP", 0), ("AP/genus", 1)):
+        page.select_option("#tree-color", metric)
+        page.select_option("#tree-run", str(run))
+        means = node_means(reported, 1, metric, run)
+        for name in means:
+            page.fill("#tree-search", name)
+            said = page.locator("#tree-said")
+            page.wait_for_function(
+                "words => document.getElementById('tree-said').textContent.endsWith(words)",
+                arg=f"(genus): 40 items, {metric} {100 * round(means[name], 4):.1f}",
+            )
+            assert f"› {name} " in said.inner_text()
+    shown = picture.get_attribute("data-root")
+    picture.focus()
+    page.keyboard.press("Escape")
+    assert picture.get_attribute("data-root") == "0." + str(reported.manifest.tree.parents[1][int(shown[2:])])
+    page.fill("#tree-search", "__proto__")
+    page.locator("#tree-explore").click()
+    page.wait_for_selector("#shown[aria-busy=false]")
+    page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
+
+
+def test_the_map_zooms_and_lists_what_is_selected(opened, folder, pages):
+    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+    means = node_means(reported, 2)
+    page = opened(pages / "map.html")
+    page.wait_for_selector("#map[data-ready]")
+    assert page.locator(".dot").count() == 12
+    page.locator("#select-view").click()
+    rows = page.locator("#map-list tr").evaluate_all("all => all.map(e => [...e.cells].map(c => c.textContent))")
+    assert [float(value) for _, value, _ in rows] == [round(100 * each, 1) for each in sorted(means.values())]
+    assert {int(items) for *_, items in rows} == {20}
+    page.locator("#select-none").click()
+    page.locator("#map-picture").focus()
+    page.keyboard.press("+")
+    assert page.locator("#map-picture").get_attribute("data-scale") == "1.500"
+    page.keyboard.press("0")
+    assert page.locator("#map-picture").get_attribute("data-scale") == "1.000"
+    frame = page.locator("#map-picture").bounding_box()
+    left, top, width, height = (frame[key] for key in ("x", "y", "width", "height"))
+    page.mouse.move(left + width / 2, top + height / 2)
+    page.mouse.wheel(0, -400)
+    page.wait_for_function("() => +document.getElementById('map-picture').dataset.scale > 2")
+    page.locator("#zoom-all").click()
+    spot = page.locator(".dot").nth(5).evaluate("e => { const r = e.getBoundingClientRect(); return [r.x, r.y]; }")
+    page.mouse.move(*spot)
+    assert "20 items, H-AP" in page.locator("#map-said").inner_text()
+    page.mouse.down()
+    page.mouse.up()
+    assert page.locator("#map-list tr").count() == 1
+    page.locator("#select-none").click()
+    page.locator("#select-box").click()
+    page.mouse.move(left + 1, top + 1)
+    page.mouse.down()
+    page.mouse.move(left + width - 1, top + height - 1, steps=3)
+    page.mouse.up()
+    assert page.locator("#map-list tr").count() == 12
+    page.select_option("#map-color", "value")
+    assert page.locator("#map-legend li").count() == 6
+    page.locator("#map-list a").first.click()
+    page.wait_for_selector("#shown[aria-busy=false]")
+
+
+def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened, tmp_path):
+    columns = {
+        "item": [f"i{n}" for n in range(10_000)],
+        "a": [f"a{n // 2_500}" for n in range(10_000)],
+        "b": [f"b{n // 50}" for n in range(10_000)],
+        "c": [f"c{n}" for n in range(10_000)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "big.parquet")
+    manifest = next(iter(hbench.load(tmp_path / "big.parquet").tests.values()))
+    write_script(tmp_path, "tree", tree_data(manifest.tree, np.ones(10_000, np.int64)) | {"metrics": []})
+    shared = {"version": "", "present": [], "runs": [], "document": None, "reported": None}
+    copy_assets(tmp_path / "assets", "hbench.look.report")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "tree.js").rename(tmp_path / "data" / "tree.js")
+    template = '{% import "tree.jinja" as trees %}' + PAGE_OF_TREE
+    page_text = Pages("hbench.look.report", shared).environment.from_string(template).render(shared)
+    (tmp_path / "tree.html").write_text(page_text, encoding="utf-8")
+    page = opened(tmp_path / "tree.html")
+    page.wait_for_selector("#tree[data-ready]")
+    assert page.locator("#tree-picture *").count() < 3_000
+    drawn = page.locator("#tree-picture .run").evaluate_all(
+        "all => all.filter(e => e.getAttribute('y') === '88').reduce((sum, e) => sum + e.getBoundingClientRect().width, 0)"
+    )
+    whole = page.locator("#tree-picture").evaluate("e => e.getBoundingClientRect().width")
+    assert drawn == pytest.approx(whole, rel=0.01)
+    page.fill("#tree-search", "c9876")
+    assert page.locator("#tree-said").inner_text() == "a3 › b197 › c9876 (c): 1 item"
+    page.locator("#tree-path button").nth(2).click()
+    assert page.locator("#tree-picture .node[data-node^='2.']").count() == 50
 
 
 def test_a_folder_that_lost_its_data_says_so(opened, pages, tmp_path):

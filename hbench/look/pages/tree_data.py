@@ -1,17 +1,17 @@
-"""Prepares a label tree for the zoomable picture of it: nodes by level, how large they are, and values that colour them.
+"""Prepares a label tree for the zoomable picture of it: nodes by level, how large they are, and the scale of their colours.
 
 The children of a node lie side by side in the page's lists, since a tree's paths are sorted: a page needs no more than each
 node's number of children to draw any part of it.
 
 >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
->>> found = tree_data(tree, np.array([5, 1, 2]), {"H-AP": [np.array([0.5, np.nan]), np.array([0.4, 0.6, np.nan])]})
->>> found["items"], found["children"], found["values"]["H-AP"][0]
-([[6, 2], [5, 1, 2]], [[2, 1]], [0.5, None])
+>>> found = tree_data(tree, np.array([5, 1, 2]))
+>>> found["items"], found["children"]
+([[6, 2], [5, 1, 2]], [[2, 1]])
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,9 @@ DIGITS = 4
 Floats = NDArray[np.float64]
 
 
-def tree_data(tree: LabelTree, items: NDArray[np.int64], values: Mapping[str, Sequence[Floats]]) -> dict[str, Any]:
-    """Names, items and children of the nodes of every level, coarse to fine, in the order in which they are drawn.
-
-    `items` (C,): those of the fine classes. `values`: by metric, of every level the means (nodes,), NaN where there are
-    none. `nodes`: the ids, of every level, that stand at each place.
-    """
+def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
+    """Names, items and children of the nodes of every level, coarse to fine, in the order in which they are drawn; `nodes`:
+    the ids that stand at each place. `items` (C,): those of the fine classes."""
     orders = [_drawn_order(tree, level) for level in range(tree.depth)]
     sizes = [items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)]
     return {
@@ -39,10 +36,6 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64], values: Mapping[str, Se
         "nodes": [order.tolist() for order in orders],
         "items": sizes,
         "children": [_children(tree, level, orders) for level in range(tree.depth - 1)],
-        "values": {
-            metric: [_rounded(own[order]) for own, order in zip(means, orders, strict=True)]
-            for metric, means in values.items()
-        },
         "colors": [list(color) for color in CIVIDIS],
     }
 
@@ -60,5 +53,6 @@ def _children(tree: LabelTree, level: int, orders: Sequence[NDArray[np.int64]]) 
     return counts
 
 
-def _rounded(values: Floats) -> list[float | None]:
+def rounded(values: Floats) -> list[float | None]:
+    """Values as JSON has them, None for NaN."""
     return [None if value != value else value for value in values.round(DIGITS).tolist()]  # noqa: PLR0124

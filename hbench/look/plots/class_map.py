@@ -65,9 +65,11 @@ def laid_out(means: Floats, method: str) -> Floats:
     if method != "t-sne":
         raise UnknownName("method of a map", method, LAYOUTS)
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     perplexity = min(PERPLEXITY, (len(means) - 1) / 3)
-    places = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED).fit_transform(means)
+    with threadpool_limits(1):  # of many short loops: threads wait for each other longer than they compute
+        places = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED).fit_transform(means)
     return np.asarray(places, np.float64)
 
 

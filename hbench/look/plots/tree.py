@@ -23,7 +23,7 @@ from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
 from hbench.tree.drawing import text_width
-from hbench.tree.statistics import items_of_level
+from hbench.tree.statistics import items_of_level, means_of_nodes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,13 +63,7 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
             fix="name the dataset of the values, and --test where it has several",
         )
     values = np.asarray(by_query[metric].to_numpy(), np.float64)
-    labels = manifest.labels[[row[query] for query in queries]][~np.isnan(values)]
-    values, found = values[~np.isnan(values)], []
-    for column, names in zip(labels.T, manifest.tree.names, strict=True):
-        count = np.bincount(column, minlength=len(names))
-        total = np.bincount(column, values, minlength=len(names))
-        found.append(np.divide(total, count, out=np.full(len(names), np.nan), where=count > 0))
-    return found
+    return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
 
 
 def draw_tree(sized: SizedTree, metric: str | None, about: str) -> Drawing:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.pages.scripts import write_chunks, write_script
-from hbench.look.report.runs import Floats, Reported, TopLists
+from hbench.look.pages.tree_data import rounded
+from hbench.look.report.runs import Reported, TopLists
 
 QUERIES, ITEMS = 256, 2048  # in one script: some 50 and 100 KB
 DIGITS = 4
@@ -46,7 +47,7 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     """By column: the queries' items and fine classes, and of every run the values and the levels of the first results."""
-    values = [_rounded(run.values[reported.by]) if reported.by in run.values else None for run in reported.runs]
+    values = [rounded(run.values[reported.by]) if reported.by in run.values else None for run in reported.runs]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     asked = np.flatnonzero(manifest.query)
     return {"item": asked.tolist(), "cls": manifest.labels[asked, -1].tolist(), "value": values, "first": first}
@@ -62,7 +63,3 @@ def _results(top: TopLists) -> list[tuple[list[int], list[float], list[int]]]:
     lengths = (top.items != NO_ITEM).sum(axis=1).tolist()
     columns = top.items.tolist(), np.nan_to_num(top.scores).round(DIGITS).tolist(), top.levels.tolist()
     return [(items[:n], scores[:n], levels[:n]) for items, scores, levels, n in zip(*columns, lengths, strict=True)]
-
-
-def _rounded(values: Floats) -> list[float | None]:
-    return [None if value != value else value for value in values.round(DIGITS).tolist()]  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""Writes the pages of a report: overview, queries, classes, comparison, and the explorer with its data and pictures."""
+"""Writes the pages of a report: overview, queries, classes, comparison, and the explorer, tree and map with their data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hbench.look.palette import color_of, mark_of, text_color_on
 from hbench.look.report.classes import class_tables, confusions
 from hbench.look.report.differences import comparisons_of
 from hbench.look.report.explorer import write_data
+from hbench.look.report.maps import mapped_runs, metrics_of, valued_runs, write_map, write_tree
 from hbench.look.report.overview import overview_of
 from hbench.look.report.queries import chapters_of, items_of
 from hbench.look.report.runs import Reported
@@ -26,6 +27,8 @@ PAGES = (
     ("classes", "Classes"),
     ("compare", "Comparison"),
     ("explore", "Explorer"),
+    ("tree", "Tree"),
+    ("map", "Map"),
 )
 
 
@@ -43,7 +46,12 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         pages.write(temporary, "classes", tables=class_tables(reported), confusions=confusions(reported))
         if reported.manifest is not None:
             write_data(temporary / "data", reported, places)
+            write_tree(temporary / "data", reported)
+            write_map(temporary / "data", reported)
             pages.write(temporary, "explore")
+            pages.write(temporary, "tree", metrics=metrics_of(reported), valued=valued_runs(reported))
+        if mapped := mapped_runs(reported):
+            pages.write(temporary, "map", mapped=mapped)
         if len(reported.runs) > 1:
             pages.write(temporary, "compare", comparisons=comparisons)
     return folder / "index.html"
@@ -67,7 +75,9 @@ def _write_assets(folder: Path, depth: int) -> None:
 
 def _pages(reported: Reported, places: NDArray[np.int32]) -> Pages:
     document, depth = reported.document, len(reported.document.levels)
-    absent = {"compare" if len(reported.runs) < 2 else "", "explore" if reported.manifest is None else ""}
+    absent = {"compare"} if len(reported.runs) < 2 else set()
+    absent |= {"explore", "tree"} if reported.manifest is None else set()
+    absent |= set() if mapped_runs(reported) else {"map"}
     return Pages(
         PACKAGE,
         {

@@ -21,6 +21,7 @@ from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.top_k import NO_ITEM, TopResults
+from hbench.evaluation.embeddings import Embeddings, align
 from hbench.evaluation.measurement import jobs_of
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
@@ -28,11 +29,13 @@ from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.report import Document
 from hbench.evaluation.submission import digest_of, examine, read
 from hbench.look.inputs import runs_of
+from hbench.look.plots.class_map import LAYOUTS, class_means, laid_out
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
 
 Floats = NDArray[np.float64]
+MAP_CLASSES, LEAST_CLASSES = 2_000, 4  # t-SNE of more takes longer than the ranking
 CURVE_QUERIES = 2_000  # of which the precision-recall curve is the mean: more change no line that one can see
 
 
@@ -43,6 +46,14 @@ class TopLists(NamedTuple):
     items: NDArray[np.int32]
     scores: Floats
     levels: NDArray[np.uint8]
+
+
+class ClassPlaces(NamedTuple):
+    """Where the means of some fine classes lie in the plane: their nodes (C,) and places (C, 2), out of `number` classes."""
+
+    nodes: NDArray[np.int64]
+    places: Floats
+    number: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class ReportedRun:
     by_query: pa.Table | None = None
     top: TopLists | None = None
     curve: Curve | None = None
+    places: ClassPlaces | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,9 @@ class Reported:
             if run.top is None:
                 found.append(f"{run.name}: its results are not kept (hbench evaluate --top-k 20, or --embeddings here)")
             if run.curve is None:
-                found.append(f"{run.name}: no precision-recall curve without its vectors (--embeddings FILE)")
+                found.append(
+                    f"{run.name}: no precision-recall curve and no map without its vectors (--embeddings FILE)"
+                )
         return found
 
 
@@ -192,8 +206,8 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
 
 
 def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block: OnBlock | None = None) -> Reported:
-    """The same with the precision-recall curve of every run whose embedding file is given, and its first k results where
-    none were kept, from one ranking pass each.
+    """The same with the precision-recall curve and the map of classes of every run whose embedding file is given, and its
+    first k results where none were kept, from one ranking pass each.
 
     A file belongs to the run that scored it, by its checksum. Raises SubmissionError where there is none.
     """
@@ -235,13 +249,23 @@ def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: 
     trace = CurveTrace(len(job.ranker.queries), examined.chosen.relevance)
     top = None if run.top else TopResults(len(job.ranker.queries), k)
     measure(replace(job, scorers=[trace], conditions="", by_name=None, top=top), on_block=on_block)
-    found = replace(run, curve=mean_curve(run.name, trace.rows[trace.chosen]))
+    manifest = data.tests[reported.test]
+    places = _places(manifest, given, cosine=examined.chosen.similarity_name == "cosine")
+    found = replace(run, curve=mean_curve(run.name, trace.rows[trace.chosen]), places=places)
     if top is None:
         return found
-    manifest = data.tests[reported.test]
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     scores = top.similarities(job.ranker, examined.chosen.similarity_name)
     return replace(found, top=TopLists(positions[top.items], scores, top.levels))
+
+
+def _places(manifest: Manifest, given: Embeddings, *, cosine: bool) -> ClassPlaces | None:
+    """The map of the classes, of many some drawn at random; None for fewer than four."""
+    means, nodes = class_means(manifest, given.vectors[align(given, manifest.items)], cosine=cosine)
+    if len(nodes) < LEAST_CLASSES:
+        return None
+    shown = np.sort(np.random.default_rng(0).permutation(len(nodes))[:MAP_CLASSES])
+    return ClassPlaces(nodes[shown].astype(np.int64), laid_out(means[shown], LAYOUTS[0]), len(nodes))
 
 
 class CurveTrace:

@@ -63,7 +63,7 @@ hbench.tree = (() => {
       const value = colors?.values[at.level][at.node];
       const count = data.items[at.level][at.node];
       const scored = colors ? `, ${colors.name} ${value === null || value === undefined ? "not known" : percent(value)}` : "";
-      return `${chain(at).map(name).join(" › ")} (${data.levels[at.level]}): ${count.toLocaleString("en")} items${scored}`;
+      return `${chain(at).map(name).join(" › ")} (${data.levels[at.level]}): ${count.toLocaleString("en")} item${count === 1 ? "" : "s"}${scored}`;
     }
 
     function made(tag, attributes, text) {
