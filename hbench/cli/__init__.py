@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
 import click
 
 from hbench.core import extras
-from hbench.core.errors import HBenchError, closest, visible
+from hbench.core.errors import HBenchError, UsageError, closest, visible
 
 VERBS = {
     "demo": "score a baseline on the embedded benchmark, in a minute",
@@ -75,6 +76,7 @@ def group() -> None:
 def main() -> None:
     """Run the command line; what is refused, by hbench or by the system, becomes a message on stderr and an exit code."""
     try:
+        _refuse_other_bytes(sys.argv[1:])
         group(prog_name="hbench", standalone_mode=False)
     except HBenchError as error:
         click.echo(f"hbench: {error}", err=True)
@@ -96,6 +98,17 @@ def main() -> None:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         _end_interrupted()
+
+
+def _refuse_other_bytes(arguments: Sequence[str]) -> None:
+    """Refuse names that are not UTF-8: neither Arrow nor a report in JSON can hold them."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                "an argument is not UTF-8", expected="names in UTF-8", found=argument, fix="rename the file"
+            ) from None
 
 
 def _end_without(error: ModuleNotFoundError) -> NoReturn:

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from hbench.core.errors import UsageError
+from hbench.core.errors import SourceError, UsageError
 from hbench.engine.job import Job
 from hbench.evaluation import embeddings
 from hbench.evaluation.measurement import report_on
@@ -19,6 +19,8 @@ from hbench.evaluation.submission import examine
 from tests import zoo
 
 pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
+psutil = pytest.importorskip("psutil")
 cluster = pytest.importorskip("hbench.engine.executors.dask")
 READER = cluster.FileReader(embeddings.read_for_worker, embeddings.joined)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -98,6 +100,55 @@ def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, schedu
                 examined, execute=cluster.on_cluster(client, [cluster.File(cluster.Path("elsewhere.npy"))], READER)
             )
     assert zoo.same(report, report_on(examined))
+
+
+def test_a_scheduler_that_is_killed_is_missed(home, tmp_path):
+    examined = examine(home / zoo.FILE, home / zoo.DATASET)
+    alone = ["--host", "127.0.0.1", "--no-dashboard"]
+    process, address = started(tmp_path, "distributed.cli.dask_scheduler", *alone, "--port", "0")
+    worker, _ = started(tmp_path, "distributed.cli.dask_worker", address, *alone, "--nthreads", "1", "--no-nanny")
+    try:
+        with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), cluster.connected(address, 0) as client:
+            client.wait_for_workers(1)
+            execute = cluster.on_cluster(client, [cluster.File(home / zoo.FILE)], READER)
+            with pytest.raises(SourceError, match="the scheduler is gone"):
+                report_on(examined, execute=execute, on_test=lambda name: lambda done, blocks: process.kill())
+    finally:
+        for each in (process, worker):
+            each.kill()
+            each.wait()
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://[::", "tcp://127.0.0.1", ""])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(UsageError, match="is no address of a scheduler"), cluster.connected(address, 0):
+        pass
+
+
+def test_nobody_at_an_address_is_told():
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(SourceError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
+        cluster.connected("tcp://127.0.0.1:9", 0),
+    ):
+        pass
+
+
+def test_ctrl_c_reaches_one_process_and_ends_all(home):
+    evaluate = [sys.executable, "-m", "hbench", "evaluate", home / zoo.FILE, "-d", home / zoo.DATASET, "--workers", "2"]
+    process = subprocess.Popen(
+        evaluate, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    whole = psutil.Process(process.pid)
+    while len(workers := whole.children(recursive=True)) < 3:  # and what multiprocessing needs
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert told.endswith("hbench: interrupted\n")
+    assert not psutil.wait_procs(workers, timeout=10)[1]
 
 
 def test_a_job_of_arrays_is_refused():

@@ -138,6 +138,18 @@ def test_two_recipes_differ_by_the_lines_in_which_they_differ():
     assert resolve("dyml-animal-happier").losses["cluster"].weight == 0.5
 
 
+def test_files_that_extend_each_other_in_a_circle_or_for_ever_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, base in {"a": "a", "b": "c", "c": "b", **{f"x{n}": f"x{n + 1}" for n in range(30)}}.items():
+        (tmp_path / f"{name}.toml").write_text(f'extends = "{base}.toml"\n')
+    for name in ("a", "b", "x0"):
+        with pytest.raises(ConfigError, match="a recipe extends itself, or too many others"):
+            resolve(f"{name}.toml")
+    (tmp_path / "number.toml").write_text("extends = 3\n")
+    with pytest.raises(ConfigError, match="a recipe extends 3"):
+        resolve("number.toml")
+
+
 def test_an_own_file_extends_a_recipe(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('extends = "sop-happier"\n[optimizer]\nlr = 1e-4\n')

@@ -7,10 +7,14 @@ job and checks its digest, so that the values are the same bits wherever a block
 
 from __future__ import annotations
 
+import logging
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -19,7 +23,7 @@ from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_wo
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from hbench.core.errors import IntegrityError, UsageError
+from hbench.core.errors import IntegrityError, SourceError, UsageError
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, Values
 
@@ -53,16 +57,49 @@ class File(NamedTuple):
 
 @contextmanager
 def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """A client of a running scheduler, or of so many local worker processes of one thread each, which end with it."""
-    if scheduler:
-        with Client(scheduler, set_as_default=False) as client:
+    """A client of a running scheduler, or of so many local worker processes of one thread each, which end with it.
+
+    Raises UsageError for an address that is none, SourceError where no scheduler answers.
+    """
+    if scheduler is not None:
+        with _client(scheduler) as client:
             yield client
         return
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+    with ExitStack() as stack:
+        with _interrupts_wait():
+            cluster = LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+            )
+            client = Client(stack.enter_context(cluster), set_as_default=False)
+        yield stack.enter_context(client)
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold Ctrl-C back, for good in all threads and processes that are started meanwhile: it reaches all processes of a
+    terminal, but it is this one alone that is to be interrupted, and then ends its workers."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # who starts it takes Ctrl-C again
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _client(scheduler: str) -> Client:
+    try:
+        return Client(scheduler, set_as_default=False)
+    except ValueError as error:
+        raise UsageError(
+            f"{scheduler!r} is no address of a scheduler", expected="tcp://HOST:PORT", found=str(error)
+        ) from None
+    except OSError as error:
+        raise SourceError(
+            f"no scheduler answers at {scheduler}", found=str(error), fix="start one: dask scheduler"
+        ) from None
 
 
 def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Execute:
@@ -83,10 +120,17 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         }
         try:
             for task, values in as_completed(tasks, with_results=True, loop=client.loop):
+                if not isinstance(values, Values):
+                    raise SourceError(
+                        "the scheduler is gone",
+                        found=str(values),
+                        fix="run again; with --resume what is finished stays",
+                    )
                 yield tasks[task], values
         finally:
-            client.cancel(list(tasks))
-            client.unregister_worker_plugin(name)
+            with suppress(OSError, CancelledError):  # there may be nobody left to tell
+                client.cancel(list(tasks))
+                client.unregister_worker_plugin(name)
 
     return execute
 

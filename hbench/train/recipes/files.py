@@ -25,6 +25,7 @@ from hbench.core.untrusted import parse_toml, read_text
 from hbench.train.recipes.recipe import Recipe
 
 Values = dict[str, Any]
+MOST_FILES = 20  # that extend one another
 
 
 class Shipped(NamedTuple):
@@ -56,10 +57,18 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     return build(Recipe, values, source=source)
 
 
-def values_of(name_or_file: str) -> Values:
-    """The merged tables of a recipe, before they are checked."""
+def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
+    """The merged tables of a recipe, before they are checked; `under`: the files that extend it."""
     if name_or_file.endswith(".toml"):
-        return _extended(_read(Path(name_or_file)))
+        path = Path(name_or_file)
+        if path.resolve() in under or len(under) > MOST_FILES:
+            chain = " → ".join(map(str, (*under, path.resolve())[-5:]))
+            raise ConfigError(
+                "a recipe extends itself, or too many others",
+                expected=f"an `extends` that ends after {MOST_FILES} files at the most",
+                found=chain,
+            )
+        return _extended(_read(path), (*under, path.resolve()))
     files = shipped()
     for named in (files.setups, files.whole):
         if name_or_file in named:
@@ -123,9 +132,11 @@ def shipped() -> Shipped:
     return Shipped(setups, methods, whole)
 
 
-def _extended(values: Values) -> Values:
+def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
     base = values.pop("extends", None)
-    return values if base is None else merged(values_of(base), values)
+    if not isinstance(base, str | None):
+        raise ConfigError(f"a recipe extends {base!r}", expected="the name of a recipe, or a file", found=repr(base))
+    return values if base is None else merged(values_of(base, under), values)
 
 
 def _read(path: Path) -> Values:
