@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hbench.core.errors import HBenchError, UsageError, examples
+from hbench.core.errors import ConfigError, HBenchError, UsageError, examples
 from hbench.core.files import write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -42,8 +43,17 @@ from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, Moment
 from hbench.train.records.trackers import opened
-from hbench.train.run import TrainingRun, begin, let_body_rest, set_rates, training_manifest
-from hbench.train.step import Outcome, StepValues, TrainStep, direct, in_two_passes
+from hbench.train.run import TrainingRun, begin, let_body_rest, training_manifest
+from hbench.train.steps.gradients import (
+    StepTensors,
+    StepValues,
+    TrainStep,
+    accumulated,
+    direct,
+    in_two_passes,
+    read_all,
+)
+from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 from hbench.train.validation import best_after, is_over, split_off, validated
 
 Watch = Callable[[Moment], None]
@@ -92,7 +102,7 @@ def train(
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
         if held is not None:
             together(None, processes)  # the others wait until the first has written it
-            checkpoints.load_model(checkpoints.best(out), run.model)
+            checkpoints.load_model(checkpoints.best(out), run.judged)
         report = _score(run, recipe, data, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
     return report
@@ -116,6 +126,8 @@ def _learn(
             last = moment.step == moment.steps
             if last or moment.skipped or moment.step % recipe.log_every == 0:
                 log.moment(moment)
+            if moment.step < run.step:
+                continue  # the device is ahead: what is due, is due at the last of the steps that were read together
             if held is not None and (last or moment.step % (recipe.evaluate_every * moment.steps_per_epoch) == 0):
                 scores = validated(run, recipe, held, processes)
                 log.validation(moment.step, scores)
@@ -139,85 +151,110 @@ def _is_to_be_saved(run: TrainingRun, recipe: Recipe) -> bool:
 
 
 def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
-    """Take every step from the run's to the recipe's last, and tell of each."""
+    """Take every step from the run's to the recipe's last, and tell of each; a GPU is some steps ahead of what is told."""
     manifest = training_manifest(data)
-    images = images_of(data.name, manifest, recipe.images, vary=True)
-    loader = Batches(images, workers=workers_for(images, recipe.images), device=processes.device)
-    labels = torch.from_numpy(manifest.labels.astype(np.int64)).to(processes.device)
-    compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
     in_epoch, begun, began, skipped = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter(), 0
-    for epoch in range(run.step // in_epoch, recipe.epochs):
-        rates = set_rates(run.optimizers, recipe, epoch)
-        let_body_rest(run, processes, resting=epoch < recipe.schedule.warm_up)
-        batches = _plan(recipe, manifest, epoch).after(run.step - epoch * in_epoch)
-        own = batches.share(processes.rank, processes.world)
-        for pixels, rows in loader.of(keys_of(own)):
-            values = update(run, pixels, labels[rows], processes, compute)
-            run.step += 1
+    waiting: list[LaunchedStep] = []
+    for launched in _launched(run, recipe, data, in_epoch, processes):
+        waiting.append(launched)
+        if run.runs_ahead and not _is_to_be_read(run.step, recipe, in_epoch):
+            continue
+        values_of = read_all([each.tensors for each in waiting])
+        seconds = time.perf_counter() - began
+        speed = (run.step - begun) * recipe.sampler.batch * recipe.accumulate / seconds
+        for each, values in zip(waiting, values_of, strict=True):
             skipped = 0 if values.finite else skipped + 1
             if not values.finite:
-                items = manifest.items[rows.cpu().numpy()].tolist()
+                items = manifest.items[each.rows.cpu().numpy()].tolist()
                 go_on = recipe.non_finite == "skip" and skipped <= MOST_SKIPPED
-                _note_non_finite(values, run.step, items, out / _own_name(processes), go_on=go_on)
-            seconds = time.perf_counter() - began
-            speed = (run.step - begun) * recipe.sampler.batch / seconds
+                _note_non_finite(values, each.step, items, out / _own_name(processes), go_on=go_on)
             yield Moment(
-                run.step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
-                not values.taken, rates, speed, seconds,
+                each.step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
+                not values.taken, each.rates, speed, seconds,
             )  # fmt: skip
+        waiting.clear()
+
+
+class LaunchedStep(NamedTuple):
+    """A step that was taken, of which the host may not know yet: its number, the rows it was on, rates, values."""
+
+    step: int
+    rows: Tensor
+    rates: dict[str, float]
+    tensors: StepTensors
+
+
+def _launched(
+    run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
+) -> Iterator[LaunchedStep]:
+    """Take every step; none is waited for."""
+    manifest, device = training_manifest(data), processes.device
+    images = images_of(data.name, manifest, recipe.images, vary=True)
+    loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
+    labels = torch.from_numpy(manifest.labels.astype(np.int64)).to(device)
+    compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
+    compute = accumulated(recipe.accumulate, compute) if recipe.accumulate > 1 else compute
+    for epoch in range(run.step // in_epoch, recipe.epochs):
+        let_body_rest(run, processes, resting=epoch < recipe.schedule.warm_up)
+        batches = _plan(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
+        for pixels, rows in loader.of(keys_of(batches)):
+            rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
+            tensors = update(run, pixels, labels[rows], processes, compute, stops=recipe.non_finite == "stop")
+            run.follow(recipe.average)
+            run.step += 1
+            yield LaunchedStep(run.step, rows, rates, tensors)
+
+
+def _is_to_be_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
+    """Whether the host waits for the device after this step: it is logged or saved, or ends an epoch."""
+    every = [recipe.log_every, in_epoch, *([recipe.checkpoint_every] if recipe.checkpoint_every else [])]
+    return any(step % number == 0 for number in every)
 
 
 def update(
-    run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
-) -> StepValues:
+    run: TrainingRun,
+    pixels: Tensor,
+    labels: Tensor,
+    processes: Processes = ALONE,
+    compute: TrainStep = direct,
+    *,
+    stops: bool = True,
+) -> StepTensors:
     """One step of every optimiser on this process's part of a batch; where the loss or its gradient is not finite, nothing
-    changes."""
-    device = processes.device
+    changes. On a GPU nothing is waited for; where such a step `stops` the run, none after it changes anything either."""
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    part = pixels.to(device, memory_format=run.layout, non_blocking=True), labels.to(device, non_blocking=True)
-    norms_learn = (
-        not run.model.freeze_batch_norm
-    )  # their running means move as the images pass, before the loss is known
-    before = [(buffer, buffer.clone()) for buffer in run.model.buffers()] if norms_learn else []
+    part = pixels.to(processes.device, memory_format=run.layout), labels.to(processes.device)
+    # The running means of batch norms that learn move as the images pass, before the loss is known.
+    norms = [] if run.model.freeze_batch_norm else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
     outcome = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
     average_gradients(list(run.objective.parameters()), processes)
-    values = _on_host(outcome, _clipped(run), scaled=run.scaler.is_enabled())
-    if values.finite:
+    values = torch.stack([outcome.total, clipped(run.optimizers, run.scaler), *outcome.terms.values()])
+    bad = ~values[:2].isfinite().all()
+    if run.halted is not None:
+        bad = bad | run.halted
+        run.halted = bad if stops else run.halted
+        step_unless(bad, run.optimizers)
+    elif not bad:
         for optimizer in run.optimizers:
             run.scaler.step(optimizer)
-    else:
-        for buffer, earlier in before:
-            buffer.copy_(earlier)
+    for buffer, earlier in norms:
+        buffer.copy_(torch.where(bad, earlier, buffer))
     run.scaler.update()
-    return values
+    return StepTensors(values, tuple(outcome.terms), run.scaler.is_enabled())
 
 
-def _clipped(run: TrainingRun) -> Tensor:
-    """Clip every optimiser's gradient, and return the norm of all of them together before."""
-    norms = []
-    for optimizer in run.optimizers:
-        run.scaler.unscale_(optimizer)
-        weights = [weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])
-        if clip := optimizer.param_groups[0]["clip"]:
-            torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
-        norms.append(norm)
-    whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    return whole
-
-
-def _on_host(outcome: Outcome, norm: Tensor, *, scaled: bool) -> StepValues:
-    """The values as numbers, in the one transfer for which a step waits for the device."""
-    loss, length, *terms = torch.stack([outcome.total, norm, *outcome.terms.values()]).tolist()
-    # A gradient that overflows float16 is everyday: its scaler leaves the step out and scales less from there on.
-    finite = math.isfinite(loss) and (scaled or math.isfinite(length))
-    taken = finite and math.isfinite(length)
-    return StepValues(loss, dict(zip(outcome.terms, terms, strict=True)), length, finite, taken)
-
-
-def _plan(recipe: Recipe, manifest: Manifest, epoch: int) -> EpochBatches:
-    return plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
+def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE) -> EpochBatches:
+    """The images of every step of an epoch: this process's share of each batch, of so many batches as make a step."""
+    wanted = recipe.steps_per_epoch and recipe.steps_per_epoch * recipe.accumulate
+    batches = plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=wanted)
+    steps = batches.share(processes.rank, processes.world).joined(recipe.accumulate)
+    if not len(steps.rows):
+        raise ConfigError(
+            "an epoch has no step", expected=f"accumulate of at most its {len(batches.rows)} batches",
+            found=f"{recipe.accumulate}",
+        )  # fmt: skip
+    return steps
 
 
 def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
@@ -226,7 +263,7 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
     images = images_of(data.name, manifest, recipe.images, vary=False)
     workers = workers_for(images, recipe.images)
     vectors = embed_all(
-        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
+        run.judged, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
     )
     if processes.first:
         about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.datasets import Dataset
@@ -18,87 +17,10 @@ from hbench.datasets.manifest import Manifest
 from hbench.train.images.batches import images_of, in_order, workers_for
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes, distributed
-from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
+from hbench.train.recipes.recipe import Recipe
 from hbench.train.records import checkpoints
-from hbench.train.step import Objective, build_objective
-
-Factor = Callable[[int, int, Schedule], float]  # epochs since the warm-up, epochs in all -> share of the learning rate
-
-BODY, HEAD, PROXIES = "body", "head", "proxies"
-
-
-def cosine(epoch: int, epochs: int, _schedule: Schedule) -> float:
-    """½ (1 + cos(π epoch / epochs))."""
-    return (1 + math.cos(math.pi * epoch / epochs)) / 2
-
-
-def constant(_epoch: int, _epochs: int, _schedule: Schedule) -> float:
-    """1."""
-    return 1.0
-
-
-def steps(epoch: int, _epochs: int, schedule: Schedule) -> float:
-    """γ to the number of milestones passed."""
-    return float(schedule.gamma ** sum(epoch >= milestone for milestone in schedule.milestones))
-
-
-FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": steps}
-
-
-def build_optimizers(recipe: Recipe, model: EmbeddingModel, objective: nn.Module) -> list[torch.optim.Optimizer]:
-    """The net's optimiser, with groups body and head, and that of the proxies where they have one of their own."""
-    settings, proxies = recipe.optimizer, list(objective.parameters())
-    groups = [
-        _group(BODY, model.body(), settings, settings.lr),
-        _group(HEAD, model.head(), settings, settings.lr * settings.head),
-    ]
-    own = recipe.proxies
-    if proxies and own is None:
-        groups.append(_group(PROXIES, proxies, settings, settings.lr * settings.head))
-    optimizers = [_optimizer(settings, [group for group in groups if group["params"]])]
-    if proxies and own is not None:
-        optimizers.append(_optimizer(own, [_group(PROXIES, proxies, own, own.lr)]))
-    return optimizers
-
-
-def set_rates(optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch: int) -> dict[str, float]:
-    """Set every group's learning rate for an epoch, and return them by name; during warm-up the body's is 0."""
-    schedule = recipe.schedule
-    factor = FACTORS[schedule.name](max(0, epoch - schedule.warm_up), recipe.epochs, schedule)
-    rates = {}
-    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-        lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
-        resting = group["name"] == BODY and epoch < schedule.warm_up
-        group["lr"] = 0.0 if resting else lowest + (group["lr_max"] - lowest) * factor
-        rates[group["name"]] = group["lr"]
-    return rates
-
-
-def let_body_rest(run: TrainingRun, processes: Processes, *, resting: bool) -> None:
-    """Differentiate the pretrained weights, or do not: during warm-up they rest, and most of a step is spared."""
-    groups = [group for optimizer in run.optimizers for group in optimizer.param_groups if group["name"] == BODY]
-    body = [weight for group in groups for weight in group["params"]]
-    if any(weight.requires_grad == resting for weight in body):
-        for weight in body:
-            weight.requires_grad_(not resting)
-        run.embed = distributed(
-            run.model, processes
-        )  # DistributedDataParallel waits for the weights that it saw at first
-
-
-def _group(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> dict[str, Any]:
-    kept = [weight for weight in weights if weight.requires_grad]
-    return {"params": kept, "name": name, "lr": rate, "lr_max": rate, "lr_min": settings.lr_min, "clip": settings.clip}
-
-
-def _optimizer(settings: Optimizer, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-    if settings.name == "sgd":
-        return torch.optim.SGD(
-            groups, momentum=settings.momentum, nesterov=settings.nesterov, weight_decay=settings.weight_decay
-        )
-    kind = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
-    return kind(groups, weight_decay=settings.weight_decay)
-
+from hbench.train.steps.gradients import Objective, build_objective
+from hbench.train.steps.optimizers import BODY, build_optimizers
 
 PCA_IMAGES = 8192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -114,8 +36,9 @@ class BestStep(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken, and the
-    best of them where the run validates."""
+    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken, the best of
+    them where the run validates, and the running mean of the weights where there is one. `halted`: on a GPU, whether a step was
+    not finite, after which it takes no more until the host has read that."""
 
     model: EmbeddingModel
     embed: nn.Module
@@ -125,6 +48,27 @@ class TrainingRun:
     layout: torch.memory_format = torch.contiguous_format
     step: int = 0
     best: BestStep | None = None
+    average: EmbeddingModel | None = None
+    halted: Tensor | None = None
+
+    @property
+    def judged(self) -> EmbeddingModel:
+        """The model that is evaluated and embedded with: the running mean where there is one."""
+        return self.model if self.average is None else self.average
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether steps are launched before the host knows of the last one: on GPUs, and not with float16's scaler."""
+        return self.halted is not None
+
+    def follow(self, keep: float) -> None:
+        """Move the running mean of the weights towards them."""
+        if self.average is not None:
+            with torch.no_grad():
+                mean: list[Tensor] = list(self.average.parameters())
+                torch._foreach_lerp_(mean, list[Tensor](self.model.parameters()), 1 - keep)
+                for buffer, own in zip(self.average.buffers(), self.model.buffers(), strict=True):
+                    buffer.copy_(own)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint into the run's folder."""
@@ -134,15 +78,20 @@ class TrainingRun:
             "scaler": self.scaler.state_dict(),
             "random": checkpoints.random_state(),
             "best": self.best and self.best._asdict(),
+            "trained": self.average and self.model.state_dict(),
         }
-        checkpoints.save(folder, self.step, model=self.model, state=state)
+        checkpoints.save(folder, self.step, model=self.judged, state=state)
 
     def restore(self, folder: Path) -> None:
         """Go on from a checkpoint. Raises DataError where it cannot be read or is of another model."""
         state = checkpoints.load_state(folder)
-        checkpoints.load_model(folder, self.model)
+        checkpoints.load_model(folder, self.judged)
+        if self.average is not None:
+            self.model.load_state_dict(state["trained"])
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
+                kept["fused"] = group["fused"]  # this device's, not that of the device it was saved on
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
         checkpoints.set_random_state(state["random"])
@@ -160,19 +109,36 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     model.precision = PRECISIONS[precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
-    layout = torch.channels_last if recipe.model.channels_last else torch.contiguous_format
+    on_gpu, wanted = device.type == "cuda", recipe.model.channels_last
+    layout = torch.channels_last if wanted or (on_gpu and wanted is None) else torch.contiguous_format
     model = model.to(memory_format=layout)
-    if recipe.model.compile:
-        model.backbone.compile()
+    average = copy.deepcopy(model).requires_grad_(False).eval() if recipe.average else None
+    for each in (model, average):
+        if recipe.model.compile and each is not None:
+            each.compile_backbone()
     objective = build_objective(recipe.losses, manifest.labels, model.dim).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-    embed, optimizers = distributed(model.train(), processes), build_optimizers(recipe, model, objective)
+    embed = distributed(model.train(), processes)
+    optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
     if recipe.schedule.warm_up and not any(g["name"] != BODY for each in optimizers for g in each.param_groups):
         raise ConfigError(
             "nothing would learn during the warm-up: the net has no projection, and the losses have no weights",
             expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",
         )  # fmt: skip
-    return TrainingRun(model, embed, objective, optimizers, scaler, layout)
+    halted = torch.zeros((), dtype=torch.bool, device=device) if on_gpu and not scaler.is_enabled() else None
+    return TrainingRun(model, embed, objective, optimizers, scaler, layout, average=average, halted=halted)
+
+
+def let_body_rest(run: TrainingRun, processes: Processes, *, resting: bool) -> None:
+    """Differentiate the pretrained weights, or do not: during warm-up they rest, and most of a step is spared."""
+    groups = [group for optimizer in run.optimizers for group in optimizer.param_groups if group["name"] == BODY]
+    body = [weight for group in groups for weight in group["params"]]
+    if any(weight.requires_grad == resting for weight in body):
+        for weight in body:
+            weight.requires_grad_(not resting)
+        run.embed = distributed(
+            run.model, processes
+        )  # DistributedDataParallel waits for the weights that it saw at first
 
 
 def precision_on(device: torch.device) -> str:

@@ -22,7 +22,8 @@ from hbench.train.models.model import build_model
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
 from hbench.train.recipes.sizes import fitted_to
-from hbench.train.run import begin, set_rates
+from hbench.train.run import begin
+from hbench.train.steps.optimizers import set_rates
 
 FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
 LEVELS = {  # classes per level, coarse to fine: the depth is the dataset's, the numbers are scaled down

@@ -36,8 +36,9 @@ from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model, Sampler, Schedule
 from hbench.train.records import checkpoints as checkpoint
 from hbench.train.records.log import Log
-from hbench.train.run import FACTORS, BestStep, begin, set_rates
-from hbench.train.step import direct, in_two_passes
+from hbench.train.run import BestStep, begin
+from hbench.train.steps.gradients import accumulated, direct, in_two_passes
+from hbench.train.steps.optimizers import FACTORS, build_optimizers, set_rates
 from hbench.train.validation import split_off
 from hbench.tree.names import class_rows
 from tests.training import small_glyphs, tiny
@@ -485,7 +486,7 @@ def test_a_finite_loss_with_a_gradient_that_is_not_stops_the_run_and_changes_not
     before = {name: weight.clone() for name, weight in run.model.state_dict().items()}
     pixels, labels = torch.rand(8, 1, 32, 32), torch.zeros(8, 4, dtype=torch.int64)
     run.objective.poisoned = True
-    values = loop.update(run, pixels, labels)
+    values = loop.update(run, pixels, labels).read()
     assert not values.finite
     assert np.isfinite(values.loss)
     assert np.isfinite(values.terms["bare"])
@@ -531,7 +532,7 @@ def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
     labels = torch.from_numpy(letters.train.labels[:160:10].astype(np.int64))
     for each in (run, clipped):
         each.model.projection.weight.data.mul_(0.1)  # a net whose gradient is longer than what it is clipped to
-    free, cut = loop.update(run, pixels, labels), loop.update(clipped, pixels, labels)
+    free, cut = (loop.update(each, pixels, labels).read() for each in (run, clipped))
     lengths = []
     for each in (run, clipped):
         gradients = [weight.grad for weight in each.optimizers[0].param_groups[0]["params"]]
@@ -543,6 +544,130 @@ def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
     assert free.gradient_norm == pytest.approx(cut.gradient_norm) == pytest.approx(np.hypot(lengths[0], own), rel=1e-5)
     assert lengths[0] > 0.5
     assert lengths[1] == pytest.approx(0.5, rel=1e-4)
+
+
+def ahead(recipe, data, processes=ALONE):
+    """A run on a processor whose steps are launched as on a GPU: by fused optimisers, unread until a step is logged."""
+    run = begin(recipe, data, processes)
+    run.optimizers = build_optimizers(recipe, run.model, run.objective, fused=True)
+    run.halted = torch.zeros((), dtype=torch.bool)
+    return run
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypatch, name):
+    own = [f"optimizer.name={name}", f"proxies.name={name}", "log_every=2", "steps_per_epoch=5", "checkpoint_every=4"]
+    recipe = tiny("glyphs-happier", *own)
+    loop.train(recipe, tmp_path / "plain", dataset=letters)
+    monkeypatch.setattr(loop, "begin", ahead)
+    told = []
+    loop.train(recipe, tmp_path / "ahead", dataset=letters, watch=lambda moment: told.append(moment.step))
+    assert told == list(range(1, 11))
+    for one, other in zip(logged(tmp_path / "plain")[:-1], logged(tmp_path / "ahead")[:-1], strict=True):
+        assert one["step"] == other["step"]
+        assert one["rates"] == other["rates"]
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+    assert [folder.name for folder in checkpoint.saved(tmp_path / "ahead")] == ["step-00000008", "step-00000010"]
+
+
+@pytest.mark.parametrize("rule", ["stop", "skip"])
+def test_a_step_that_is_not_waited_for_changes_nothing_where_it_is_not_finite(letters, tmp_path, monkeypatch, rule):
+    """Step 2 of 4 is poisoned, and known of only after the 4th: by then nothing more was changed, or only by the others."""
+    images = images_of("glyphs", letters.train, tiny().images, vary=True)
+    numbers = iter(range(1, 9))
+
+    class Poisoned(torch.utils.data.Dataset):
+        def __getitems__(self, keys):
+            pixels, rows = images.__getitems__(keys)
+            return pixels * (torch.nan if next(numbers) == 2 else 1), rows
+
+    recipe = tiny("glyphs-happier", f"non_finite={rule}", "steps_per_epoch=4", "epochs=1", "log_every=9")
+    monkeypatch.setattr(loop, "images_of", lambda *_, **__: Poisoned())
+    run, weights = ahead(recipe, letters), []
+    launch = loop.update
+
+    def update(*args, **options):
+        found = launch(*args, **options)
+        weights.append({name: weight.clone() for name, weight in run.model.state_dict().items()})
+        return found
+
+    def changed(one, other):
+        return any(not torch.equal(weights[one][name], weights[other][name]) for name in weights[0])
+
+    monkeypatch.setattr(loop, "update", update)
+    if rule == "stop":
+        with pytest.raises(HBenchError, match="the loss of step 2 is not finite"):
+            list(loop.steps(run, recipe, letters, tmp_path))
+        assert not any(changed(0, step) for step in (1, 2, 3))
+    else:
+        moments = list(loop.steps(run, recipe, letters, tmp_path))
+        assert [moment.skipped for moment in moments] == [False, True, False, False]
+        assert not changed(0, 1)
+        assert changed(1, 2)
+        assert changed(2, 3)
+    assert len(weights) == 4
+    assert all(weight.isfinite().all() for weight in weights[-1].values())
+
+
+def test_the_mean_of_the_weights_is_what_is_scored_and_survives_a_resume(letters, tmp_path):
+    recipe = tiny("glyphs-happier", "average=0.5", "checkpoint_every=3", "epochs=2")
+    seen = []
+    run = begin(recipe, letters)
+    mean = {name: weight.clone() for name, weight in run.average.named_parameters()}
+    for _ in loop.steps(run, recipe, letters, tmp_path):
+        seen.append(run.step)
+        for name, weight in run.model.named_parameters():
+            mean[name] = mean[name] + 0.5 * (weight.detach() - mean[name])
+    for name, weight in run.average.named_parameters():
+        torch.testing.assert_close(weight, mean[name], rtol=1e-5, atol=1e-7)
+    loop.train(recipe, tmp_path / "whole", dataset=letters)
+    scored = read_weights(weights_of(tmp_path / "whole"))
+    torch.testing.assert_close(scored["projection.weight"], mean["projection.weight"], rtol=1e-5, atol=1e-7)
+    with pytest.raises(loop.TrainingInterrupted):
+        loop.train(recipe, tmp_path / "cut", dataset=letters, watch=interrupt_after(3))
+    loop.train(recipe, tmp_path / "cut", dataset=letters, resume=True)
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+def interrupt_after(step):
+    return lambda moment: os.kill(os.getpid(), signal.SIGINT) if moment.step == step else None
+
+
+def test_the_gradients_of_several_batches_make_a_step(letters, tmp_path):
+    """Their mean is that of two batches alone, each with a loss of its own."""
+    recipe = tiny("glyphs-happier", "model.freeze_batch_norm=true")
+    run = begin(recipe, letters)
+    pixels = torch.randn(16, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    labels = torch.from_numpy(letters.train.labels[:160:10].astype(np.int64))
+    halves = [gradients(direct, run, pixels[part], labels[part]) for part in (slice(8), slice(8, 16))]
+    for compute in (accumulated(2, direct), accumulated(2, in_two_passes(3))):
+        total, found = gradients(compute, run, pixels, labels)
+        assert total == pytest.approx(np.mean([loss for loss, _ in halves]), rel=1e-6)
+        for one, other, both in zip(halves[0][1], halves[1][1], found, strict=True):
+            torch.testing.assert_close(both, (one + other) / 2, rtol=1e-4, atol=1e-6)
+    moments = list(loop.steps(begin(tiny(), letters), tiny("glyphs-happier", "accumulate=3"), letters, tmp_path))
+    assert [moment.steps for moment in moments] == [6] * 6
+
+
+def test_biases_and_norms_do_not_decay_where_asked(letters):
+    run = begin(tiny("glyphs-happier", "optimizer.decay_all=false", "optimizer.weight_decay=0.1"), letters)
+    decays = {
+        group["weight_decay"]: group["params"] for group in run.optimizers[0].param_groups if group["name"] == "body"
+    }
+    assert set(decays) == {0.0, 0.1}
+    assert all(weight.ndim == 1 for weight in decays[0.0])
+    assert all(weight.ndim > 1 for weight in decays[0.1])
+    whole = begin(tiny("glyphs-happier", "optimizer.weight_decay=0.1"), letters).optimizers[0].param_groups
+    assert {group["weight_decay"] for group in whole} == {0.1}
+
+
+def test_rates_rise_over_the_first_steps_and_may_go_by_steps(letters):
+    changes = ["schedule.every=step", "schedule.ramp=4", "schedule.warm_up=0", "optimizer.lr=1", "epochs=2"]
+    recipe = tiny("glyphs-nsm", *changes)
+    run = begin(recipe, letters)
+    rates = [set_rates(run.optimizers, recipe, step // 4, step=step, in_epoch=4)["body"] for step in range(8)]
+    cosine = [(1 + np.cos(np.pi * step / 8)) / 2 for step in range(8)]
+    assert rates == pytest.approx([cosine[step] * min(1, (step + 1) / 4) for step in range(8)])
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused_before_anything_is_written(letters, tmp_path):
@@ -572,7 +697,7 @@ def test_a_checkpoint_holds_plain_values_only_and_anything_else_is_refused(lette
     run = begin(tiny(), letters)
     run.save(tmp_path)
     state = torch.load(checkpoint.latest(tmp_path) / checkpoint.STATE, weights_only=True)
-    assert {"objective", "optimizers", "random", "scaler", "best", "step", "format"} == set(state)
+    assert set(state) == {"objective", "optimizers", "random", "scaler", "best", "step", "format", "trained"}
     torch.save({"format": 1, "step": Path("x")}, checkpoint.latest(tmp_path) / checkpoint.STATE)
     with pytest.raises(DataError, match="cannot be loaded"):
         checkpoint.load_state(checkpoint.latest(tmp_path))
@@ -635,7 +760,7 @@ DOC = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 
 
 def block(kind):
-    return re.search(rf"^```{kind}\n(.*?)^```", DOC, re.MULTILINE | re.DOTALL)[1]
+    return re.search(rf"^```{kind}\n?(.*?)^```", DOC, re.MULTILINE | re.DOTALL)[1]
 
 
 def test_the_python_of_the_docs_runs():
@@ -646,7 +771,7 @@ def test_the_python_of_the_docs_runs():
 
 
 def test_the_recipe_of_the_docs_resolves(tmp_path):
-    (tmp_path / "mine.toml").write_text(block("toml"))
+    (tmp_path / "mine.toml").write_text(block(r"toml\n(?=extends)"))
     assert resolve(str(tmp_path / "mine.toml")).losses["sup_hap"].params == {"alpha": 2.0}
 
 

@@ -38,6 +38,12 @@ class EpochBatches(NamedTuple):
         own = slice(rank * size, (rank + 1) * size)
         return EpochBatches(self.rows[:, own], self.draws[:, own])
 
+    def joined(self, number: int) -> EpochBatches:
+        """Every `number` batches behind each other as one; what is left over is not used."""
+        steps = len(self.rows) // number
+        rows, draws = (column[: steps * number].reshape(steps, -1) for column in self)
+        return EpochBatches(rows, draws)
+
     def after(self, step: int) -> EpochBatches:
         """What is left of the epoch after `step` batches."""
         return EpochBatches(self.rows[step:], self.draws[step:])

@@ -33,9 +33,17 @@ def embedded(
         for pixels, own in in_order(images, rows, batch=batch, workers=workers, device=device):
             with torch.inference_mode():
                 if len(own):
-                    yield own.cpu().numpy(), model(pixels).float().cpu().numpy()
+                    yield own.cpu().numpy(), model(_filled(model, pixels, batch))[: len(own)].float().cpu().numpy()
     finally:
         model.train(mode)
+
+
+def _filled(model: nn.Module, pixels: Tensor, batch: int) -> Tensor:
+    """The last batch filled up to the size of the others for a compiled net, which would be compiled once more for it."""
+    lacking = batch - len(pixels)
+    if not lacking or not getattr(model, "is_compiled", False):
+        return pixels
+    return torch.cat([pixels, pixels[:1].expand(lacking, *pixels.shape[1:])])
 
 
 def embed_all(

@@ -86,6 +86,12 @@ class EmbeddingModel(nn.Module):
         self.projection = nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
         self.freeze_batch_norm = settings.freeze_batch_norm
         self.precision = torch.float32
+        self.is_compiled = False
+
+    def compile_backbone(self) -> None:
+        """Compile the backbone for batches of one size; who embeds fills up the last one."""
+        self.backbone.compile(dynamic=False)
+        self.is_compiled = True
 
     def forward(self, images: Tensor) -> Tensor:
         full = self.precision == torch.float32

@@ -52,7 +52,7 @@ class Model(BaseModel):
     The ResNet's weights are torchvision's first (V1), from which the published rows were trained; without the last part of
     the name they are its current ones. `l2_norm`: the pooled features are brought to length 1.
     `weights`: "pretrained" (the source's own), "random", or a file of weights, whose keys the TOML file `key_map` renames.
-    `dim` 0: no projection.
+    `dim` 0: no projection. `channels_last`: the order in memory that convolutions on GPUs are fast in; left out, on GPUs.
     `projection`: how its weights begin, "random" or by "pca" of the training images' features.
     """
 
@@ -67,7 +67,7 @@ class Model(BaseModel):
     projection: Literal["random", "pca"] = "random"
     freeze_batch_norm: bool = True
     compile: bool = False
-    channels_last: bool = False
+    channels_last: bool | None = None
 
 
 class Sampler(BaseModel):
@@ -90,7 +90,8 @@ class Sampler(BaseModel):
 class Optimizer(BaseModel):
     """One optimiser and the lowest learning rate of its schedule; `head` multiplies the projection's learning rate.
 
-    `clip`: a gradient of its weights that is longer is scaled down to that length; 0: none is.
+    `clip`: a gradient of its weights that is longer is scaled down to that length; 0: none is. `decay_all` false: biases and
+    the weights of norms do not decay.
     """
 
     model_config = STRICT
@@ -102,17 +103,21 @@ class Optimizer(BaseModel):
     head: NonNegative = 1.0
     lr_min: NonNegative = 0.0
     clip: NonNegative = 0.0
+    decay_all: bool = True
 
 
 class Schedule(BaseModel):
     """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn, at their full
-    rates, and the schedule begins after these."""
+    rates, and the schedule begins after these. `every`: whether the rate changes by epoch or by step. `ramp`: so many first steps
+    over which all rates rise from 0, linearly."""
 
     model_config = STRICT
     name: Literal["cosine", "constant", "steps"] = "cosine"
     warm_up: Natural = 0
     milestones: tuple[Positive, ...] = ()
     gamma: Share = 0.1
+    every: Literal["epoch", "step"] = "epoch"
+    ramp: Natural = 0
 
 
 class LossSpec(BaseModel):
@@ -136,7 +141,9 @@ class Recipe(BaseModel):
 
     `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU.
 
-    `two_pass`: images that are held with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own
+    `two_pass`: images that are held with their graph at once (0: the whole batch). `accumulate`: batches whose gradients make a
+    step, their mean. `average`: the share of itself that the running mean of the weights keeps at every step; that mean is
+    what is evaluated and embedded with (0: the weights themselves). `proxies`: the optimiser of the losses' own
     weights, the net's when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
     `validation`: the share of the training classes that is held out and evaluated every `evaluate_every` epochs; the checkpoint
     best by `select_by` is tested, and the run stops after `patience` evaluations without a better one (0: never).
@@ -158,6 +165,8 @@ class Recipe(BaseModel):
     schedule: Schedule = Schedule()
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     two_pass: Natural = 0
+    accumulate: Positive = 1
+    average: Share = 0.0
     non_finite: Literal["stop", "skip"] = "stop"
     validation: Share = 0.0
     evaluate_every: Natural = 0

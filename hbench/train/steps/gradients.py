@@ -1,4 +1,4 @@
-"""Takes one training step: the gradient of the whole batch's loss, directly or in two passes over parts of it.
+"""Makes the gradient of a step: of the whole batch's loss, directly or in two passes over parts of it; or the mean over batches.
 
 Two passes ([24] in [T]): embed without a graph; take ∂L/∂embeddings; embed each part again and push its rows of that
 gradient through. The gradient is the same, and only one part's graph is held at a time.
@@ -6,7 +6,8 @@ gradient through. The gradient is the same, and only one part's graph is held at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
@@ -38,6 +39,31 @@ class StepValues(NamedTuple):
     gradient_norm: float
     finite: bool
     taken: bool
+
+
+class StepTensors(NamedTuple):
+    """What a step gave, still on its device: `values` are the loss, the gradient's length and the terms of `names`; `scaled`:
+    whether the gradient was scaled for float16."""
+
+    values: Tensor
+    names: tuple[str, ...]
+    scaled: bool
+
+    def read(self) -> StepValues:
+        """The values as numbers, for which the host waits for the device."""
+        return read_all([self])[0]
+
+
+def read_all(steps: Sequence[StepTensors]) -> list[StepValues]:
+    """The values of several steps as numbers, in one transfer."""
+    found = []
+    for step, row in zip(steps, torch.stack([step.values for step in steps]).tolist(), strict=True):
+        loss, length, *terms = row
+        # A gradient that overflows float16 is everyday: its scaler leaves the step out and scales less from there on.
+        finite = math.isfinite(loss) and (step.scaled or math.isfinite(length))
+        taken = finite and math.isfinite(length)
+        found.append(StepValues(loss, dict(zip(step.names, terms, strict=True)), length, finite, taken))
+    return found
 
 
 class TrainStep(Protocol):
@@ -89,6 +115,25 @@ def in_two_passes(part: int) -> TrainStep:
                 embed(piece).backward(gradient)
         _set_random_state(after)
         return _detached(total, terms)
+
+    return step
+
+
+def accumulated(number: int, compute: TrainStep) -> TrainStep:
+    """The mean gradient of `number` batches that lie one behind the other, each with a loss of its own."""
+
+    def step(
+        embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
+    ) -> Outcome:
+        outcomes = []
+        batches = zip(images.chunk(number), labels.chunk(number), strict=True)
+        for count, (pixels, own) in enumerate(batches, start=1):
+            with nullcontext() if count == number else _unsynchronised(embed):
+                share = lambda loss: scale(loss / number)  # noqa: E731
+                outcomes.append(compute(embed, objective, pixels, own, processes=processes, scale=share))
+        names = outcomes[0].terms
+        terms = {name: torch.stack([each.terms[name] for each in outcomes]).mean() for name in names}
+        return Outcome(torch.stack([each.total for each in outcomes]).mean(), terms)
 
     return step
 

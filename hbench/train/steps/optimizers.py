@@ -1,0 +1,123 @@
+"""Builds the optimisers of a run, sets their learning rates, clips their gradients, and takes their steps.
+
+rate = lowest + (highest − lowest) · factor(epochs since the warm-up) · min(1, steps / ramp)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hbench.train.models.model import EmbeddingModel
+from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
+
+Factor = Callable[
+    [float, int, Schedule], float
+]  # epochs since the warm-up, epochs in all -> share of the learning rate
+
+BODY, HEAD, PROXIES = "body", "head", "proxies"
+
+
+def cosine(epoch: float, epochs: int, _schedule: Schedule) -> float:
+    """½ (1 + cos(π epoch / epochs))."""
+    return (1 + math.cos(math.pi * epoch / epochs)) / 2
+
+
+def constant(_epoch: float, _epochs: int, _schedule: Schedule) -> float:
+    """1."""
+    return 1.0
+
+
+def steps(epoch: float, _epochs: int, schedule: Schedule) -> float:
+    """γ to the number of milestones passed."""
+    return float(schedule.gamma ** sum(epoch >= milestone for milestone in schedule.milestones))
+
+
+FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": steps}
+
+
+def build_optimizers(
+    recipe: Recipe, model: EmbeddingModel, objective: nn.Module, *, fused: bool = False
+) -> list[torch.optim.Optimizer]:
+    """The net's optimiser, with groups body and head, and that of the proxies where they have one of their own.
+
+    `fused`: all weights of an optimiser in one kernel, which can leave a step out by itself: for GPUs.
+    """
+    settings, proxies = recipe.optimizer, list(objective.parameters())
+    groups = [
+        *_groups(BODY, model.body(), settings, settings.lr),
+        *_groups(HEAD, model.head(), settings, settings.lr * settings.head),
+    ]
+    own = recipe.proxies
+    if proxies and own is None:
+        groups += _groups(PROXIES, proxies, settings, settings.lr * settings.head)
+    optimizers = [_optimizer(settings, groups, fused=fused)]
+    if proxies and own is not None:
+        optimizers.append(_optimizer(own, _groups(PROXIES, proxies, own, own.lr), fused=fused))
+    return optimizers
+
+
+def set_rates(
+    optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch: int, *, step: int = 0, in_epoch: int = 1
+) -> dict[str, float]:
+    """Set every group's learning rate for an epoch, and return them by name; during warm-up the body's is 0.
+
+    `step` is the number of steps before this one, `in_epoch` that of an epoch, for schedules that go by steps.
+    """
+    schedule = recipe.schedule
+    at = step / in_epoch if schedule.every == "step" else epoch
+    factor = FACTORS[schedule.name](max(0, at - schedule.warm_up), recipe.epochs, schedule)
+    rise = min(1.0, (step + 1) / schedule.ramp) if schedule.ramp else 1.0
+    rates = {}
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
+        resting = group["name"] == BODY and epoch < schedule.warm_up
+        group["lr"] = 0.0 if resting else (lowest + (group["lr_max"] - lowest) * factor) * rise
+        rates[group["name"]] = group["lr"]
+    return rates
+
+
+def clipped(optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> Tensor:
+    """Clip every optimiser's gradient, and return the norm of all of them together before."""
+    norms = []
+    for optimizer in optimizers:
+        scaler.unscale_(optimizer)
+        weights = [weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])
+        if clip := optimizer.param_groups[0]["clip"]:
+            torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
+        norms.append(norm)
+    whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return whole
+
+
+def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    """Take the step of every fused optimiser unless `bad`, bool on the device, which the host does not wait for."""
+    for optimizer in optimizers:
+        # As torch's GradScaler tells a fused kernel to leave a step out.
+        optimizer.grad_scale, optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
+        try:
+            optimizer.step()
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
+
+
+def _groups(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> list[dict[str, Any]]:
+    """The weights that learn as a group, or as two where biases and norms are not to decay; none where there are none."""
+    learning = [weight for weight in weights if weight.requires_grad]
+    flat = [] if settings.decay_all else [weight for weight in learning if weight.ndim <= 1]
+    whole = learning if settings.decay_all else [weight for weight in learning if weight.ndim > 1]
+    shared = {"name": name, "lr": rate, "lr_max": rate, "lr_min": settings.lr_min, "clip": settings.clip}
+    parts = [(whole, settings.weight_decay), (flat, 0.0)]
+    return [{"params": each, "weight_decay": decay, **shared} for each, decay in parts if each]
+
+
+def _optimizer(settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
+    chosen = fused or None  # None leaves torch its choice
+    if settings.name == "sgd":
+        return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=settings.nesterov, fused=chosen)
+    return (torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW)(groups, fused=chosen)
