@@ -25,6 +25,8 @@ Next:
   hbench datasets                                     the benchmarks of the papers
 Your own model: embed every item of glyphs test, write id + embedding to a .parquet, and evaluate that file."""
 
+RESULTS = 20  # of each query, on the pages
+
 
 @click.command("demo")
 @click.option(
@@ -37,14 +39,16 @@ Your own model: embed every item of glyphs test, write id + embedding to a .parq
 )
 @click.option("--dim", type=click.IntRange(1, 1024), default=64, show_default=True, help="Dimensions kept by the PCA.")
 def command(out: Path, dim: int) -> None:
-    """Score a baseline (pixels → PCA) on the embedded benchmark glyphs: embedding file, report, picture.
+    """Score a baseline (pixels → PCA) on the embedded benchmark glyphs: embedding file, report, picture, and pages to open.
 
     Example: hbench demo --out demo
     """
     from hbench import datasets
-    from hbench.cli.evaluate import scored, show_report
+    from hbench.cli.evaluate import scored, show_report, write_report
     from hbench.evaluation import embeddings
+    from hbench.look.pages.folder import refuse_folder
 
+    refuse_folder(out / "pages", "report")
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
     with progress() as bars:
         task = bars.add_task("drawing the letters", total=3)
@@ -56,14 +60,27 @@ def command(out: Path, dim: int) -> None:
         embedding = out / "glyphs-pca.parquet"
         embeddings.write(embedding, data.tests["test"].items.tolist(), vectors)
         bars.update(task, completed=3)
-    report = scored(embeddings.read(embedding), data, method=f"pixels → PCA ({dim})")
-    report.write(out / "glyphs-pca.json")
-    report.write_by_query(out / "glyphs-pca.by-query.parquet")
+    given = embeddings.read(embedding)
+    report = scored(given, data, means={"top_k": RESULTS}, method=f"pixels → PCA ({dim})")
+    written = out / "glyphs-pca.json"
+    write_report(report, {"output": written, "by_query": out / "glyphs-pca.by-query.parquet", "row": None})
     report.plot("levels").write(out / "glyphs-pca.png")
+    page = _pages(written, embedding, out / "pages")
     show_report(report.document, "table")
     for file in sorted(out.glob("glyphs-pca*")):
         say(f"wrote {file}")
     say(NEXT.format(embedding=embedding))
+    say(f"\nOpen this page: {page}")
+
+
+def _pages(report: Path, embedding: Path, folder: Path) -> Path:
+    """What the model knows and what it confuses, as pages; the first of them."""
+    from hbench.look.report.folder import write_report as write_pages
+    from hbench.look.report.runs import read_runs, with_embeddings
+
+    with progress() as bars:
+        bars.add_task("making pages", total=None)
+        return write_pages(with_embeddings(read_runs([report]), [embedding], RESULTS), folder)
 
 
 def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

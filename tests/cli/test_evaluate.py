@@ -260,9 +260,13 @@ def test_vectors_read_for_one_evaluation_alone_are_moved_and_no_others(tmp_path,
 def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
     run = hbench(tmp_path, "demo", "--out", "out", "--dim", "16")
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {"glyphs-pca.parquet", "glyphs-pca.json", "glyphs-pca.by-query.parquet", "glyphs-pca.png"}
+    kept = {"glyphs-pca.parquet", "glyphs-pca.json", "glyphs-pca.by-query.parquet", "glyphs-pca.top-k.parquet"}
+    assert written == kept | {"glyphs-pca.png", "pages"}
     assert "H-AP" in run.stdout
     assert "Next:" in run.stderr
+    page = Path(run.stderr.rstrip().rpartition("Open this page: ")[2])
+    assert "glyphs" in (tmp_path / page).read_text(encoding="utf-8")
+    assert {"explore.html", "tree.html", "map.html"} <= {path.name for path in (tmp_path / page).parent.iterdir()}
     assert (tmp_path / "out" / "glyphs-pca.png").read_bytes().startswith(b"\x89PNG")
     document = Document.model_validate_json((tmp_path / "out" / "glyphs-pca.json").read_text())
     assert sum(document.mistakes["test"].values()) == document.scores["R@1"].queries
