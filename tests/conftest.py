@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
@@ -46,3 +46,20 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def findings() -> Callable[[Page], list[tuple[str, list[str], str]]]:
+    """What axe-core finds on a page that is serious or critical: the rule, the element, what to do about it."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    def of(page: Page) -> list[tuple[str, list[str], str]]:
+        found = Axe().run(page, options={"preload": False}).response["violations"]
+        return [
+            (each["id"], node["target"], node.get("failureSummary"))
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+            for node in each["nodes"]
+        ]
+
+    return of

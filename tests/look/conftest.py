@@ -39,20 +39,3 @@ def opened(browser):
     yield open_page
     for each in made:
         each.close()
-
-
-@pytest.fixture
-def findings():
-    """What axe-core finds on a page that is serious or critical, with the elements."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    def of(page):
-        found = Axe().run(page, options={"preload": False}).response["violations"]
-        return [
-            (each["id"], node["target"], node.get("failureSummary"))
-            for each in found
-            if each["impact"] in {"serious", "critical"}
-            for node in each["nodes"]
-        ]
-
-    return of
