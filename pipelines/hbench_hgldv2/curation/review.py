@@ -22,7 +22,7 @@ from hbench_hgldv2.grouping.cluster import Clustered
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
 PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("model.js", "page.js", "actions.js", "picker.js", "marks.js", "input.js")
+SCRIPTS = ("model.js", "view.js", "cards.js", "grid.js", "actions.js", "picker.js", "marks.js", "input.js")
 KEYS = {
     "Go": (
         ("↓ ↑ j k", "next, previous label"),

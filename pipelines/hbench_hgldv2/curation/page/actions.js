@@ -13,24 +13,24 @@ function commit(body, newGroups, text) {
 
 function clearSelection() {
   view.selected.clear();
-  for (const row of document.querySelectorAll('#cards .row[aria-selected="true"]')) showSelected(row);
+  showSelection();
 }
 
 function settle(touched, text) {
   clearSelection();
-  const before = visibleIndex();
-  if (view.card && !model.cards.get(view.card)?.size) [view.card, view.row] = [visibleCards()[before] ?? null, 0];
+  if (view.card && !model.cards.get(view.card)?.size) [view.card, view.row] = [following(), 0];
   view.row = Math.max(0, Math.min(view.row, view.card ? shown(view.card).length - 1 : 0));
-  for (const card of [...touched, view.card]) versions.set(card, (versions.get(card) ?? 0) + 1);
+  for (const card of [...touched, view.card]) changed(card);
   layout();
   say(text);
   save();
   void checkApprovals();
 }
 
-function visibleIndex() {
-  const order = model.order.indexOf(view.card);
-  return visibleCards().filter((card) => model.order.indexOf(card) < order).length;
+// The card that comes after the current one, which is now empty.
+function following() {
+  const visible = new Set(visibleCards());
+  return model.order.slice(model.order.indexOf(view.card)).find((card) => visible.has(card)) ?? null;
 }
 
 const chosen = () => {
@@ -111,14 +111,18 @@ async function approve() {
   settle(["g:" + group], "“" + group + "” approved by " + reviewer);
 }
 
+const digests = new Map(); // card -> its members, and their hash
+
 // An approval holds for the members it was given to: what changed since is told.
 async function checkApprovals() {
   for (const approval of model.approvals) {
-    const card = "g:" + approval.group, now = await digestOf(model.cards.get(card) ?? []);
-    const state = now === approval.sha256_of_members ? "approved" : "approval is stale";
+    const card = "g:" + approval.group, members = membersOf(model, card);
+    if (digests.get(card)?.members !== members) digests.set(card, { members, sha256: await digestOf(members) });
+    const state = digests.get(card).sha256 === approval.sha256_of_members ? "approved" : "approval is stale";
     if (view.approved.get(card) === state) continue;
     view.approved.set(card, state);
-    if (elementOf(card) && model.cards.get(card)?.size) render(card);
+    changed(card);
+    draw();
   }
 }
 

@@ -1,35 +1,43 @@
 "use strict";
 // Keyboard, mouse and files of the review page.
 
-function focusCard(card, scroll = false) {
-  if (!model.cards.get(card)?.size) return;
-  const before = view.card;
-  if (before !== card) [view.card, view.row] = [card, 0];
-  for (const one of new Set([before, card])) if (elementOf(one) && model.cards.get(one)?.size) render(one);
-  if (scroll) elementOf(card)?.scrollIntoView({ block: "nearest" });
+function focusCard(card) {
+  if (!grid.cards.includes(card) || card === view.card) return;
+  [view.card, view.row] = [card, 0];
+  draw();
 }
 
-function step(by) {
-  const count = view.card ? shown(view.card).length : 0;
-  const next = view.row + by;
-  if (next < 0 || next >= count) return;
-  if (next >= limitOf(view.card)) showMore(view.card);
-  const rows = elementOf(view.card).querySelectorAll(".row");
-  if (rows[view.row]) unmarkCurrent(rows[view.row]);
-  view.row = next;
-  markCurrent(rows[next]);
-  rows[next].scrollIntoView({ block: "nearest" });
+// Make another label of the card the current one.
+function goTo(index) {
+  const ids = view.card ? shown(view.card) : [];
+  if (!ids.length) return;
+  const list = listOf(view.card), rows = list.children, { start } = partOf(view.card), before = rows[view.row - start];
+  view.row = Math.max(0, Math.min(ids.length - 1, index));
+  if (partOf(view.card).start !== start) draw();
+  else {
+    if (before) unmarkCurrent(before);
+    markCurrent(rows[view.row - start]);
+    list.setAttribute("aria-activedescendant", rows[view.row - start].id);
+  }
+  reveal();
 }
+
+const step = (by) => goTo(view.row + by);
 
 function turn(by) {
-  const cards = visibleCards();
+  const { cards } = grid;
   const next = cards[Math.max(0, Math.min(cards.length - 1, cards.indexOf(view.card) + by))];
-  if (next) focusCard(next, true);
+  if (next) focusCard(next);
+  reveal();
+}
+
+function showSelection() {
+  for (const row of $("cards").querySelectorAll(".row")) row.ariaSelected = view.selected.has(row.dataset.id);
 }
 
 function select(ids, on) {
   for (const id of ids) on ? view.selected.add(id) : view.selected.delete(id);
-  for (const row of elementOf(view.card).querySelectorAll(".row")) showSelected(row);
+  showSelection();
   const elsewhere = [...view.selected].filter((id) => !model.cards.get(view.card).has(id)).length;
   say(view.selected.size ? view.selected.size + " selected" + (elsewhere ? ", " + elsewhere + " of them in other cards" : "") : "");
 }
@@ -53,6 +61,7 @@ function acceptSuggestion(at) {
 const KEYS = {
   ArrowDown: () => step(1), j: () => step(1), ArrowUp: () => step(-1), k: () => step(-1),
   ArrowRight: () => turn(1), l: () => turn(1), ArrowLeft: () => turn(-1), h: () => turn(-1),
+  Home: () => goTo(0), End: () => goTo(Infinity), PageDown: () => step(PAGE), PageUp: () => step(-PAGE),
   x: toggle, " ": toggle, a: selectAll, Enter: () => acceptSuggestion(0), 1: () => acceptSuggestion(0), 2: () => acceptSuggestion(1), 3: () => acceptSuggestion(2),
   n: () => view.card && !isPile(view.card) && askName(), r: () => groupOf(view.card) !== null && askName(), m: () => askMove(), g: () => askMerge(), s: () => askSplit(),
   b: askAmbiguous, "=": () => link("must_link"), "!": () => link("cannot_link"), c: askWhy, i: showDetails, H: showHistory,
@@ -70,7 +79,7 @@ document.addEventListener("keydown", (event) => {
     if (event.key.toLowerCase() !== "z") return;
     (event.shiftKey ? stepForward : stepBack)();
   } else {
-    if (!(event.key in KEYS) || (event.target.matches("button, a, select") && ["Enter", " "].includes(event.key))) return;
+    if (!(event.key in KEYS) || (event.target.matches("button, a, select, input") && ["Enter", " "].includes(event.key))) return;
     KEYS[event.key]();
   }
   event.preventDefault();
@@ -88,7 +97,10 @@ $("cards").addEventListener("click", (event) => {
     const range = event.shiftKey ? ids.slice(Math.min(anchor, at), Math.max(anchor, at) + 1) : [ids[at]];
     step(at - view.row);
     select(range, event.shiftKey || !view.selected.has(ids[at]));
-  } else focusCard(card);
+  } else {
+    focusCard(card);
+    reveal();
+  }
 });
 
 document.addEventListener("dragstart", (event) => {
@@ -136,8 +148,13 @@ function open(text, from) {
   }
 }
 
-// What was decided survives a closed tab, where the browser lets a page store anything.
-function save() {
+// What was decided survives a closed tab, where the browser lets a page store anything. It is written once the page is idle.
+let waiting = 0;
+const save = () => (waiting ||= setTimeout(keep, 200));
+
+function keep() {
+  clearTimeout(waiting);
+  waiting = 0;
   try {
     localStorage.setItem(STORE, exportText(model, data.inputs));
   } catch (error) {
@@ -157,6 +174,7 @@ function saved() {
 $("undo").onclick = stepBack;
 $("redo").onclick = stepForward;
 $("export").onclick = download;
+$("skip").onclick = (event) => (event.preventDefault(), reveal());
 $("sheet").onclick = () => offerFile("review.csv", exportSheet(model, data), "text/csv");
 $("import").onclick = () => $("file").click();
 $("help").onclick = () => $("keys").showModal();
@@ -169,7 +187,6 @@ $("file").onchange = async () => {
 $("search").oninput = () => {
   view.query = $("search").value.trim().toLowerCase();
   view.row = 0;
-  found.clear();
   layout();
   say(view.query ? visibleCards().length + " cards match" : "");
 };
@@ -178,5 +195,16 @@ new ResizeObserver(() => document.documentElement.style.setProperty("--bar", $("
 layout();
 say("");
 void checkApprovals();
+let frame = 0;
+const drawSoon = () => (frame ||= requestAnimationFrame(() => ((frame = 0), draw())));
+window.addEventListener("pagehide", () => waiting && keep());
+window.addEventListener("scroll", drawSoon, { passive: true });
+new ResizeObserver(drawSoon).observe($("cards"));
+// A dialog gives the keyboard back to what had it; where that is gone, to the current card.
+for (const dialog of document.querySelectorAll("dialog"))
+  dialog.addEventListener("close", () => {
+    const holder = document.activeElement;
+    if (holder === document.body || dialog.contains(holder)) listOf(view.card)?.focus({ preventScroll: true });
+  });
 const earlier = saved();
 if (earlier && earlier !== exportText(model, data.inputs)) open(earlier, "your last visit");

@@ -48,7 +48,8 @@ function showDetails() {
   const id = shown(view.card ?? "")[view.row];
   if (!id) return;
   const label = model.labels.get(id), spoke = new Set(model.done.filter((step) => step.places.some(([moved]) => moved === id)).map((step) => step.decision));
-  const cell = (name, text) => make("tr", {}, make("th", { scope: "row", textContent: name.replaceAll("_", " ") }), make("td", { dir: "auto", textContent: text }));
+  const linked = (name, text) => (name === "class_id" && /^Q\d+$/.test(text) ? make("a", { href: "https://www.wikidata.org/wiki/" + text, rel: "noreferrer", target: "_blank", textContent: text }) : text);
+  const cell = (name, text) => make("tr", {}, make("th", { scope: "row", textContent: name.replaceAll("_", " ") }), make("td", { dir: "auto" }, linked(name, text)));
   $("details-title").textContent = label.label;
   $("details-table").replaceChildren(...label.cells.map((text, at) => [data.columns[at], text]).filter(([name, text]) => text && name !== "label").map(([name, text]) => cell(name, text)));
   const decisions = model.decisions.filter((decision) => spoke.has(decision) || namedIn(decision).includes(id));

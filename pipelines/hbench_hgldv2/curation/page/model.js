@@ -213,13 +213,13 @@ function exportSheet(model, data) {
   return [data.columns.join(","), ...rows, ""].join("\n");
 }
 
+// The sha256 of a set of ids in the order of their code points, as Python sorts them.
 async function digestOf(ids) {
-  const points = (text) => Array.from(text, (c) => c.codePointAt(0));
-  const before = (a, b) => {
-    const [x, y] = [points(a), points(b)];
+  const before = ([x], [y]) => {
     for (let i = 0; i < Math.min(x.length, y.length); i++) if (x[i] !== y[i]) return x[i] - y[i];
     return x.length - y.length;
   };
-  const bytes = new TextEncoder().encode([...ids].sort(before).join("\n"));
+  const byPoints = [...ids].map((id) => [Array.from(id, (c) => c.codePointAt(0)), id]).sort(before);
+  const bytes = new TextEncoder().encode(byPoints.map(([, id]) => id).join("\n"));
   return Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
 }

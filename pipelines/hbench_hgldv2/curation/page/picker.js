@@ -27,12 +27,13 @@ function offer() {
   view.picked.at = Math.max(0, Math.min(view.picked.at, found.length - 1));
   if (typed && known.includes(typed)) view.picked.at = found.indexOf(typed);
   $("choices").replaceChildren(...found.map((group, at) => {
-    const item = make("li", { role: "option", textContent: group, dir: "auto", onclick: () => ((view.picked.at = at), finish()) });
+    const item = make("li", { role: "option", id: "choice" + at, textContent: group, dir: "auto", onclick: () => ((view.picked.at = at), finish()) });
     if (!known.includes(group)) item.append(make("span", { className: "facts", textContent: "  new" }));
     item.setAttribute("aria-selected", at === view.picked.at);
     return item;
   }));
   const pick = found[view.picked.at];
+  $("picker-text").setAttribute("aria-activedescendant", pick ? "choice" + view.picked.at : "");
   $("picker-kind").hidden = !pick || model.groups.has(pick);
   if (pick && data.known_kinds[pick]) document.querySelector(`input[name=kind][value="${data.known_kinds[pick]}"]`).checked = true;
   $("choices").children[view.picked.at]?.scrollIntoView({ block: "nearest" });

@@ -1,0 +1,171 @@
+"""The review page for everyone: by Tab and arrow keys, for screen readers, for fingers, and with thousands of cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, material_of, opened, titles
+
+DIALOGS = ("n", "b", "Shift+H", "i", "?")  # the keys that open one
+SMALL = """() => [...document.querySelectorAll("button, a, select, input, [role=option]")]
+    .map(e => e.matches("[type=checkbox], [type=radio]") ? e.closest("label") : e)
+    .filter(e => e.checkVisibility() && !e.matches(".visually-hidden, .skip"))
+    .filter(e => e.getBoundingClientRect().width < 24 || e.getBoundingClientRect().height < 24)
+    .map(e => e.outerHTML)"""
+NESTED = "button button, button a, [role=option] :is(button, a, input, select, [tabindex]), a button"
+OVERLAPS = """() => {
+    const boxes = [...document.querySelectorAll("#cards .card")].map(e => e.getBoundingClientRect());
+    return boxes.filter((a, i) => boxes.some((b, j) => i < j && a.left < b.right - 1 && b.left < a.right - 1
+        && a.top < b.bottom - 1 && b.top < a.bottom - 1)).length;
+}"""
+
+
+def current(page: Page) -> str | None:
+    """The label that a screen reader hears: the active descendant of the list that has the keyboard."""
+    found = page.evaluate(
+        "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))?.dataset.id"
+    )
+    assert found is None or isinstance(found, str)
+    return found
+
+
+def test_tab_reaches_the_current_card_its_buttons_and_its_labels(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of(CLUSTERS))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    visited = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        visited.append(page.evaluate("document.activeElement.textContent.trim()"))
+        if current(page):
+            break
+    assert current(page) == "Q1"
+    assert visited[-9:-1] == ["church", "ruins", "ocean area", "Name…", "Move…", "Ambiguous…", "Details…", "Drop all"]
+    assert page.locator("[role=listbox][tabindex='0']").count() == 1
+    page.keyboard.press("ArrowDown")
+    assert current(page) == "Q2"
+    page.keyboard.press("End")
+    assert current(page) == "Q4"
+    page.keyboard.press("ArrowRight")
+    assert current(page) == "Q101"
+    assert page.locator("[role=listbox][tabindex='0']").count() == 1
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Drop all"
+    page.keyboard.press("Enter")  # the button, not the suggestion that Enter takes on a label
+    assert card(page, "Dropped").locator(".row").count() == 3
+    assert current(page) == "Q201"  # the button is gone, and the keyboard is on the card that follows
+    page.close()
+
+
+def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of(CLUSTERS))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert current(page) == "Q1"
+    page.keyboard.press("m")
+    assert page.evaluate("document.activeElement.getAttribute('aria-activedescendant')") == "choice0"
+    page.keyboard.press("Enter")
+    page.locator("#cards [role=listbox]:focus").wait_for()
+    assert current(page) == "Q2"
+    page.keyboard.press("Enter")
+    assert current(page) == "Q101"
+    page.keyboard.press("u")
+    assert current(page)
+    page.close()
+
+
+def test_a_box_that_has_the_keyboard_takes_the_space_key(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of(CLUSTERS))
+    page.focus("#open-only")
+    page.keyboard.press("Space")
+    assert page.is_checked("#open-only")
+    assert page.locator(".row[aria-selected=true]").count() == 0
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_serious_and_targets_are_large_enough(
+    browser: Browser, tmp_path: Path, findings: Callable[[Page], list[object]], width: int, scheme: str
+) -> None:
+    page = opened(browser, tmp_path, material_of([*CLUSTERS, HOSTILE, [f"label {n}" for n in range(100)]]), width=width)
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.keyboard.press("Enter")
+    page.keyboard.press("x")
+    assert findings(page) == []
+    assert page.evaluate(SMALL) == []
+    assert page.locator(NESTED).count() == 0
+    for key in DIALOGS:
+        page.keyboard.press(key)
+        assert page.locator("dialog[open]").count() == 1
+        assert findings(page) == []
+        assert page.evaluate(SMALL) == []
+        page.keyboard.press("Escape")
+        page.locator("#cards [role=listbox]:focus").wait_for()
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    sizes = [1 + 7 * n % 23 for n in range(150)]
+    material = material_of([[f"label {n} {i}" for i in range(size)] for n, size in enumerate(sizes)])
+    page = opened(browser, tmp_path, material, width=width)
+    met: dict[str, None] = {}
+    for _ in range(400):
+        met |= dict.fromkeys(titles(page))
+        assert page.evaluate(OVERLAPS) == 0
+        assert page.evaluate("document.querySelectorAll('*').length") < 2500
+        if page.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 1"):
+            break
+        page.evaluate("window.scrollBy(0, 700); draw()")
+    assert len(met) == len(sizes)
+    page.keyboard.press("ArrowRight")  # the current card is kept, far above
+    box = page.locator(".card.current").bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] < 800
+    page.close()
+
+
+def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of([[f"one {n}"] for n in range(5000)]))
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
+    page.evaluate("turn(1e9)")
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
+    assert page.locator(".card.current h3").text_content() == "one 4999 …"
+    page.close()
+    page = opened(browser, tmp_path, material_of([[f"label {n}" for n in range(20000)]]))
+    assert page.evaluate("document.querySelectorAll('*').length") < 2000
+    page.keyboard.press("End")
+    assert page.locator(".row.at .name").text_content() == "label 19999"
+    assert page.locator(".row.at").get_attribute("aria-posinset") == "20000"
+    assert page.locator("#cards .row").count() <= 60
+    page.click("text=‹ before")
+    assert page.locator(".pager").text_content() == "19,921–19,980 of 20,000‹ beforenext ›"
+    page.keyboard.press("Enter")
+    assert page.get_attribute("body", "data-decided") == "20000"
+    page.keyboard.press("u")
+    assert page.get_attribute("body", "data-decided") == "0"
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+
+
+def test_a_card_that_is_clicked_stays_where_it_is_though_the_one_above_shrinks(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = opened(browser, tmp_path, material_of([[f"label {n} {i}" for i in range(59)] for n in range(30)]), width=390)
+    page.keyboard.press("ArrowDown")
+    page.evaluate("window.scrollTo(0, topOf('c:1') + scrollY - 300); draw()")
+    second = page.locator(".card[data-card='c:1'] h3")
+    before = second.bounding_box()
+    second.click()
+    page.wait_for_selector(".card.current[data-card='c:1']")
+    assert page.locator("#cards .card[data-card='c:0'] .row").count() in {0, 12}
+    assert second.bounding_box() == before
+    page.close()
