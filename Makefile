@@ -1,7 +1,7 @@
 # Everything assumes the README's test command has made .venv.
 PYTHON := .venv/bin/python
 
-.PHONY: check test demo bench fuzz format release
+.PHONY: check test demo bench site fuzz format release
 check:            ## what CI checks beside the tests
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
@@ -13,6 +13,9 @@ demo:             ## the embedded benchmark, end to end
 
 bench:            ## ratios to the bare matrix product and to peers
 	$(PYTHON) benchmarks/evaluate.py
+
+site:             ## site/: the documentation as pages; index.html opens from the disk
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:pipelines $(PYTHON) -m mkdocs build --strict
 
 fuzz:               ## damaged files of every format, ROUNDS=20000 of each from SEED=1; see SECURITY.md
 	$(PYTHON) -m tests.hostile.campaign $(or $(ROUNDS),20000) $(or $(SEED),1)

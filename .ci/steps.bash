@@ -25,6 +25,9 @@ lint() {
     "$PYTHON" -m mypy
 }
 
+# site: the documentation as pages; a warning, as of a link that leads nowhere, is an error.
+site() { NO_MKDOCS_2_WARNING=1 PYTHONPATH=$ROOT:$ROOT/pipelines "$PYTHON" -m mkdocs build --strict --site-dir "$SCRATCH/site"; }
+
 # ---------------------------------------------------------------- the same numbers on every processor
 
 # Tests of values alone, without those that compile for other processors themselves or take long.

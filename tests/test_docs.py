@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -25,7 +26,7 @@ ELSEWHERE = {  # pages whose commands are run by others
     "gallery",  # docs/pictures/gallery.py, which keeps what they draw
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
-KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex"}
+KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}
 
 
 def of_kind(kind):
@@ -52,10 +53,20 @@ RUN = [
 ]
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What `hbench demo` leaves, made once for all pages."""
+    folder = tmp_path_factory.mktemp("demo") / "hbench-demo"
+    group(["demo", "--out", str(folder)], standalone_mode=False)
+    return folder
+
+
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_in_order(page, tmp_path):
+def test_the_blocks_of_a_page_run_in_order(page, demo, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
+    if "$ hbench demo\n" in page.read_text(encoding="utf-8"):
+        shutil.copytree(demo, work / "hbench-demo")
     run = subprocess.run(
         [sys.executable, "-m", "tests.page", str(page)],
         capture_output=True,

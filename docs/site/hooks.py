@@ -1,0 +1,116 @@
+"""Extends mkdocs for the documentation site: pages made from the code, and formulas as MathML.
+
+The cards of the datasets, the losses and the verbs are written from what hbench knows, so that they cannot disagree
+with it. Formulas (blocks of the kind `math`) become MathML, which browsers draw by themselves: a page from the disk
+loads nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from latex2mathml.converter import convert
+
+from hbench.cli import CONTEXT, VERBS, group
+from hbench.datasets import card, specs
+from hbench.losses import loss_entry, losses
+from hbench.losses.entry import REQUIRED
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+FORMULAS = Path(__file__).parent / "formulas.toml"
+MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made from the code."""
+    from mkdocs.structure.files import File
+
+    made = {"dataset-cards.md": dataset_cards(), "loss-catalogue.md": loss_catalogue(), "commands.md": commands()}
+    for name, text in made.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Draw the formulas of a page."""
+    return MATH.sub(lambda found: drawn(found[1]), markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Take our own stand-in for workers, not the one that the theme loads from elsewhere."""
+    return output.replace("https://unpkg.com/iframe-worker/shim", "site/worker.js")
+
+
+def drawn(latex: str) -> str:
+    """A formula on a line of its own, as MathML."""
+    return f'<div class="formula">{convert(latex.strip(), display="block")}</div>\n'
+
+
+def dataset_cards() -> str:
+    """The card of every benchmark."""
+    parts = ["# Dataset cards", "What `hbench datasets NAME` says of every benchmark before it is on the disk."]
+    for name in specs:
+        spec = specs[name]
+        facts = card(spec)
+        rows = [("levels", " / ".join(spec.levels)), ("metrics", ", ".join(spec.protocol.all_metrics))]
+        rows += [("similarity", spec.protocol.similarity), ("version", spec.version)]
+        rows += [(each, _cell(facts[each])) for each in ("size", "licence", "homepage", "citation") if facts.get(each)]
+        rows += [(f"{split} has", _counts(counts)) for split, counts in spec.counts.items() if counts]
+        rows += [("known defects", _cell(facts["defects"]))] if facts.get("defects") else []
+        parts.append(f"## {name}\n\n{facts['title']}\n\n| | |\n|---|---|")
+        parts[-1] += "".join(f"\n| {what} | {text} |" for what, text in rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def _counts(counts: Any) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items())
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else "<br>".join(map(str, value))
+    text = text.replace("|", "\\|").replace("\n", "<br>")
+    return f"<{text}>" if text.startswith("http") and " " not in text else text
+
+
+def loss_catalogue() -> str:
+    """Every loss: its formula, its paper, its parameters."""
+    formulas = tomllib.loads(FORMULAS.read_text(encoding="utf-8"))
+    parts = [
+        "# All losses",
+        "Scores s, ranks within Ω, positives Ω⁺; rank with σ or S has that step in place of the exact one. "
+        "[What the symbols and steps are](losses.md).",
+    ]
+    for name in losses:
+        entry = loss_entry(name)
+        own = [f"`{key}`" + ("" if value is REQUIRED else f" {value}") for key, value in entry.parameters.items()]
+        parts.append(f"## {name}\n\n{drawn(formulas[name])}\n{entry.paper}. Parameters: {', '.join(own) or 'none'}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def commands() -> str:
+    """The help of every verb."""
+    parts = ["# Commands", "What `hbench VERB --help` says, of every verb."]
+    with click.Context(group, info_name="hbench", **CONTEXT) as top:
+        for verb in VERBS:
+            command = group.get_command(top, verb)
+            if command is not None:
+                parts.append(f"## {verb}\n\n{_help(command, top, verb)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(command: click.Command, above: click.Context, name: str) -> str:
+    context = click.Context(command, info_name=name, parent=above)
+    parts = [f"```text\n{command.get_help(context)}\n```"]
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            below = command.get_command(context, each)
+            assert below is not None
+            parts.append(f"### {name} {each}\n\n{_help(below, context, each)}")
+    return "\n\n".join(parts)

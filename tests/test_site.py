@@ -1,0 +1,65 @@
+"""The documentation site: it builds without a warning, its links lead somewhere, and it works from the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from hbench.losses import losses
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    run = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "WARNING" not in run.stderr
+    return folder
+
+
+def test_every_link_and_picture_of_the_site_is_there(site):
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for target in map(unescape, re.findall(r'(?:href|src)="([^"]+)"', text)):
+            if re.match(r"[a-z]+:", target) or page.name == "404.html":
+                continue
+            path, _, anchor = target.partition("#")
+            file = site / unquote(path) if path else page
+            assert file.exists(), f"{page.name}: {target}"
+            if anchor and file.suffix == ".html":
+                assert f'id="{unquote(anchor)}"' in file.read_text(encoding="utf-8"), f"{page.name}: {target}"
+
+
+def test_every_loss_has_its_formula():
+    assert set(tomllib.loads((ROOT / "docs/site/formulas.toml").read_text(encoding="utf-8"))) == set(losses)
+
+
+def test_the_site_works_from_the_disk_alone(site, browser):
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    wrong = []
+    page.on("request", lambda request: request.url.startswith(("file:", "data:")) or wrong.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(f"{(site / 'loss-catalogue.html').as_uri()}#sup_hap")
+    assert page.locator("#sup_hap").is_visible()
+    assert page.locator("math mfrac").count() > 10
+    page.locator("input.md-search__input").fill("inversion")
+    page.locator(".md-search-result__link[href*='faq.html']").first.wait_for()
+    page.close()
+    assert not wrong
