@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from hbench.core.errors import UsageError
+from hbench.engine.similarity import similarities
+from hbench.losses import losses
 from hbench.train.images import batches
 from hbench.train.images.batches import Batches, Files, keys_of, training_batches
 from hbench.train.images.sampler import plan
@@ -24,6 +29,7 @@ from hbench.train.records import checkpoints
 from tests.training import small_glyphs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+ROOT = Path(__file__).parents[2]
 SETTINGS = Images(size=32, resize=40)
 
 
@@ -131,3 +137,18 @@ def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
         dist.destroy_process_group()
     assert torch.equal(incoming, torch.ones(2, 3))
     assert torch.equal(part.grad, torch.full((2, 3), 2.0))
+
+
+def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss():
+    """benchmarks/gpu.py: here through torch's processor device, which it says."""
+    line = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--quick"]
+    run = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert torch.cuda.is_available() or "no GPU here" in run.stdout
+    rows = {
+        row.split("|")[1].strip(): row.split("|")[4].strip() for row in run.stdout.splitlines() if row.count("|") == 8
+    }
+    assert {f"evaluate, {name}" for name in similarities} | {f"loss, {name}" for name in losses} < set(rows)
+    checks = [verdict for check, verdict in rows.items() if "," in check or "step" in check]
+    assert set(checks) == {"ok"}
+    assert len(checks) == len(list(similarities)) + len(list(losses)) + 3
