@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hbench_hgldv2.curation import explain
+from hbench_hgldv2.curation import agreement
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset.card import imbalance
 from hbench_hgldv2.grouping import quality
@@ -103,17 +103,19 @@ def test_cohens_kappa_is_the_hand_worked_one() -> None:
         placed("Q3", "", "dropped"),
         placed("Q4", "", "unassigned"),
     ]
-    found = explain.compare(first, second, labels)
+    found = agreement.compare(first, second, labels)
     chance = (2 / 4) * (1 / 4) + (1 / 4) * (2 / 4) + (1 / 4) * (1 / 4)
     assert found.labels == 4
     assert found.observed == 3 / 4
     assert found.kappa == pytest.approx((3 / 4 - chance) / (1 - chance))
     assert found.weighted_observed == 12 / 13
-    assert found.queue == [explain.Disagreement("Q1", "l1", 1, "'a'", "'b'")]
+    assert found.queue == [agreement.Disagreement("Q1", "l1", 1, "'a'", "'b'")]
 
 
 def test_the_queue_starts_with_what_matters_most() -> None:
     labels = [Label(f"Q{i}", "", weight, 0, 0, ()) for i, weight in enumerate([1, 9, 5])]
-    found = explain.compare([placed(f"Q{i}", "a") for i in range(3)], [placed(f"Q{i}", "b") for i in range(3)], labels)
+    found = agreement.compare(
+        [placed(f"Q{i}", "a") for i in range(3)], [placed(f"Q{i}", "b") for i in range(3)], labels
+    )
     assert [row.landmarks for row in found.queue] == [9, 5, 1]
     assert found.kappa == 0.0

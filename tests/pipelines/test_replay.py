@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.curation.agreement import LabelDispute, differences
 from hbench_hgldv2.curation.decisions import Decisions, Group
-from hbench_hgldv2.curation.explain import LabelDispute, differences, explain
+from hbench_hgldv2.curation.explain import explain
 from hbench_hgldv2.curation.replay import Curation, Placed, replay, require_clean
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 from hypothesis import given

@@ -114,6 +114,8 @@ def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
     before = (work / "mapping.csv").read_bytes()
     run(work, "replay")
     assert (work / "mapping.csv").read_bytes() == before
+    run(work, "review", "--against", work / "decisions.yaml")
+    assert '"other": {"name": "decisions", "places": {' in (work / "review.html").read_text(encoding="utf-8")
     label = next(row for row in table(work / "mapping.csv") if row["group"] == "made")
     assert "made move: unassigned → 'made'" in run(work, "explain", label["class_id"]).stdout
     assert "0 differences" in run(work, "diff", work / "decisions.yaml", work / "decisions.yaml").stdout

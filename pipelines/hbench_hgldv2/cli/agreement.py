@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
-from hbench_hgldv2.curation import decisions_file, explain
+from hbench_hgldv2.curation import agreement, decisions_file
 from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.work_folder import Work
 
@@ -26,7 +26,7 @@ def command(work: Work, *, first: Path, second: Path, as_json: bool) -> None:
     """
     labels, clusters = work.labels(), work.clusters()
     ours, theirs = (replay(labels, clusters, decisions_file.load(path)).rows for path in (first, second))
-    found = explain.compare(ours, theirs, labels)
+    found = agreement.compare(ours, theirs, labels)
     if as_json:
         measures = {
             name: None if math.isnan(value) else value for name, value in found._asdict().items() if name != "queue"
@@ -39,6 +39,6 @@ def command(work: Work, *, first: Path, second: Path, as_json: bool) -> None:
     )
     terminal.show_table(
         f"{len(found.queue)} to talk about",
-        explain.Disagreement._fields,
+        agreement.Disagreement._fields,
         [[str(v) for v in row] for row in found.queue],
     )

@@ -8,7 +8,7 @@ import click
 
 from hbench.cli import terminal
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.curation.explain import LabelDispute, differences
+from hbench_hgldv2.curation.agreement import LabelDispute, differences
 from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.work_folder import Work
 

@@ -33,20 +33,37 @@ from hbench_hgldv2.work_folder import Work
     help="Turn a filled review.csv into decisions.yaml instead.",
 )
 @click.option("--by", help="Who filled the sheet.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True),
+    help="Another reviewer's decisions.yaml: the page tells κ and what you two disagree on.",
+)
 @click.pass_obj
-def command(work: Work, *, decisions: Path | None, names: Path | None, filled: Path | None, by: str | None) -> None:
+def command(
+    work: Work,
+    *,
+    decisions: Path | None,
+    names: Path | None,
+    filled: Path | None,
+    by: str | None,
+    against: Path | None,
+) -> None:
     """Write the review page and the sheet, or read a filled sheet.
 
     \b
     hbench hgldv2 review
+    hbench hgldv2 review --against b.yaml
     hbench hgldv2 review --sheet review.csv --by AB
     """
-    run(work, decisions, names) if filled is None else read_sheet(work, filled, decisions, by)
+    if filled is not None:
+        read_sheet(work, filled, decisions, by)
+        return
+    run(work, decisions, names, against)
 
 
-def run(work: Work, decisions: Path | None = None, names: Path | None = None) -> None:
+def run(work: Work, decisions: Path | None = None, names: Path | None = None, against: Path | None = None) -> None:
     """Write review.html and review.csv."""
-    found = material(work, decisions, names)
+    found = material(work, decisions, names)._replace(second=_second(against))
     curation = replay(found.labels, found.clusters, found.decisions)
     files.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
     files.write_text(work / "review.csv", review_sheet.text_of(review.rows(found, curation)))
@@ -69,6 +86,15 @@ def material(work: Work, decisions: Path | None = None, names: Path | None = Non
     tree = work / "taxonomy.csv"
     above = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
     return review.Material(labels, clustered, work.suggestions(labels, placed), kinds_in(names), decided, above)
+
+
+def _second(against: Path | None) -> review.Second | None:
+    """The other reviewer, called as the last decision says, or as the file."""
+    if against is None:
+        return None
+    decisions = decisions_file.load(against)
+    names = [decision.by for decision in decisions.decisions if decision.by]
+    return review.Second(names[-1] if names else against.stem, decisions)
 
 
 def _made_with(work: Work) -> Inputs:

@@ -22,7 +22,17 @@ from hbench_hgldv2.grouping.cluster import Clustered
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
 PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("model.js", "view.js", "cards.js", "grid.js", "actions.js", "picker.js", "marks.js", "input.js")
+SCRIPTS = (
+    "model.js",
+    "view.js",
+    "cards.js",
+    "grid.js",
+    "actions.js",
+    "picker.js",
+    "marks.js",
+    "compare.js",
+    "input.js",
+)
 KEYS = {
     "Go": (
         ("↓ ↑ j k", "next, previous label"),
@@ -52,13 +62,21 @@ KEYS = {
         ("t", "natural ↔ human-made"),
         ("= !", "the selected labels belong together; must not be together"),
         ("v", "approve the group as it is"),
+        ("q", "what you and another reviewer disagree on"),
     ),
 }
 
 
+class Second(NamedTuple):
+    """Another reviewer of the same labels, to compare with: a name, and the decisions."""
+
+    name: str
+    decisions: Decisions
+
+
 class Material(NamedTuple):
     """What is reviewed: labels, how they are clustered, suggested groups by class id, the groups' known
-    kinds, decisions so far, and each class's path in the taxonomy, where one was made.
+    kinds, decisions so far, each class's path in the taxonomy, where one was made, and another reviewer's decisions.
     """
 
     labels: Sequence[Label]
@@ -67,6 +85,7 @@ class Material(NamedTuple):
     known_kinds: Mapping[str, str]
     decisions: Decisions
     ancestors: Mapping[str, str] = MappingProxyType({})
+    second: Second | None = None
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -106,6 +125,7 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         "known_kinds": dict(material.known_kinds),
         "places": _places(curation),
         "kinds": dict(curation.kinds),
+        "other": _second(material),
         **material.decisions.model_dump(include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"),
     }
 
@@ -144,6 +164,14 @@ def _entry(rank: int, label: Label, row: Clustered, cells: review_sheet.SheetRow
         "text": f"{label.label}\n{label.class_id}".lower(),
         "cells": list(review_sheet.cells(cells))[: review_sheet.FIXED],
     }
+
+
+def _second(material: Material) -> dict[str, Any] | None:
+    """Where the other reviewer has the labels."""
+    if material.second is None:
+        return None
+    curation = replay(material.labels, material.clusters, material.second.decisions)
+    return {"name": material.second.name, "places": _places(curation), "kinds": dict(curation.kinds)}
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:

@@ -136,6 +136,7 @@ function summary() {
   $("redo").disabled = !model.undone.length;
   document.body.dataset.decided = decided;
   $("summary").textContent = decided.toLocaleString("en") + " of " + model.places.size.toLocaleString("en") + " labels decided, " + Math.round((100 * landmarks) / (total || 1)) + " % of landmarks";
+  showAgreement();
   listGroups();
 }
 

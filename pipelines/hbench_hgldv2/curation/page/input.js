@@ -64,7 +64,7 @@ const KEYS = {
   Home: () => goTo(0), End: () => goTo(Infinity), PageDown: () => step(PAGE), PageUp: () => step(-PAGE),
   x: toggle, " ": toggle, a: selectAll, Enter: () => acceptSuggestion(0), 1: () => acceptSuggestion(0), 2: () => acceptSuggestion(1), 3: () => acceptSuggestion(2),
   n: () => view.card && !isPile(view.card) && askName(), r: () => groupOf(view.card) !== null && askName(), m: () => askMove(), g: () => askMerge(), s: () => askSplit(),
-  b: askAmbiguous, "=": () => link("must_link"), "!": () => link("cannot_link"), c: askWhy, i: showDetails, H: showHistory,
+  b: askAmbiguous, q: showQueue, "=": () => link("must_link"), "!": () => link("cannot_link"), c: askWhy, i: showDetails, H: showHistory,
   d: () => drop(chosen()), D: () => dropCard(), t: () => toggleKind(), v: () => approve(), u: stepBack, y: stepForward,
   e: download, "/": () => $("search").focus(), "?": () => $("keys").showModal(),
 };

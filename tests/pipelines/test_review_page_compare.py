@@ -1,0 +1,120 @@
+"""Two reviewers on the review page: κ, and the queue of what they disagree on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hbench_hgldv2.curation import agreement, decisions_file, review
+from hbench_hgldv2.curation.decisions import Decisions, Drop, Group, Move
+from hbench_hgldv2.curation.operations import LabelPlace
+from hbench_hgldv2.curation.replay import replay
+from playwright.sync_api import Browser, Page
+
+from tests.pipelines.review_pages import CLUSTERS, exported, material_of, opened, places
+
+GROUPS = {name: Group(kind="natural") for name in ("church", "monastery", "<b>x</b>")}
+
+
+def decided(by: str, places: dict[str, str]) -> Decisions:
+    """A reviewer's decisions: each label to its group, "" for dropped."""
+    made = [
+        Move(id=f"{by}{n}", by=by, op="move", labels=(label,), to=group)
+        if group
+        else Drop(id=f"{by}{n}", by=by, op="drop", labels=(label,))
+        for n, (label, group) in enumerate(places.items())
+    ]
+    return Decisions(groups=GROUPS, decisions=tuple(made))
+
+
+A = {"Q1": "church", "Q2": "church", "Q3": "church", "Q4": "monastery", "Q101": "", "Q302": "church"}
+B = {"Q1": "church", "Q2": "church", "Q3": "monastery", "Q4": "", "Q101": "", "Q302": "<b>x</b>", "Q201": "church"}
+
+
+def compared(browser: Browser, tmp_path: Path) -> tuple[Page, review.Material]:
+    material = material_of(CLUSTERS, decided("A", A))
+    material = material._replace(second=review.Second("B", decided("B", B)))
+    return opened(browser, tmp_path, material), material
+
+
+def test_the_page_tells_kappa_and_the_queue_of_the_pipeline(browser: Browser, tmp_path: Path) -> None:
+    page, material = compared(browser, tmp_path)
+    rows = [replay(material.labels, material.clusters, decided(*who)).rows for who in (("A", A), ("B", B))]
+    expected = agreement.compare(*rows, material.labels)
+    assert page.text_content("#queue") == f"B: κ {expected.kappa:.3f}, {len(expected.queue)} to talk about"
+    page.keyboard.press("q")
+    facts = (page.text_content("#disputes-facts") or "").replace("\u00a0", " ")
+    assert f"{expected.labels} labels placed by both, {expected.observed:.3f}" in facts
+    assert f"κ {expected.kappa:.3f}. By landmarks {expected.weighted_observed:.3f}" in facts
+    assert f"κ {expected.weighted_kappa:.3f}." in facts
+    listed = page.locator("#disputes-list li").evaluate_all("items => items.map(item => item.dataset.id)")
+    weight = {label.class_id: label.landmarks for label in material.labels}
+    assert sorted(listed) == sorted(row.class_id for row in expected.queue)
+    assert [weight[label] for label in listed] == [row.landmarks for row in expected.queue]
+    assert page.locator("#disputes b").count() == 0
+    assert "“<b>x</b>”" in (page.text_content("#disputes-list") or "")
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+
+
+def test_a_disagreement_is_shown_taken_over_and_undone(
+    browser: Browser, tmp_path: Path, findings: Callable[[Page], list[object]]
+) -> None:
+    page, material = compared(browser, tmp_path)
+    assert page.locator(".row .dispute").all_text_contents() == ["B: “monastery”", "B: “<b>x</b>”", "B: dropped"]
+    page.click("#queue")
+    assert findings(page) == []
+    page.locator("#disputes-list li", has_text="chapel").get_by_text("Show").click()
+    assert page.locator(".card.current .row.at .name").text_content() == "chapel"
+    page.keyboard.press("q")
+    page.locator("#disputes-list li", has_text="chapel").locator("button:last-child").click()
+    page.locator("#disputes-list li", has_text="priory").locator("button:last-child").click()
+    assert page.locator("#disputes-list li").count() == 1
+    page.locator("#disputes-list li").locator("button:last-child").click()
+    assert page.text_content("#disputes-title") == "You and B agree"
+    assert page.evaluate("document.activeElement.id") == "disputes-close"
+    page.keyboard.press("Enter")
+    assert page.text_content("#queue") == "B: κ 1.000, 0 to talk about"
+    found = places(material, decisions_file.loads(exported(page)))
+    assert (found["chapel"], found["priory"], found["abbey"]) == ("monastery", "dropped", "<b>x</b>")
+    page.keyboard.press("u")
+    assert "1 to talk about" in (page.text_content("#queue") or "")
+    page.close()
+
+
+def test_an_export_of_the_same_page_is_compared_with(browser: Browser, tmp_path: Path) -> None:
+    material = material_of(CLUSTERS)
+    page = opened(browser, tmp_path, material)
+    page.keyboard.press("q")
+    assert "another reviewer" in (page.text_content("#status") or "")
+    page.fill("#reviewer", "B")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    file = tmp_path / "b.yaml"
+    file.write_text(exported(page), encoding="utf-8")
+    page.keyboard.press("u")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("d")
+    page.set_input_files("#other-file", str(file))
+    page.locator("#queue", has_text="1 to talk about").wait_for()
+    assert page.text_content("#queue") == "B: κ 0.000, 1 to talk about"
+    file.write_text("schema: 1\nnonsense\n", encoding="utf-8")
+    page.set_input_files("#other-file", str(file))
+    page.locator("#status", has_text="cannot compare").wait_for()
+    assert page.text_content("#queue") == "B: κ 0.000, 1 to talk about"
+    page.close()
+
+
+def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(browser: Browser, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, material_of(CLUSTERS))
+    rng = random.Random(0)
+    for size in (1, 2, 5, 40, 200) * 4:
+        kinds = rng.choice(["a", "ab", "abcdefgh"])
+        triples = [[rng.choice(kinds), rng.choice(kinds), rng.randrange(4)] for _ in range(size)]
+        pairs = [(LabelPlace("group", a), LabelPlace("group", b)) for a, b, _ in triples]
+        expected = agreement.kappa(pairs, [weight for *_, weight in triples])
+        found = page.evaluate("triples => kappaOf(triples).kappa", triples)
+        assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    page.close()
