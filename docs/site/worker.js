@@ -6,21 +6,21 @@ class IFrameWorker extends EventTarget {
     const frame = document.createElement("iframe");
     frame.hidden = true;
     document.body.appendChild(frame);
-    this.inside = frame.contentWindow;
+    this.frame = frame;
+    this.loaded = new Promise((done) => window.addEventListener("working", done, { once: true }));
     const page = frame.contentDocument;
     page.open();
     page.write("<script>self.postMessage = (data) => parent.dispatchEvent(new MessageEvent('worked', { data }));<\/script>");
-    page.write(`<script src="${url}"><\/script>`);
+    page.write(`<script src="${url}" onload="parent.dispatchEvent(new Event('working'))"><\/script>`);
     page.close();
     window.addEventListener("worked", (event) => {
       const answer = new MessageEvent("message", { data: event.data });
       this.dispatchEvent(answer);
       if (this.onmessage) this.onmessage(answer);
     });
-    this.loaded = new Promise((done) => frame.addEventListener("load", done, { once: true }));
   }
   postMessage(data) {
-    this.loaded.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
+    this.loaded.then(() => this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data })));
   }
   terminate() {}
 }
