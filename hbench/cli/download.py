@@ -196,7 +196,7 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
 
 def _room(sources: list[RemoteFile], folder: Path) -> str:
     """What there is to fetch and where to, in a line."""
-    from hbench.datasets.download.records import free_bytes
+    from hbench.core.files import free_bytes
 
     unknown = sum(source.size is None for source in sources)
     sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)

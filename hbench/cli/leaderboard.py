@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.terminal import say, show, show_json, show_table, watched
+from hbench.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
@@ -54,20 +55,26 @@ def list_(as_json: bool) -> None:
 
     Example: hbench leaderboard list
     """
-    from hbench.evaluation.leaderboard import names, rank, read
+    from hbench.evaluation.leaderboard import leader, names, read
 
     header = ("dataset", "rows", "own", "metric", "protocol", "best", "score")
     lines: list[tuple[Any, ...]] = []
+    broken: list[ConfigError] = []
     for name in names():
-        board = read(name)
-        best = rank(board, board.metric)[0]
+        try:
+            board = read(name)
+        except ConfigError as error:
+            broken.append(error)
+            continue
         own = sum(row.run is not None for row in board.rows)
-        lines.append((name, len(board.rows), own, board.metric, board.protocol, best.rows[0].method, str(best.score)))
+        lines.append((name, len(board.rows), own, board.metric, board.protocol, *leader(board)))
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
     else:
         texts = [tuple(map(str, line)) for line in lines]
         show_table(None, header, texts, left=("metric", "protocol", "best"), caption="scores in percent")
+    if broken:  # the others are listed all the same
+        raise broken[0]
 
 
 @command.command("show", short_help="Show a leaderboard ranked by one metric.")

@@ -29,6 +29,6 @@ def command(names: tuple[str, ...], out: Path) -> None:
     refuse_folder(out, "site")
     with progress() as bars:
         bars.add_task("writing pages", total=None)
-        page = write_site(names or leaderboard.names(), out)
+        page = write_site(names or [name for name in leaderboard.names() if leaderboard.read(name).rows], out)
     say("open this page:")
     show(str(page))

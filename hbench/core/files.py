@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.errors import DataError, SubmissionError, UsageError
 from hbench.core.untrusted import parse_json, read_arrays
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+NEARLY = 1 << 16  # bytes free, with which a write that failed for no reason it could tell has found the disk full
+
+
+@contextmanager
+def full_disk_told(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+    """Turn what libraries raise where the disk of `path` is full into a DataError; `missing`: the bytes still to be
+    written, if known.
+
+    The system says so; numpy raises an OSError without its number, torch a RuntimeError.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        untold = getattr(error, "errno", None) is None
+        if getattr(error, "errno", None) in FULL or (untold and free_bytes(path) < NEARLY):
+            needed = missing()
+            raise DataError(
+                f"the disk is full: {path} could not be written",
+                expected=None if needed is None else f"{needed:,} more bytes free",
+                found=f"{free_bytes(path):,} bytes free",
+                fix="make room and run the same command again",
+            ) from None
+        raise
+
+
+def free_bytes(path: Path) -> int:
+    """The bytes free where `path` is or will be."""
+    path = Path(path).absolute()
+    return shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free
 
 
 @contextmanager
@@ -34,10 +67,11 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
+        with full_disk_told(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

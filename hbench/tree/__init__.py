@@ -29,6 +29,7 @@ Node = tuple[int, int]
 ROOT = "root"
 RESERVED = ("item", "query", "gallery", "ignore")  # columns of a table of items that are never levels
 SHOWN_NODES = 5
+MOST_LEVELS = 255  # the level of a pair is kept in a byte
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ class LabelTree:
     paths: Labels
 
     def __post_init__(self) -> None:
+        refuse_depth(len(self.levels))
         check_nested(self.paths, self.levels, self.names)
         _check_unique(self.levels, "level names")
         for level, names in zip(self.levels, self.names, strict=True):
@@ -164,6 +166,12 @@ class LabelTree:
         return tuple(
             np.bincount(column, minlength=len(names)) for column, names in zip(labels.T, self.names, strict=True)
         )
+
+
+def refuse_depth(depth: int) -> None:
+    """Raise TreeError for a tree of more levels than a byte counts."""
+    if depth > MOST_LEVELS:
+        raise TreeError("the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}")
 
 
 def levels_of_pairs(queries: Labels, gallery: Labels) -> NDArray[np.uint8]:

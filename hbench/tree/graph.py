@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import networkx as nx
 
 from hbench.core.errors import DataError, TreeError
-from hbench.tree import default_levels
+from hbench.tree import default_levels, refuse_depth
 from hbench.tree.names import NameTable, TreeProblem, stripped
 
 NodeId = str | int
@@ -48,13 +48,14 @@ def unpacked(text: str) -> tuple[str, ...]:
 def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     """The name table of every path from a root to a leaf, without the name of a lone root.
 
-    Cycles and several roots become problems of the table. Raises DataError for a graph without classes, TreeError for
-    one of more than a million paths.
+    Cycles and several roots become problems of the table. Raises DataError for a graph without classes, TreeError for one of
+    more than a million paths, or of more than 255 levels.
     """
     names = _names(graph)
     acyclic, cycles = _without_cycles(graph, names)
     roots = [node for node, parents in graph.in_degree() if parents == 0]
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
+    refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(names[node] for node in path) for path in _paths(acyclic, tops))
     broken = list(cycles)
     if len(roots) > 1:

@@ -6,9 +6,12 @@ import os
 import stat
 import threading
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from hbench.core.errors import UsageError
+from hbench.core.errors import DataError, UsageError
 from hbench.core.files import refuse_unwritable, replacing, write_text
 
 
@@ -54,3 +57,35 @@ def test_what_cannot_be_written_is_refused_before_work_and_nothing_is_left_behin
     refuse_unwritable(tmp_path / "file")
     refuse_unwritable(tmp_path / "folders" / "to" / "come" / "report.json")
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def with_numpy(path):
+    np.save(path.open("wb"), np.zeros(1 << 20))
+
+
+def with_parquet(path):
+    pq.write_table(pa.table({"x": np.random.default_rng(0).random(1 << 20)}), path)
+
+
+def with_torch(path):
+    torch = pytest.importorskip("torch")
+    torch.save({"weight": torch.zeros(1 << 20)}, path)
+
+
+def with_text(path):
+    path.write_text("x" * (1 << 21))
+
+
+@pytest.mark.parametrize("write", [with_numpy, with_parquet, with_torch, with_text])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_full_disk_is_one_message_whoever_writes_and_the_old_file_stays(small_disk, write):
+    path = small_disk / "it"
+    path.write_text("old")
+    with (
+        pytest.raises(DataError, match=f"the disk is full: {path} could not be written") as refusal,
+        replacing(path) as it,
+    ):
+        write(it)
+    assert refusal.value.exit_code == 4
+    assert path.read_text() == "old"
+    assert [each.name for each in small_disk.iterdir()] == ["it"]

@@ -441,19 +441,6 @@ def test_a_disk_that_fills_up_while_unpacking_keeps_whole_files_only(small_disk,
         assert name.startswith(".") or files[name] == body
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of one megabyte: a tmpfs, where this user may mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False
-    ).returncode:
-        pytest.skip("this user may not mount a tmpfs")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
-
-
 def test_a_read_only_folder_is_one_clear_message(small_disk):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(DataError, match="cannot be written"):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from hbench.cli import group
 from hbench.cli import leaderboard as cli
+from hbench.core.errors import ConfigError
 from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
 from hbench.evaluation.leaderboard.export import BoardTable, as_csv, as_json, latex, markdown, table, title
 
@@ -147,7 +148,8 @@ def test_any_method_name_and_score_survive_csv_and_json(method: str, score: Deci
     )
     standings = rank(board, "AP")
     (line,) = csv.DictReader(io.StringIO(as_csv(board, standings), newline=""))
-    assert (line["method"], line["AP"]) == (method, str(score))
+    apostrophe = "'" * method.startswith(("=", "+", "-", "@"))  # no formula for a spreadsheet
+    assert (line["method"], line["AP"]) == (apostrophe + method, str(score))
     assert as_json(board, standings)["rows"][0]["method"] == method
 
 
@@ -166,6 +168,23 @@ def test_every_shipped_leaderboard_is_listed_with_its_leader() -> None:
     assert listed["sop"]["score"] == "59.4"
     assert listed["inat18-base"]["rows"] == 84
     assert "HAPPIER" in run("list")
+
+
+def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HBENCH_DATA", str(tmp_path))
+    own = tmp_path / "leaderboards"
+    own.mkdir()
+    (own / "mine.toml").write_text(
+        'dataset = "mine"\nversion = "1"\nprotocol = "paper"\nlevels = ["a"]\nmetric = "AP"\n'
+    )
+    listed = {line["dataset"]: line for line in json.loads(run("list", "--json"))}
+    assert (listed["mine"]["rows"], listed["mine"]["best"], listed["mine"]["score"]) == (0, "–", "–")
+    (own / "broken.toml").write_text("x = 1")
+    result = CliRunner().invoke(group, ["leaderboard", "list"])
+    assert isinstance(result.exception, ConfigError)
+    assert "HAPPIER" in result.stdout
 
 
 def test_only_comparable_rows_are_shown_unless_all_are_asked_for() -> None:

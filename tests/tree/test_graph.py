@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.core.errors import DataError, TreeError
+from hbench.tree import MOST_LEVELS
 from hbench.tree.graph import edges, packed, unfold, unpacked
 from hbench.tree.names import find_problems
 from tests.tree_strategies import level_names
@@ -66,6 +67,15 @@ def test_a_graph_of_too_many_paths_is_refused_before_they_are_listed() -> None:
     with pytest.raises(TreeError, match="too many paths") as refusal:
         unfold(edges(ladder))
     assert refusal.value.found == f"{2**30:,}"
+
+
+def test_a_chain_deeper_than_a_byte_counts_is_refused_before_it_is_unfolded() -> None:
+    chain = [(f"n{i}", f"n{i + 1}") for i in range(20_000)]
+    assert len(unfold(edges(chain[:MOST_LEVELS])).levels) == MOST_LEVELS
+    for links in (chain[: MOST_LEVELS + 1], chain):
+        with pytest.raises(TreeError, match="too deep") as refusal:
+            unfold(edges(links))
+        assert refusal.value.found == f"{len(links):,}"
 
 
 @given(level_names)

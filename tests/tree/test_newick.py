@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, TreeError
 from hbench.tree import LabelTree
 from hbench.tree.graph import unfold
 from hbench.tree.newick import format_newick, label, parse_newick
@@ -61,7 +61,8 @@ def test_what_is_no_newick_is_refused_at_its_place(text: str, found: str) -> Non
     assert refusal.value.found == found
 
 
-def test_a_tree_ten_thousand_levels_deep_is_read() -> None:
+def test_a_tree_ten_thousand_levels_deep_is_read_and_refused() -> None:
     text = "(" * 10_000 + "leaf" + ")" * 10_000 + ";"
-    (row,) = rows_of(text)
-    assert len(row) == 10_000
+    assert len(parse_newick(text)) == 10_001
+    with pytest.raises(TreeError, match="too deep"):
+        rows_of(text)

@@ -20,9 +20,9 @@ import requests
 import urllib3
 
 from hbench.core.errors import IntegrityError, SourceError
-from hbench.core.files import write_text
+from hbench.core.files import free_bytes, write_text
 from hbench.core.untrusted import read_json
-from hbench.datasets.download.records import disk_errors, free_bytes
+from hbench.datasets.download.records import disk_errors
 from hbench.datasets.download.responses import (
     looks_like_page,
     pause_of,

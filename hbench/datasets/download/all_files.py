@@ -15,7 +15,7 @@ import requests
 import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
-from hbench.core.files import replacing
+from hbench.core.files import free_bytes, replacing
 from hbench.datasets.download import TIMEOUT, Asking, DownloadInterrupted, fetch, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
 from hbench.datasets.download.connections import session
@@ -23,7 +23,6 @@ from hbench.datasets.download.records import (
     FOLDER,
     DownloadRecord,
     disk_errors,
-    free_bytes,
     read_record,
     record_of,
     state_of,

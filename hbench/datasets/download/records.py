@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.core.files import write_text
+from hbench.core.files import full_disk_told, write_text
 from hbench.core.untrusted import read_json
 from hbench.datasets.download.sources import RemoteFile
 
@@ -75,7 +74,6 @@ def _path(folder: Path, source: RemoteFile) -> Path:
     return folder / FOLDER / f"{source.file.replace('/', '__')}.json"
 
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
 LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
@@ -83,16 +81,9 @@ LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
 def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
     """Turn a full or read-only disk under `path` into a DataError; `missing`: the bytes still to be written, if known."""
     try:
-        yield
+        with full_disk_told(path, missing=missing):
+            yield
     except OSError as error:
-        if error.errno in FULL:
-            needed = missing()
-            raise DataError(
-                f"the disk is full: {path} could not be written",
-                expected=None if needed is None else f"{needed:,} more bytes free",
-                found=f"{free_bytes(path):,} bytes free",
-                fix="make room and run the same command again: it goes on where it stopped",
-            ) from None
         if error.errno in LOCKED:
             raise DataError(
                 f"{error.filename or path} cannot be written",
@@ -100,8 +91,3 @@ def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None)
                 fix="choose another folder with --root DIR, or take files as they lie with --adopt DIR",
             ) from None
         raise
-
-
-def free_bytes(path: Path) -> int:
-    """The bytes free where `path` is or will be."""
-    return shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free

@@ -234,6 +234,12 @@ def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
     return BoardPlace(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
 
 
+def leader(board: Leaderboard) -> tuple[str, str]:
+    """The best method by the leaderboard's own metric, and its score; dashes where no row has one."""
+    best = next((standing for standing in rank(board, board.metric) if standing.score is not None), None)
+    return (best.rows[0].method, str(best.score)) if best else ("–", "–")
+
+
 def names() -> list[str]:
     """The datasets that have a leaderboard here: shipped ones and the user's."""
     folders = [*_base_folders(), user_folder()]

@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hbench.core.errors import HBenchError
-from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, rank
+from hbench.core.errors import HBenchError, UsageError
+from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, leader, rank
 from hbench.evaluation.leaderboard.export import remarks, short_source
 from hbench.look.plots.boards import PARETO
 from hbench.metrics.names import MetricName
@@ -62,12 +62,15 @@ class BoardView(NamedTuple):
     @property
     def leader(self) -> tuple[str, str]:
         """The best method by the leaderboard's own metric, and its score."""
-        best = rank(self.board, self.board.metric)[0]
-        return best.rows[0].method, str(best.score)
+        return leader(self.board)
 
 
 def view_of(board: Leaderboard) -> BoardView:
-    """A leaderboard with its rows in the order of its own metric."""
+    """A leaderboard with its rows in the order of its own metric. Raises UsageError where there are none."""
+    if not board.rows:
+        raise UsageError(
+            f"the leaderboard of {board.dataset} has no rows", fix=f"hbench leaderboard add {board.dataset}"
+        )
     used = {row.paper.citation for row in board.rows if row.paper}
     citations = [(key, board.citations[key]) for key in sorted(used)]
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hbench.core.errors import DataError, examples
+from hbench.core.files import full_disk_told
 from hbench.core.untrusted import load_tensors
 
 PREFIX, FORMAT = "step-", 2
@@ -32,11 +33,12 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
     temporary.mkdir(parents=True)
     try:
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-        save_file(weights, temporary / MODEL)
-        torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
-        for name in (MODEL, STATE):
-            with (temporary / name).open("rb") as written:
-                os.fsync(written.fileno())
+        with full_disk_told(final):
+            save_file(weights, temporary / MODEL)
+            torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
+            for name in (MODEL, STATE):
+                with (temporary / name).open("rb") as written:
+                    os.fsync(written.fileno())
         _read_back(temporary)
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
