@@ -278,7 +278,7 @@ def main() -> int:
         print("What is checked is the same; the times say nothing about a GPU.")
         rank_sums.MOST_ITEMS = 0  # no compiled kernels of the processor: the losses as they are on any other device
     sizes = QUICK if chosen.quick else LARGE if has_gpu else SMALL
-    print(f"\n| {'check':<28} | difference | allowed |       | seconds | bare    | note\n|{'---|' * 7}")
+    print(f"\n| {'check':<28} | difference | allowed |       | seconds | bare    | note |\n|{'---|' * 7}")
     bad = 0
     for part in (evaluation, rank_losses, training):
         for row in part(sizes, device):
@@ -286,7 +286,7 @@ def main() -> int:
             times = [f"{value:7.4f}" if math.isfinite(value) else "      -" for value in (row.seconds, row.bare)]
             print(
                 f"| {row.what:<28} | {row.difference:10.1e} | {row.allowed:7.0e} | {'ok   ' if row.is_good else 'APART'} | "
-                f"{' | '.join(times)} | {row.note}",
+                f"{' | '.join(times)} | {row.note} |",
                 flush=True,
             )
     print(f"\n{bad} of the checks are apart" if bad else "\nall agree")
