@@ -30,6 +30,7 @@ from hbench.core.paths import cache_home
 
 LOADING = RLock()  # numba's, and the folder it is told to keep machine code in
 SMALL = 1 << 23  # numbers that numpy has worked through before compiled code is even loaded
+LOADED_FOR = 8
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Scalar = Any  # a number in compiled code, of the type that numba finds
 
@@ -152,6 +153,12 @@ def pays(numbers: int) -> bool:
     """Whether work on so many numbers is quicker in compiled code; to be decided by the data alone, for other sums have
     other last bits."""
     return numbers > SMALL and available()
+
+
+def pays_exactly(numbers: int) -> bool:
+    """The same for work that gives the same bits either way, as copies and sums of whole numbers do: until compiled code is
+    loaded for something else, numpy has long worked through eight times as many."""
+    return pays(numbers) if "numba" in sys.modules or numbers > LOADED_FOR * SMALL else False
 
 
 def is_kept(function: Callable[..., Any]) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled, pays
+from hbench.core.compiled import Scalar, compiled, pays_exactly
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import Similarity, cosine
 from hbench.metrics.level_sequence import (
@@ -67,7 +67,7 @@ def _fast_keys(rows: NDArray[np.floating], items: int) -> NDArray[np.uint64]:
     factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
     factors = factors * np.uint64(2) + np.uint64(1)
     minus_zero = words.dtype.type(1 << (8 * words.itemsize - 1) if rows.dtype != np.float64 else 0)
-    products = _products_compiled if pays(items * rows.shape[1]) else _products
+    products = _products_compiled if pays_exactly(items * rows.shape[1]) else _products
     keys: NDArray[np.uint64] = products(words, factors, minus_zero)
     return keys
 

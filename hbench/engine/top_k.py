@@ -62,8 +62,9 @@ class TopResults:
         asked = _lengths(ranker.scores.query_rows, np.arange(len(self.items)))[:, None]
         if name == "l2":
             return -np.sqrt(np.maximum(asked**2 - 1 - 2 * self.scores, 0))
-        ranked = _lengths(ranker.scores.gallery_rows, np.arange(len(ranker.columns)))
-        cosines: NDArray[np.float64] = self.scores / asked / ranked[self.items]
+        shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)  # of NO_ITEM the score is none
+        ranked = _lengths(ranker.scores.gallery_rows, shown)
+        cosines: NDArray[np.float64] = self.scores / asked / ranked[place.reshape(self.items.shape)]
         return cosines
 
 

@@ -73,8 +73,10 @@ def examine(
     relevance: str = "alpha",
     alpha: float = 1.0,
     method: str | None = None,
+    doubted: bool = True,
 ) -> Examined:
-    """Read and check everything; raises as `evaluate` does."""
+    """Read and check everything; raises as `evaluate` does. `doubted`: pass over the vectors for what speaks against them,
+    which a report must say and a picture need not."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
     names = metrics or list(dict.fromkeys([*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]))
@@ -92,7 +94,8 @@ def examine(
     )
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
-    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given), doubts_of(given, data))
+    doubts = doubts_of(given, data) if doubted else ()
+    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given), doubts)
     also = protocol_name("official", data) if also_official else None
     return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
 

@@ -110,7 +110,7 @@ def examined_embeddings(file: str | Path, data: Dataset, metric: str = "H-AP") -
     given = read(Path(file))
     if isinstance(given, Ranking):
         raise SubmissionError(f"{file} holds rankings", expected="embeddings, which can be ranked anew")
-    return examine(given, data, metrics=[metric])
+    return examine(given, data, metrics=[metric], doubted=False)
 
 
 def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:

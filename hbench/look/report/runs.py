@@ -240,7 +240,7 @@ def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: 
     relevance, _, alpha = words["rel"].partition("=")
     examined = examine(
         given, data, metrics=[reported.by], protocol=run.document.protocol, ties=words["ties"],
-        similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1),
+        similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1), doubted=False,
     )  # fmt: skip
     jobs = jobs_of(examined)
     if reported.test not in jobs:
