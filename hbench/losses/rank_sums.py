@@ -55,9 +55,7 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 def level_counts(levels: Tensor, depth: int) -> Tensor:
     """How many items of every list (Q, N) have level 0 … L: int64 (Q, L+1)."""
-    row = torch.arange(len(levels), device=levels.device)[:, None] * (depth + 2)
-    counts = torch.bincount((levels + row).flatten(), minlength=len(levels) * (depth + 2))
-    return counts.view(-1, depth + 2)[:, :-1]
+    return torch.stack([(levels == level).sum(1) for level in range(depth + 1)], dim=1)  # bincount waits for a GPU
 
 
 def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
@@ -210,14 +208,12 @@ def exact_sums(lists: Lists, positives: Positives, table: Tensor) -> Tensor:
     column = torch.arange(by_rank.shape[1], device=table.device).expand_as(by_rank)
     place = torch.empty_like(column).scatter(1, by_rank, column)[positives.query, positives.item]
     sorted_levels = lists.levels.gather(1, by_rank)
+    exact = torch.float32 if table.device.type == "mps" else torch.float64  # which Apple's GPUs lack
     result = torch.zeros_like(positives.relevance)
     for level in range(1, table.shape[1]):
-        chosen = (positives.level == level).nonzero().squeeze(1)
-        if len(chosen):
-            query = positives.query[chosen]
-            so_far = table[:, level].gather(1, sorted_levels).cumsum(1, dtype=torch.float64)
-            own = table[query, level, level]
-            result = result.index_put((chosen,), so_far[query, place[chosen]].to(own) - own)
+        so_far = table[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
+        own = table[positives.query, level, level]
+        result = torch.where(positives.level == level, so_far[positives.query, place].to(own) - own, result)
     return result
 
 
@@ -244,9 +240,9 @@ class _StepSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
         ctx.save_for_backward(scores)
-        ctx.pairs, positives = pairs, pairs.positives
+        ctx.pairs, ctx.layout, positives = pairs, _layout(pairs), pairs.positives
         sums = scores.new_zeros(len(positives.query) + 1)  # the last place takes what padding asks for
-        for tile in _tiles(scores, pairs):
+        for tile in _tiles(scores, pairs, ctx.layout):
             value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])
             sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
         own = pairs.table[positives.query, positives.level, positives.level]
@@ -257,7 +253,7 @@ class _StepSums(torch.autograd.Function):
         (scores,) = ctx.saved_tensors
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
-        for tile in _tiles(scores, ctx.pairs):
+        for tile in _tiles(scores, ctx.pairs, ctx.layout):
             slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
             wanted = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, wanted) * tile.weight
@@ -282,40 +278,67 @@ class Tile(NamedTuple):
     weight: Tensor
 
 
-def _tiles(scores: Tensor, pairs: _Pairs) -> Iterator[Tile]:
+class _Layout(NamedTuple):
+    """What shapes the tiles, known to the host: `reach` (L,) of the items that can count for a level's positives, `number` of the
+    positives of every level and query (L, Q), there and on the device, and the places of all positives by level (P,)."""
+
+    reach: list[int]
+    sizes: list[list[int]]
+    number: Tensor
+    places: Tensor
+
+
+def _layout(pairs: _Pairs) -> _Layout:
+    """The layout of all tiles, forward and backward, for which a GPU is waited for once."""
+    levels, by_level, positives, table, _ = pairs
+    queries, items = levels.shape
+    depth = table.shape[1] - 1
+    number = levels.new_zeros(depth * queries)
+    number.index_add_(0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level))
+    sorted_levels, column = levels.gather(1, by_level), torch.arange(1, items + 1, device=levels.device)
+    weighs = [(table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)]
+    reach = torch.stack([torch.where(each, column, 0).amax() for each in weighs])
+    known = torch.cat([reach, number]).tolist()
+    sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
+    return _Layout(known[:depth], sizes, number.view(depth, queries), positives.level.argsort(stable=True))
+
+
+def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     """Tiles that together hold every pair of non-zero weight; items by level, so that the less relevant ones come first."""
     levels, by_level, positives, table, _ = pairs
     sorted_levels, sorted_scores = levels.gather(1, by_level), scores.gather(1, by_level)
-    most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
-    for level in range(1, table.shape[1]):
-        places = (positives.level == level).nonzero().squeeze(1)
-        weight = table[:, level].gather(1, sorted_levels)
-        used = (weight != 0).any(dim=0).nonzero()
-        if len(used) == 0:
+    most, first = CPU_TILE if scores.device.type == "cpu" else GPU_TILE, 0
+    for level, (reach, sizes) in enumerate(zip(layout.reach, layout.sizes, strict=True), start=1):
+        places = layout.places[first : first + sum(sizes)]
+        first += len(places)
+        if reach == 0:
             continue
-        reach = int(used[-1]) + 1
-        for query, place in _padded(positives.query, places, len(scores), max(1, most // reach)):
+        weight = table[:, level].gather(1, sorted_levels)
+        for query, place in _padded(
+            places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
+        ):
             item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
             own = scores[query].gather(1, item)
             items = by_level[query, :reach], sorted_scores[query, :reach], weight[query, :reach]
             yield Tile(query, item, place, own, *items)
 
 
-def _padded(query_of: Tensor, places: Tensor, queries: int, most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Queries (q,) with their places (q, k), q·k ≤ most unless q = k = 1; place P, after the last one, where they have fewer.
+def _padded(
+    places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Queries (q,) with their places (q, k), q·k ≤ most unless q = k = 1; `absent`, after the last one, where they have fewer.
 
-    Queries with equally many positives go together, so that little is padding.
+    Queries with equally many positives go together, so that little is padding. `sizes` is `number` on the host.
     """
-    number = torch.bincount(query_of[places], minlength=queries)
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)
-    padded, sizes = torch.cat([places, places.new_tensor([len(query_of)])]), number[larger].tolist()
+    padded = torch.nn.functional.pad(places, (0, 1), value=absent)
+    wide = sorted((size for size in sizes if size), reverse=True)
     start = 0
-    while start < queries and sizes[start]:
-        end = start + max(1, most // sizes[start])
-        query = larger[start:end]
-        query = query[number[query] > 0]
-        for begin in range(0, sizes[start], most):
-            k = torch.arange(begin, min(begin + most, sizes[start]), device=places.device)
+    while start < len(wide):
+        end = start + max(1, most // wide[start])
+        query = larger[start : min(end, len(wide))]
+        for begin in range(0, wide[start], most):
+            k = torch.arange(begin, min(begin + most, wide[start]), device=places.device)
             yield query, padded[torch.where(k < number[query, None], first[query, None] + k, len(places))]
         start = end
