@@ -59,6 +59,11 @@ def material_of(
 def opened(browser: Browser, tmp_path: Path, material: review.Material, **size: int) -> Page:
     file = tmp_path / "review.html"
     file.write_text(review.page(material), encoding="utf-8")
+    return watched(browser, file, **size)
+
+
+def watched(browser: Browser, file: Path, **size: int) -> Page:
+    """The page of a file, with all that it complains of or asks the network for in `page.problems`."""
     page = browser.new_page(viewport={"width": 1200, "height": 800} | size, accept_downloads=True)
     page.problems = []  # type: ignore[attr-defined]
     page.on("pageerror", lambda error: page.problems.append(str(error)))  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import click
 from hbench.cli import terminal
 from hbench.core import files
 from hbench_hgldv2.artefact import read_rows, record_of
+from hbench_hgldv2.cli import demo as making
 from hbench_hgldv2.cli.encode import kinds_in
 from hbench_hgldv2.curation import decisions_file, review, review_sheet
 from hbench_hgldv2.curation.decisions import Inputs
@@ -38,6 +39,9 @@ from hbench_hgldv2.work_folder import Work
     type=click.Path(path_type=Path, exists=True),
     help="Another reviewer's decisions.yaml: the page tells κ and what you two disagree on.",
 )
+@click.option(
+    "--demo", is_flag=True, help="Try it: released labels, two reviewers, in the folder demo of the work folder."
+)
 @click.pass_obj
 def command(
     work: Work,
@@ -47,6 +51,7 @@ def command(
     filled: Path | None,
     by: str | None,
     against: Path | None,
+    demo: bool,
 ) -> None:
     """Write the review page and the sheet, or read a filled sheet.
 
@@ -54,7 +59,13 @@ def command(
     hbench hgldv2 review
     hbench hgldv2 review --against b.yaml
     hbench hgldv2 review --sheet review.csv --by AB
+    hbench hgldv2 review --demo
     """
+    if demo:
+        trial = Work(work / "demo")
+        making.make(trial)
+        run(trial, names=trial / "names.csv", against=trial / "released.yaml")
+        return
     if filled is not None:
         read_sheet(work, filled, decisions, by)
         return

@@ -82,7 +82,7 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
     for row in selection:
         for class_id in row.classes if row.status != "dropped" else ():
             counted[class_id][row.split if row.status == "kept" else row.status] += 1
-            if len(shown[class_id]) < EXAMPLES:
+            if row.category and len(shown[class_id]) < EXAMPLES:
                 shown[class_id].append(title_of(row.category).partition(":")[2])
     text = {name.class_id: name.label for name in names}
     labels = [

@@ -1,0 +1,53 @@
+"""`review --demo`: a page of shipped data, opened in Chromium, and a work folder to go on from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import CliRunner
+from hbench_hgldv2.cli import demo, group
+from hbench_hgldv2.curation import decisions_file
+from playwright.sync_api import Browser, Page
+
+from tests.pipelines.official import official
+from tests.pipelines.review_pages import watched
+
+
+def run(work: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(group, ["--work", str(work), *arguments], standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result.stdout
+
+
+def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(
+    browser: Browser, tmp_path: Path, findings: Callable[[Page], list[object]]
+) -> None:
+    run(tmp_path, "review", "--demo")
+    work = tmp_path / "demo"
+    page = watched(browser, work / "review.html")
+    assert findings(page) == []
+    told = json.loads(run(work, "agreement", str(work / "decisions.yaml"), str(work / "released.yaml"), "--json"))
+    shown = page.text_content("#queue")
+    assert shown == f"released: κ {told['kappa']:.3f}, {len(told['queue'])} to talk about"
+    assert len(told["queue"]) > 3
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
+    run(work, "replay", "--strict")
+    first = (work / "review.html").read_bytes()
+    mine = decisions_file.load(work / "decisions.yaml")
+    (work / "decisions.yaml").write_text(
+        decisions_file.dumps(mine.model_copy(update={"decisions": mine.decisions[:1]})), encoding="utf-8"
+    )
+    run(tmp_path, "review", "--demo")
+    assert len(decisions_file.load(work / "decisions.yaml").decisions) == 1
+    assert (work / "review.html").read_bytes() != first
+
+
+def test_the_demo_ships_the_released_labels() -> None:
+    labels, groups = official()
+    text = (demo.FILES / "train_label_to_hierarchical.csv").read_text(encoding="utf-8")
+    assert len(text.splitlines()) == 1 + len(labels)
+    assert all(f",{label.label},{groups[label.class_id]}," in text for label in labels)
