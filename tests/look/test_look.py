@@ -22,7 +22,7 @@ from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.engine.job import conditions
 from hbench.evaluation.embeddings import Embeddings
-from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
+from hbench.look.palette import color_of, lightness_of, luminance_of, mark_of, text_color_on
 from hbench.look.results import Results
 from hbench.look.retrievals import Hit, Retrieved, retrieve
 from hbench.look.strips import Sheet, Strip, page_of, write_strips
@@ -158,6 +158,10 @@ def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
     grey = [lightness_of(color_of(level, depth)) for level in range(depth + 1)]
     assert all(later - earlier > 10 for earlier, later in pairwise(grey))
     assert len({mark_of(level, depth) for level in range(depth + 1)}) == depth + 1
+    for level in range(depth + 1):  # WCAG 2, for letters of any size
+        color = color_of(level, depth)
+        light, dark = sorted((luminance_of(color), luminance_of(text_color_on(color))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
     assert text_color_on(color_of(0, depth)) == "#ffffff"
     assert text_color_on(color_of(depth, depth)) == "#000000"
 
@@ -171,10 +175,11 @@ def nasty_sheet(picture=None):
     return Sheet([strip], ("genus", NASTY), NASTY, picture)
 
 
-def test_names_from_outside_are_text_in_a_page(browser, tmp_path):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_names_from_outside_are_text_in_a_page(browser, findings, scheme, tmp_path):
     path = tmp_path / "strips.html"
     write_strips(nasty_sheet(lambda _item: Image.new("RGBA", (300, 20), "red")), path)
-    page, asked, said = browser.new_page(viewport={"width": 390, "height": 800}), [], []
+    page, asked, said = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme), [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text))
     page.on("dialog", lambda dialog: said.append(dialog.message))
@@ -187,6 +192,7 @@ def test_names_from_outside_are_text_in_a_page(browser, tmp_path):
     assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
     assert said == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert findings(page) == []
     page.close()
 
 
