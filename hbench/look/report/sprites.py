@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,14 +48,20 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
     if manifest.picture is None:
         return places
     kin = items[np.lexsort(manifest.labels[items].T[::-1])]
+    places[kin] = write_sheets(folder, (thumbnail(manifest.picture, manifest.items[item]) for item in kin.tolist()))
+    return places
+
+
+def write_sheets(folder: Path, images: Iterable[Image.Image | None]) -> list[int]:
+    """Draw the images in their order onto sheets NUMBER.webp; the place of each, -1 for None, which takes none."""
     waiting: list[Image.Image] = []
+    places: list[int] = []
     drawn = 0
-    for item in kin.tolist():
-        image = thumbnail(manifest.picture, manifest.items[item])
+    for image in images:
+        places.append(-1 if image is None else drawn)
         if image is None:
             continue
         waiting.append(_fitting(image))
-        places[item] = drawn
         drawn += 1
         if len(waiting) == PER_SHEET:
             _write_sheet(folder / f"{drawn // PER_SHEET - 1}.webp", waiting)

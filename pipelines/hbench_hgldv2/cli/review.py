@@ -11,10 +11,11 @@ from hbench.core import files
 from hbench_hgldv2.artefact import read_rows, record_of
 from hbench_hgldv2.cli import demo as making
 from hbench_hgldv2.cli.encode import kinds_in
-from hbench_hgldv2.curation import decisions_file, review, review_sheet
+from hbench_hgldv2.curation import decisions_file, pictures, review, review_sheet
 from hbench_hgldv2.curation.decisions import Inputs
 from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.grouping import taxonomy
+from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.work_folder import Work
 
 
@@ -40,6 +41,11 @@ from hbench_hgldv2.work_folder import Work
     help="Another reviewer's decisions.yaml: the page tells κ and what you two disagree on.",
 )
 @click.option(
+    "--images",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The raw folder of gldv2, with images in train/ or index/: three of each label are shown.",
+)
+@click.option(
     "--demo", is_flag=True, help="Try it: released labels, two reviewers, in the folder demo of the work folder."
 )
 @click.pass_obj
@@ -51,6 +57,7 @@ def command(
     filled: Path | None,
     by: str | None,
     against: Path | None,
+    images: Path | None,
     demo: bool,
 ) -> None:
     """Write the review page and the sheet, or read a filled sheet.
@@ -59,6 +66,7 @@ def command(
     hbench hgldv2 review
     hbench hgldv2 review --against b.yaml
     hbench hgldv2 review --sheet review.csv --by AB
+    hbench hgldv2 review --images gldv2/raw
     hbench hgldv2 review --demo
     """
     if demo:
@@ -69,12 +77,20 @@ def command(
     if filled is not None:
         read_sheet(work, filled, decisions, by)
         return
-    run(work, decisions, names, against)
+    run(work, decisions, names, against, images)
 
 
-def run(work: Work, decisions: Path | None = None, names: Path | None = None, against: Path | None = None) -> None:
-    """Write review.html and review.csv."""
+def run(
+    work: Work,
+    decisions: Path | None = None,
+    names: Path | None = None,
+    against: Path | None = None,
+    images: Path | None = None,
+) -> None:
+    """Write review.html and review.csv, and the sheets of pictures where there are images."""
     found = material(work, decisions, names)._replace(second=_second(against))
+    if images is not None:
+        found = found._replace(pictures=_pictures(work, found, images))
     curation = replay(found.labels, found.clusters, found.decisions)
     files.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
     files.write_text(work / "review.csv", review_sheet.text_of(review.rows(found, curation)))
@@ -106,6 +122,13 @@ def _second(against: Path | None) -> review.Second | None:
     decisions = decisions_file.load(against)
     names = [decision.by for decision in decisions.decisions if decision.by]
     return review.Second(names[-1] if names else against.stem, decisions)
+
+
+def _pictures(work: Work, found: review.Material, images: Path) -> dict[str, list[int]]:
+    files = pictures.chosen(read_rows(work / "selection.csv", CleanedLandmark), images)
+    places = pictures.draw(work / pictures.FOLDER, [row.class_id for row in found.clustered], files, images)
+    terminal.say(f"{len(places):,} of {len(found.labels):,} labels have pictures, in {work / pictures.FOLDER}")
+    return places
 
 
 def _made_with(work: Work) -> Inputs:

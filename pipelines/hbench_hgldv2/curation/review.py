@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from hbench_hgldv2.curation import review_sheet
+from hbench.look.report import sprites
+from hbench_hgldv2.curation import pictures, review_sheet
 from hbench_hgldv2.curation.decisions import Decisions, Inputs
 from hbench_hgldv2.curation.replay import Curation, replay
 from hbench_hgldv2.grouping.cluster import Clustered
@@ -76,7 +77,8 @@ class Second(NamedTuple):
 
 class Material(NamedTuple):
     """What is reviewed: labels, how they are clustered, suggested groups by class id, the groups' known
-    kinds, decisions so far, each class's path in the taxonomy, where one was made, and another reviewer's decisions.
+    kinds, decisions so far, each class's path in the taxonomy, where one was made, another reviewer's decisions,
+    and the places of each class's pictures on the sheets beside the page.
     """
 
     labels: Sequence[Label]
@@ -86,6 +88,7 @@ class Material(NamedTuple):
     decisions: Decisions
     ancestors: Mapping[str, str] = MappingProxyType({})
     second: Second | None = None
+    pictures: Mapping[str, Sequence[int]] = MappingProxyType({})
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -117,9 +120,10 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     return {
         "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
         "labels": [
-            _entry(rank, by_id[row.class_id], row, cells)
+            _entry(rank, by_id[row.class_id], row, cells) | {"pictures": list(material.pictures.get(row.class_id, ()))}
             for rank, (row, cells) in enumerate(zip(material.clustered, table, strict=True))
         ],
+        "sheets": {"folder": pictures.FOLDER, "side": sprites.SIDE},
         "columns": list(review_sheet.COLUMNS),
         "cluster_names": [name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})],
         "known_kinds": dict(material.known_kinds),

@@ -18,6 +18,7 @@ function goTo(index) {
     if (before) unmarkCurrent(before);
     markCurrent(rows[view.row - start]);
     list.setAttribute("aria-activedescendant", rows[view.row - start].id);
+    if (measured()) draw();
   }
   reveal();
 }
