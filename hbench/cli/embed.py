@@ -25,7 +25,9 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 )
 @click.option("--flip", is_flag=True, help="Embed the mirrored image too, and take the mean.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time.")
-@click.option("--workers", type=click.IntRange(min=0), default=0, show_default=True, help="Processes that decode.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), help="Processes that decode.  [default: one per processor, to 10]"
+)
 @click.option(
     "--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True
 )

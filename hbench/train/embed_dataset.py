@@ -25,7 +25,7 @@ from hbench.core.files import write_text
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
-from hbench.train.images.batches import Files, Readable, all_tests, images_of
+from hbench.train.images.batches import Files, Readable, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
@@ -52,10 +52,11 @@ class Embedder(NamedTuple):
 @dataclass(frozen=True)
 class EmbedOptions:
     """`batch` images at a time, at `scales` of their size, mirrored too where `flip`. What is done is kept after `part`
-    images or `seconds`, whichever comes first. `skip_unreadable`: images that cannot be read are left out."""
+    images or `seconds`, whichever comes first. `workers` decode; None: one per processor, 10 at most, where there are files to
+    decode. `skip_unreadable`: images that cannot be read are left out."""
 
     batch: int = 64
-    workers: int = 0
+    workers: int | None = None
     scales: tuple[float, ...] = (1.0,)
     flip: bool = False
     precision: str = "float32"
@@ -111,12 +112,15 @@ def embed(
         images = Readable(images)
     views = Views(given.model, manner.scales, flip=manner.flip)
     model = nn.Sequential(Normalise(given.images), views).to(device).eval()
-    request = {"model": given.identity, "manifest": manifest.digest, "split": split, **asdict(manner)}
+    same_anyway = {"workers", "part", "seconds"}  # may change from one attempt to the next
+    options = {name: value for name, value in asdict(manner).items() if name not in same_anyway}
+    request = {"model": given.identity, "manifest": manifest.digest, "split": split, **options}
     parts = _take_parts(file, request)
     done = _next_row(parts)
+    workers = workers_for(images, given.images) if manner.workers is None else manner.workers
     with torch.autocast(device.type, PRECISIONS[manner.precision], enabled=manner.precision != "float32"):
         left = np.arange(done, len(manifest))
-        pieces = embedded(model, images, left, batch=manner.batch, workers=manner.workers, device=device)
+        pieces = embedded(model, images, left, batch=manner.batch, workers=workers, device=device)
         for rows, vectors in _gathered(pieces, manner, lambda row: watch(row, len(manifest))):
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
     watch(len(manifest), len(manifest))

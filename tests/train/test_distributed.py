@@ -1,4 +1,4 @@
-"""Training by several processes: two of them with half a batch each take the very step of one with the whole."""
+"""Training by several processes: two or three with a part of a batch each take the very step of one with the whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.training import small_glyphs
 ROOT = Path(__file__).parents[2]
 SETTINGS = [
     *(
-        "sampler.batch=16",
+        "sampler.batch=24",
         "epochs=2",
         "steps_per_epoch=2",
         "schedule.warm_up=1",
@@ -53,10 +53,11 @@ def alone(tmp_path_factory):
     return folder, run(folder / "letters", folder / "alone", processes=1)
 
 
-@pytest.mark.parametrize("two_pass", [0, 3], ids=["direct", "two passes"])
-def test_two_processes_take_the_steps_of_one(alone, two_pass):
+@pytest.mark.parametrize(("number", "two_pass"), [(2, 0), (2, 3), (3, 0)])
+def test_several_processes_take_the_steps_of_one(alone, number, two_pass):
     folder, (weights, state, embedded) = alone
-    shared = run(folder / "letters", folder / f"shared-{two_pass}", f"two_pass={two_pass}", processes=2)
+    own = folder / f"shared-{number}-{two_pass}"
+    shared = run(folder / "letters", own, f"two_pass={two_pass}", processes=number)
     for name, tensor in weights.items():
         torch.testing.assert_close(shared[0][name], tensor, rtol=0, atol=1e-6)
     for name, tensor in state["objective"].items():

@@ -143,10 +143,10 @@ def test_images_that_cannot_be_read_are_named_and_left_out_where_asked(letters, 
     data = dataclasses.replace(letters, tests={"test": dataclasses.replace(letters.tests["test"], picture=picture)})
     wide = embedding.Embedder(Shape(), Images(size=64, resize=64, mean=(0.0,) * 3, std=(1.0,) * 3), "wide")
     with pytest.raises(DataError, match=bad[0]):
-        embedding.embed(wide, data, tmp_path / "e.npz")
+        embedding.embed(wide, data, tmp_path / "e.npz", manner=embedding.EmbedOptions(workers=0))
     for batch in (1, 16):
         file = tmp_path / f"{batch}.npz"
-        manner = embedding.EmbedOptions(batch=batch, skip_unreadable=True)
+        manner = embedding.EmbedOptions(batch=batch, skip_unreadable=True, workers=0)
         assert sorted(embedding.embed(wide, data, file, manner=manner)) == sorted(bad)
         kept = [item for item in data.tests["test"].items.tolist() if item not in bad]
         assert embeddings.read(file).ids.tolist() == kept

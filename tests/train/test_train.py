@@ -18,6 +18,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from safetensors.torch import load as read_weights
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 import hbench
@@ -199,9 +200,27 @@ def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters,
         loop.train(tiny(), tmp_path, dataset=letters, track=["mlflo"], resume=True)
 
 
-def test_tensorboard_events_are_written_where_wanted(letters, tmp_path):
-    loop.train(tiny("glyphs-happier", "epochs=1"), tmp_path, dataset=letters, track=["tensorboard"])
-    assert list(tmp_path.glob("events.*"))
+def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letters, tmp_path):
+    recipe = tiny("glyphs-happier", "checkpoint_every=2", "validation=0.25", "evaluate_every=1")
+    with pytest.raises(RuntimeError, match="killed"):
+        loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], watch=killed_at(6))
+    loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], resume=True)
+    curves = EventAccumulator(str(tmp_path)).Reload()
+    lines = logged(tmp_path)
+    told = {event.step: event.value for event in curves.Scalars("loss")}
+    assert told == {line["step"]: pytest.approx(line["loss"]) for line in lines if "loss" in line}
+    assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in curves.Scalars("validation/H-AP")] == [3, 6]
+    (tested,) = curves.Scalars("test/H-AP")
+    assert tested.value == pytest.approx(lines[-1]["scores"]["H-AP"])
+
+
+def killed_at(step):
+    def watch(moment):
+        if moment.step == step:
+            raise RuntimeError("killed")
+
+    return watch
 
 
 # ---- parts of a step
