@@ -14,7 +14,7 @@ function tagsOf(label, card) {
   if (label.outlier) tags.append(make("span", { className: "doubt", textContent: "far from all others" }));
   else if (label.silhouette < 0) tags.append(make("span", { className: "doubt", textContent: "doubtful" }));
   if (hint) tags.append(make("span", { className: "hint", dir: "auto", textContent: "→ " + hint + "?", title: "The group nearest to this label" }));
-  if (isDisputed(label.id)) tags.append(make("span", { className: "dispute", dir: "auto", textContent: second.name + ": " + theirs(label.id) }));
+  if (isDisputed(label.id)) tags.append(make("span", { className: "dispute", dir: "auto", textContent: second.name + ": " + inWords(theirs(label.id)) }));
   return tags;
 }
 

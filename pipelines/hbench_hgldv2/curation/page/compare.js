@@ -1,14 +1,19 @@
 "use strict";
 // A second reviewer: how far the two agree, and the labels to talk about, those of most landmarks first.
 
-const LISTED = 100; // disagreements listed at once
+const LISTED = 25; // disagreements listed at once
 const second = { name: "", places: null, kinds: new Map() };
 
-// Where a label is for somebody who has decided it: its group, or dropped; null for one that is not placed.
-const placedAt = (place) => (place.status === "group" ? "“" + place.group + "”" : place.status === "dropped" ? "dropped" : null);
-const theirs = (id) => (second.places ? placedAt(second.places.get(id) ?? UNASSIGNED) : null);
+// Where a label is for somebody who has decided it: the name of its group, or DROPPED; null for one that is not placed.
+const placedAt = (place) => (place?.status === "group" ? place.group : place?.status === "dropped" ? DROPPED : null);
+const theirs = (id) => (second.places ? placedAt(second.places.get(id)) : null);
 const ours = (id) => placedAt(model.places.get(id));
-const isDisputed = (id) => Boolean(theirs(id) && ours(id) && theirs(id) !== ours(id));
+const inWords = (placed) => (placed === DROPPED ? "dropped" : "“" + placed + "”");
+
+function isDisputed(id) {
+  const [a, b] = [ours(id), theirs(id)];
+  return a !== null && b !== null && a !== b;
+}
 
 // The same as `agreement.kappa`: (p_o − p_e) / (1 − p_e) over [ours, theirs, weight] triples; NaN where p_e is 1.
 function kappaOf(triples) {
@@ -25,12 +30,16 @@ function kappaOf(triples) {
   return { observed: equal / total, kappa: chance === total * total ? NaN : (equal / total - chance / total ** 2) / (1 - chance / total ** 2) };
 }
 
-// Both κ over the labels that both have placed, and the queue.
+// What both have placed, as [ours, theirs, landmarks, label], and κ over the labels.
 function agreement() {
-  const both = [...model.labels.values()].filter((label) => theirs(label.id) && ours(label.id));
-  const triples = (weightOf) => both.map((label) => [ours(label.id), theirs(label.id), weightOf(label)]);
-  const queue = both.filter((label) => isDisputed(label.id)).sort((a, b) => b.landmarks - a.landmarks || a.rank - b.rank);
-  return { labels: both.length, plain: kappaOf(triples(() => 1)), weighted: kappaOf(triples((label) => label.landmarks)), queue };
+  const both = [];
+  for (const [id, place] of model.places) {
+    const a = placedAt(place), b = a === null ? null : theirs(id);
+    if (b === null) continue;
+    const label = model.labels.get(id);
+    both.push([a, b, label.landmarks, label]);
+  }
+  return { both, plain: kappaOf(both.map(([a, b]) => [a, b, 1])), differ: both.filter(([a, b]) => a !== b) };
 }
 
 const rounded = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
@@ -39,21 +48,23 @@ function showAgreement() {
   $("queue").hidden = !second.places;
   if (!second.places) return;
   const found = agreement();
-  $("queue").textContent = second.name + ": κ " + rounded(found.plain.kappa) + ", " + found.queue.length.toLocaleString("en") + " to talk about";
+  $("queue").textContent = second.name + ": κ " + rounded(found.plain.kappa) + ", " + found.differ.length.toLocaleString("en") + " to talk about";
   if ($("disputes").open) listQueue(found);
 }
 
-function listQueue({ labels, plain, weighted, queue }) {
+function listQueue({ both, plain, differ }) {
+  const labels = both.length, weighted = kappaOf(both);
+  const queue = differ.map(([, , , label]) => label).sort((a, b) => b.landmarks - a.landmarks || a.rank - b.rank);
   $("disputes-title").textContent = queue.length ? plural(queue.length, "label") + " to talk about with " + second.name : "You and " + second.name + " agree";
   $("disputes-facts").textContent = labels
     ? "Of " + plural(labels, "label") + " placed by both, " + rounded(plain.observed) + " are in the same place: Cohen’s κ\u00a0" + rounded(plain.kappa) + ". By landmarks " + rounded(weighted.observed) + ", κ\u00a0" + rounded(weighted.kappa) + "."
     : "No label is placed by both yet.";
   const row = ({ id, label, landmarks }) => {
     const item = make("li", {}, make("strong", { dir: "auto", textContent: label }), " ", make("span", { className: "facts", textContent: plural(landmarks, "landmark") }),
-      make("div", {}, "you: ", make("span", { dir: "auto", textContent: ours(id) }), " · " + second.name + ": ", make("span", { dir: "auto", textContent: theirs(id) })),
+      make("div", {}, "you: ", make("span", { dir: "auto", textContent: inWords(ours(id)) }), " · " + second.name + ": ", make("span", { dir: "auto", textContent: inWords(theirs(id)) })),
       make("div", { className: "actions" },
         make("button", { textContent: "Show", ariaLabel: "Show " + label, onclick: () => ($("disputes").close(), show(cardOf(model.labels.get(id), model.places.get(id)), id)) }),
-        make("button", { textContent: theirs(id) === "dropped" ? "Drop it, too" : "Take " + theirs(id), ariaLabel: "Put " + label + " where " + second.name + " has it: " + theirs(id), onclick: () => takeTheirs(id) })));
+        make("button", { textContent: theirs(id) === DROPPED ? "Drop it, too" : "Take " + inWords(theirs(id)), ariaLabel: "Put " + label + " where " + second.name + " has it: " + inWords(theirs(id)), onclick: () => takeTheirs(id) })));
     item.dataset.id = id;
     return item;
   };
