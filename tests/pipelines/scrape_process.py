@@ -17,7 +17,7 @@ def main(url: str, cache: str, out: str, size: str) -> None:
     landmarks = [scrape.Landmark("train", number, category) for number, category in world_of(int(size)).landmarks]
     with Cache(Path(cache)) as answers:
         client = Client("someone@example.org", answers, manners)
-        source = api.source(client, Servers(f"{url}/commons/w/api.php", f"{url}/wikidata/w/api.php"))
+        source = api.source(client, Servers(f"{url}/commons/w/api.php", f"{url}/wikidata/w/api.php", f"{url}/sparql"))
         links, names = scrape.resolve(landmarks, source)
     Path(out).write_text(rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName), encoding="utf-8")
 

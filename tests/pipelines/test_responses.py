@@ -102,6 +102,21 @@ def test_recorded_pages_are_followed_by_name_through_normalisation_and_redirects
     assert found["Douglas Adams (disambiguation)"].item == "Q5301194"
 
 
+def test_a_redirect_or_a_title_that_leads_to_another_wiki_is_a_verdict_for_its_title_alone() -> None:
+    answer = {
+        "query": {
+            "redirects": [{"from": "Category:A", "to": "de:Kategorie:A", "tointerwiki": "de"}],
+            "interwiki": [{"title": "de:B", "iw": "de"}],
+            "pages": [{"title": "Category:C", "pageprops": {"wikibase_item": "Q3"}}],
+        }
+    }
+    assert pages_of([answer], ["Category:A", "de:B", "Category:C"]) == {
+        "Category:A": Page("Category:A", "no_item"),
+        "de:B": Page("de:B", "invalid"),
+        "Category:C": Page("Category:C", "found", "Q3", "sitelink"),
+    }
+
+
 def test_invalid_titles_continuations_and_redirect_chains_are_read() -> None:
     first = {
         "query": {
@@ -224,6 +239,15 @@ def test_recorded_sparql_results_lose_blank_nodes_and_unbound_variables() -> Non
         ("{{redirected|Foo}}", None),
         ("no template", None),
         ("{{category redirect}}", None),
+        ("{{Category redirect|reason=x|1=Foo}}", "Category:Foo"),
+        ("{{Category redirect|reason=see {{w|Bar}}|Foo}}", "Category:Foo"),
+        ("{{Template:Category_redirect|category:Foo}}", "Category:Foo"),
+        ("{{seecat|[[:Category:Foo bar]]}}", "Category:Foo bar"),
+        ("<!-- {{seecat|Foo}} -->", None),
+        ("<nowiki>{{seecat|Foo}}</nowiki> {{seecat|Bar}}", "Category:Bar"),
+        ("{{seecat|Foo<!-- old name -->}}", "Category:Foo"),
+        ("{{ns0|{{seecat|Foo}}}}", "Category:Foo"),
+        ("{{seecat|}}", None),
     ],
 )
 def test_soft_redirects_are_found_in_wikitext(text: str, target: str | None) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hbench_hgldv2.artefact import rows_text
+from hbench_hgldv2.cli.scrape import expected_requests
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.cache import Cache
@@ -47,7 +48,8 @@ def client_of(
 
 
 def source_of(server: Server, client: Client) -> scrape.FactSource:
-    return api.source(client, Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php"))
+    servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
+    return api.source(client, servers)
 
 
 def landmarks_of(world: World) -> list[scrape.Landmark]:
@@ -121,13 +123,17 @@ def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_p
             str(size),
         ]
         for number in range(1, kills + 1):
-            process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+            process = subprocess.Popen(
+                command, env={**os.environ, "PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'pipelines'}"}
+            )
             while len(server.log) < number * total // (kills + 2) and process.poll() is None:
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
         assert not out.exists()
-        subprocess.run(command, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, check=True)
+        subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'pipelines'}"}, check=True
+        )
         repeated = {request: count for request, count in Counter(server.answered()).items() if count > 1}
         assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
     assert out.read_text(encoding="utf-8") == undisturbed
@@ -199,3 +205,12 @@ def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path: 
     file.write_text("id,category\n", encoding="utf-8")
     with pytest.raises(DataError, match="lacks columns"):
         scrape.read_landmarks(file, "train")
+
+
+def test_as_many_requests_are_announced_as_are_made(tmp_path: Path) -> None:
+    world, clock = world_of(4_000), FakeClock()
+    with serving(Server(world, parts=False)) as server, Cache(tmp_path / "cache.sqlite") as cache:
+        client = client_of(server, cache, clock)
+        scrape.resolve(landmarks_of(world), source_of(server, client))
+    assert client.counts["requests"] == pytest.approx(expected_requests(4_000), rel=0.1)
+    assert len([request for request in server.answered() if "P373" in request]) <= 2

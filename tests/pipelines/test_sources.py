@@ -71,7 +71,13 @@ class QueryServer(Server):
         if "rdfs:label" in query:
             named = [(i, self.world.names.get(i)) for i in values if i != "en"]
             return [
-                {"item": entity(i), "label": {"type": "literal", "value": n[0]}} for i, n in named if n and n[1] == "en"
+                {
+                    "item": entity(i),
+                    "label": {"type": "literal", "value": n[0]},
+                    "language": {"type": "literal", "value": n[1]},
+                }
+                for i, n in named
+                if n and n[1] in ("en", "mul")
             ]
         return [row for i in values for row in self.statements(i)]
 
@@ -126,7 +132,7 @@ def write_dumps(world: World, folder: Path) -> None:
     for name, rows in tables.items():
         lines = [f"INSERT INTO `{name}` VALUES {','.join(rows[i : i + 50])};" for i in range(0, len(rows), 50)]
         with gzip.open(folder / f"commonswiki-latest-{name}.sql.gz", "wt", encoding="utf-8") as out:
-            out.write("-- MySQL dump\n" + "\n".join(lines) + "\n")
+            out.write("-- MySQL dump\n" + "\n".join(lines) + "\n-- Dump completed\n")
     with bz2.open(folder / "latest-truthy.nt.bz2", "wt", encoding="utf-8") as out:
         out.write("\n".join(triples_of(world)) + "\n")
 
@@ -175,3 +181,46 @@ def test_titles_with_quotes_and_ampersands_make_the_iris_of_wikidata() -> None:
     assert (
         query_service.iri_of('Category:"A" & B!') == query_service.COMMONS_PAGE + "Category:" + quote('"A"') + "_%26_B!"
     )
+
+
+ROWS = ["(1,14,'A, (b)',0)", "(2,14,'It\\'s; \\\\',NULL)", "(3,0,'',0.5)"]
+READ = [("1", "14", "A, (b)", "0"), ("2", "14", "It's; \\", ""), ("3", "0", "", "0.5")]
+SHAPES = {
+    "one line": ["INSERT INTO `page` VALUES " + ",".join(ROWS) + ";"],
+    "a line per statement": [f"INSERT INTO `page` VALUES {row};" for row in ROWS],
+    "a line per row": ["INSERT INTO `page` VALUES", *(f"{row}," for row in ROWS[:2]), f"{ROWS[2]};"],
+    "columns named": [
+        "INSERT INTO `page` (`a`, `b`, `c`, `d`) VALUES",
+        *(f"{row}," for row in ROWS[:2]),
+        f"{ROWS[2]};",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "head", ["-- MySQL dump 10.19", "-- MariaDB dump 10.19", "/*M!999999\\- enable the sandbox mode */"]
+)
+@pytest.mark.parametrize("lines", SHAPES.values(), ids=SHAPES)
+def test_rows_are_read_in_every_shape_that_dumps_have(lines: list[str], head: str) -> None:
+    text = [f"{line}\n" for line in [head, "LOCK TABLES `page` WRITE;", *lines, "UNLOCK TABLES;", "-- Dump completed"]]
+    assert list(dumps.values_of(text)) == READ
+    for cut in range(3, len(text)):  # anywhere from within the rows to before the end
+        with pytest.raises(DataError, match="cut off"):
+            list(dumps.values_of(text[:cut]))
+
+
+@pytest.mark.parametrize("row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''"])
+def test_what_is_no_row_is_not_passed_over(row: str) -> None:
+    with pytest.raises(DataError, match="no row of a dump"):
+        list(dumps.values_of([f"INSERT INTO `page` VALUES {row},(2,'b');"]))
+
+
+def test_a_dump_without_rows_or_cut_in_its_compression_is_named(tmp_path: Path) -> None:
+    world = world_of(60)
+    write_dumps(world, tmp_path)
+    page = tmp_path / "commonswiki-latest-page.sql.gz"
+    whole = page.read_bytes()
+    for damaged in (whole[: len(whole) // 2], gzip.compress(b"-- MySQL dump\n-- Dump completed\n")):
+        page.write_bytes(damaged)
+        with pytest.raises(DataError, match=re.escape(str(page))):
+            scrape.resolve(landmarks_of(world), dumps.source(tmp_path))

@@ -15,7 +15,8 @@ from hbench_hgldv2 import artefact
 from hbench_hgldv2.cli import STEPS, group
 from hbench_hgldv2.cli.from_scratch import from_scratch
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.labels import released, scrape
+from hbench_hgldv2.labels.label import normalised
 from hbench_hgldv2.wikimedia.client import Servers
 
 from hbench import datasets
@@ -87,6 +88,9 @@ def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
             "--server",
             "wikidata",
             f"{server.url}/wikidata/w/api.php",
+            "--server",
+            "query",
+            f"{server.url}/sparql",
         ]
         scraping = ["scrape", "--raw", raw, "--contact", "a@example.org", "--rate", "10", "--limit", "40", *addresses]
         run(work, *scraping)
@@ -242,7 +246,7 @@ def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp
     world, work = world_of(60), tmp_path / "work"
     raw = raw_folder(world, tmp_path / "raw")
     with serving(Server(world)) as server:
-        servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php")
+        servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
         again = lambda: from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5, rate=10.0)  # noqa: E731
         with pytest.raises(DataError, match="have not decided yet"):
             again()
@@ -287,3 +291,22 @@ def test_hbench_never_imports_the_pipeline() -> None:
         for path in sources
         if "import pipelines" in (text := path.read_text(encoding="utf-8")) or "from pipelines" in text
     ]
+
+
+def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path: Path) -> None:
+    work, sample = tmp_path / "work", GOLDEN / "train_label_to_hierarchical.sample5col.csv"
+    run(work, "clean", "--released", "train", sample)
+    run(work, "encode", "--encoder", "tfidf")
+    run(work, "cluster", "--k", "5")
+    assert "labels in" in run(work, "decisions", "--released", sample).stderr
+    with pytest.raises(UsageError, match="there already"):
+        run(work, "decisions", "--released", sample)
+    run(work, "decisions", "--released", sample, "-o", tmp_path / "again.yaml")
+    assert (tmp_path / "again.yaml").read_bytes() == (work / "decisions.yaml").read_bytes()
+    run(work, "replay", "--strict")
+    with (work / "mapping.csv").open(encoding="utf-8", newline="") as lines:
+        placed = {
+            row["label"]: (row["group"], row["kind"]) for row in csv.DictReader(lines) if row["status"] == "group"
+        }
+    for row in (row for row in released.read(sample) if row.hierarchical_label):
+        assert placed[normalised(row.supercategory)] == (row.hierarchical_label, row.natural_or_human_made)

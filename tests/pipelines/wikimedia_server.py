@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.pipelines.wikimedia_world import World
 
+ENTITY = "http://www.wikidata.org/entity/"
 HTML = b"<!DOCTYPE html><title>Error</title><p>Our servers are currently under maintenance"
 KNOWN = {
     "action",
@@ -28,9 +29,6 @@ KNOWN = {
     "titles",
     "rvprop",
     "rvslots",
-    "list",
-    "srsearch",
-    "srlimit",
     "ids",
     "props",
     "languages",
@@ -56,6 +54,7 @@ class Server:
     world: World
     faults: float = 0.0
     longest_url: int = 6000
+    parts: bool = True  # page properties come in two parts, which the real API may do
     now: Callable[[], float] = time.monotonic
     log: list[tuple[float, str, str, str]] = field(default_factory=list)  # time, User-Agent, request, outcome
     rng: random.Random = field(default_factory=lambda: random.Random(1))
@@ -100,6 +99,8 @@ class Server:
         ]
 
     def answer(self, params: dict[str, str]) -> dict[str, Any]:
+        if "query" in params:
+            return self._named(params["query"])
         unknown = set(params) - KNOWN
         if unknown:
             return {"warnings": {"main": {"warnings": f"Unrecognized parameter: {min(unknown)}."}}}
@@ -107,13 +108,20 @@ class Server:
             raise AssertionError(f"a request without maxlag or formatversion: {params}")
         if params["action"] == "wbgetentities":
             return self._entities(params)
-        if params.get("list") == "search":
-            (name,) = re.fullmatch(r'haswbstatement:"P373=(.*)"', params["srsearch"]).groups()
-            return {
-                "batchcomplete": True,
-                "query": {"search": [{"ns": 0, "title": q} for q in self.world.by_category.get(name, [])]},
-            }
         return self._pages(params)
+
+    def _named(self, query: str) -> dict[str, Any]:
+        """The items whose P373 is one of the names in a query of the query service."""
+        (values,) = re.fullmatch(r".*VALUES \?name \{ (.*) \} \?item wdt:P373 \?name \}", query).groups()
+        names = [json.loads(name) for name in re.findall(r'"(?:[^"\\]|\\.)*"', values)]
+        if len(names) > 200:
+            raise AssertionError("more names than a query has time for")
+        rows = [
+            {"name": {"type": "literal", "value": name}, "item": {"type": "uri", "value": ENTITY + qid}}
+            for name in names
+            for qid in self.world.by_category.get(name, [])
+        ]
+        return {"head": {"vars": ["name", "item"]}, "results": {"bindings": rows}}
 
     def _pages(self, params: dict[str, str]) -> dict[str, Any]:
         titles = params["titles"].split("|")
@@ -135,7 +143,7 @@ class Server:
             pages.values(), key=lambda page: page["title"][::-1]
         )  # their own order, not that of the request
         answer: dict[str, Any] = {"batchcomplete": True, "query": {"redirects": redirects, "pages": listed}}
-        if params["prop"] == "pageprops" and len(listed) > 10:
+        if self.parts and params["prop"] == "pageprops" and len(listed) > 10:
             return self._part(answer, params)
         return answer
 

@@ -18,6 +18,7 @@ STEPS = {
     "cluster": "group the labels by their vectors",
     "sweep": "what each number of clusters would cost and give",
     "review": "the clusters as a page and a sheet, for curators",
+    "decisions": "a released hierarchy as decisions, to replay and dispute",
     "replay": "apply the curators' decisions",
     "explain": "why a label is where it is",
     "diff": "what two decisions files disagree on",

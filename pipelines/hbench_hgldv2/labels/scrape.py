@@ -21,6 +21,7 @@ META_CLASSES = frozenset(
     {"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"}
 )  # category, disambiguation, list, project page, disambiguation category
 MOST_TOPICS = 3
+SPOKEN = ("en", "mul")  # a label in "mul" is every language's default, where English has none of its own
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
 
 
@@ -218,7 +219,7 @@ def _in_english(text: str, names: Mapping[str, Named]) -> str:
 
     def label(found: re.Match[str]) -> str:
         name = names.get(found[0], Named())
-        return name.text if name.language == "en" and name.text else found[0]
+        return name.text if name.language in SPOKEN and name.text else found[0]
 
     return QID.sub(label, text)
 

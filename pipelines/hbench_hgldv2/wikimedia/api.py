@@ -1,4 +1,7 @@
-"""The MediaWiki and Wikidata APIs as a source of links: pages, redirects, entities and labels, fifty to a request."""
+"""The MediaWiki and Wikidata APIs as a source of links: pages, redirects, entities and labels, fifty to a request.
+
+What has no item is looked for by P373, two hundred names to a query of the query service: the APIs' search takes one.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,19 @@ from hbench_hgldv2.labels.scrape import FactSource
 from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
 from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named, entities_of, names_of
 from hbench_hgldv2.wikimedia.pages import Page, pages_of, soft_redirect, wikitexts_of
+from hbench_hgldv2.wikimedia.query_service import QueryService
 from hbench_hgldv2.wikimedia.responses import Good, Refused
 
 COMMON = {"format": "json", "formatversion": "2"}
 
 
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:
-    """The two APIs as a source."""
+    """The two APIs as a source, and the query service for P373."""
     on_commons, on_wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
     return FactSource(
         pages=lambda titles: _pages(client, on_commons, titles),
         soft_targets=lambda titles: _soft_targets(client, on_commons, titles),
-        by_category=lambda titles: _by_category(client, on_wikidata, titles),
+        by_category=QueryService(client, servers).by_category,
         entities=lambda ids: _entities(client, on_wikidata, ids),
         names=lambda ids: _names(client, on_wikidata, ids),
     )
@@ -41,27 +45,6 @@ def _soft_targets(client: Client, endpoint: Endpoint, titles: Sequence[str]) -> 
     for _, answers in client.ask_batched(endpoint, params, "titles", titles):
         targets = ((title, soft_redirect(text)) for title, text in wikitexts_of(_data(answers)).items())
         found |= {title: target for title, target in targets if target}
-    return found
-
-
-def _by_category(client: Client, endpoint: Endpoint, titles: Sequence[str]) -> dict[str, str]:
-    """Title -> the only item whose P373 names it: the statement often disagrees with the sitelink, so two items are
-    none.
-    """
-    found = {}
-    for title in titles:
-        name = title.partition(":")[2].replace('"', "")
-        params = COMMON | {
-            "action": "query",
-            "list": "search",
-            "srsearch": f'haswbstatement:"P373={name}"',
-            "srlimit": "2",
-        }
-        hits = _data([answer for answer in [client.ask(endpoint, params)] if isinstance(answer, Good)])[0]["query"][
-            "search"
-        ]
-        if len(hits) == 1:
-            found[title] = str(hits[0]["title"])
     return found
 
 

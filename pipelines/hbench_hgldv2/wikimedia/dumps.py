@@ -2,9 +2,9 @@
 
 A folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz and a Wikidata truthy dump *truthy*.nt.gz
 or .bz2. The truthy dump is read once per hop, so filter it first: `bzgrep -E
-'prop/direct/P(31|279|301|971|373)>|label>.*@en ' …`.
+'prop/direct/P(31|279|301|971|373)>|label>.*@(en|mul) ' …`.
 
->>> list(values_of("INSERT INTO `page` VALUES (1,14,'Rock\\\\'n_roll, (1)',0),(2,0,NULL,0.5);"))
+>>> list(values_of(["INSERT INTO `page` VALUES (1,14,'Rock\\\\'n_roll, (1)',0),(2,0,NULL,0.5);"]))
 [('1', '14', "Rock'n_roll, (1)", '0'), ('2', '0', '', '0.5')]
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from hbench_hgldv2.labels.scrape import FactSource
 from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named
 from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page
 
+DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # how a dump begins
 CATEGORY = "14"  # the namespace of categories
 _TUPLE = re.compile(r"\(((?:'(?:[^'\\]|\\.)*'|[^'()])*)\)")
 _CELL = re.compile(r"'((?:[^'\\]|\\.)*)'|([^,]*)")
@@ -54,12 +56,36 @@ def source(folder: Path) -> FactSource:
     )
 
 
-def values_of(line: str) -> Iterator[tuple[str, ...]]:
-    """The rows of one INSERT statement of a MySQL dump, as text; NULL is ""."""
-    if not line.startswith("INSERT INTO"):
-        return
-    for row in _TUPLE.finditer(line, line.index("VALUES") + 6):
+def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The rows of all INSERT statements of a MySQL or MariaDB dump, as text; NULL is "". Rows stand on the line of the
+    statement or, as newer mariadb-dump writes them, each on its own.
+
+    Raises DataError for a text in them that is no row, and for a dump that is cut off.
+    """
+    inside, is_dump, is_complete = False, False, False
+    for line in lines:
+        start = 0
+        if not inside:
+            is_dump = is_dump or line.startswith(DUMPED)
+            is_complete = is_complete or line.startswith("-- Dump completed")
+            if not line.startswith("INSERT INTO"):
+                continue
+            inside, start = True, line.index("VALUES") + len("VALUES")
+        yield from _rows_of(line, start)
+        inside = not line.rstrip().endswith(";")
+    if inside or (is_dump and not is_complete):
+        raise DataError("the dump is cut off", expected="-- Dump completed at its end", fix="download it again")
+
+
+def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
+    """The rows of a line from a place on, between which there is nothing but commas."""
+    for row in _TUPLE.finditer(line, place):
+        if line[place : row.start()].strip(" ,\n"):
+            break
+        place = row.end()
         yield tuple(_cells(row[1]))
+    if line[place:].strip(" ,\n") not in ("", ";"):
+        raise DataError("this is no row of a dump", expected="(1,'text',NULL)", found=line[place : place + 60])
 
 
 def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -145,16 +171,24 @@ def _entity(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
 def _names(truthy: Path, ids: Sequence[str]) -> dict[str, Named]:
     wanted = set(ids)
     found = {
-        item: Named(value, "en")
+        (item, language): Named(value, language)
         for item, predicate, value, language in triples(_lines(truthy))
-        if predicate == "label" and language == "en" and item in wanted
+        if predicate == "label" and language in ("en", "mul") and item in wanted
     }
-    return {i: found.get(i, Named()) for i in ids}
+    return {i: found.get((i, "en"), found.get((i, "mul"), Named())) for i in ids}
 
 
 def _rows(path: Path) -> Iterator[tuple[str, ...]]:
-    for line in _lines(path):
-        yield from values_of(line)
+    """The rows of a table; raises DataError that names the file where there are none, as categories always have some."""
+    none = True
+    try:
+        for row in values_of(_lines(path)):
+            none = False
+            yield row
+    except (DataError, EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as a dump", found=str(error)) from None
+    if none:
+        raise DataError(f"{path} has no rows", expected="INSERT INTO … VALUES (…), (…)", fix="download it again")
 
 
 def _lines(path: Path) -> Iterator[str]:

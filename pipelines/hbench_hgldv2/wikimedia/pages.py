@@ -2,7 +2,7 @@
 
 >>> title_of("http://commons.wikimedia.org/wiki/Category:Nago-ji_(Tateyama,_Chiba)")
 'Category:Nago-ji (Tateyama, Chiba)'
->>> soft_redirect("{{Category redirect|1=Old Bridge, Mostar|reason=x}}")
+>>> soft_redirect("{{Category redirect|reason=x|1=Old Bridge, Mostar}}")
 'Category:Old Bridge, Mostar'
 """
 
@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+
+import mwparserfromhell
 
 from hbench.core.errors import DataError, SourceError
 
@@ -33,12 +35,6 @@ REDIRECT_TEMPLATES = (
     "monotypic taxon category redirect",
     "synonym taxon category redirect",
     "invalid taxon category redirect",
-)
-_SOFT = re.compile(
-    r"\{\{\s*(?:"
-    + "|".join(re.escape(name).replace(r"\ ", r"[ _]+") for name in REDIRECT_TEMPLATES)
-    + r")\s*\|\s*(?:1\s*=\s*)?(?::?\s*category\s*:\s*)?([^|{}\n]+?)\s*[|}]",
-    re.IGNORECASE,
 )
 
 
@@ -78,16 +74,34 @@ def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> 
         query = answer.get("query", {})
         for entry in query.get("normalized", ()):
             renamed[unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]] = entry["to"]
-        redirected |= {entry["from"]: entry["to"] for entry in query.get("redirects", ())}
+        for entry in query.get("redirects", ()):
+            if "tointerwiki" in entry:  # the page leads to another wiki: it is there, and has no item of its own
+                pages.setdefault(entry["from"], {})
+            else:
+                redirected[entry["from"]] = entry["to"]
+        for entry in query.get("interwiki", ()):
+            pages[entry["title"]] = {"invalid": True}
         for page in _listed(query.get("pages", ())):
             _merge(pages.setdefault(page["title"], {}), page)
     return {title: _page(title, renamed, redirected, pages) for title in requested}
 
 
 def soft_redirect(wikitext: str) -> str | None:
-    """The title a category-redirect template points to, which `redirects=1` does not follow; None without one."""
-    found = _SOFT.search(wikitext)
-    return f"Category:{found[1].replace('_', ' ').strip()}" if found else None
+    """The title a category-redirect template points to, which `redirects=1` does not follow; None without one.
+
+    What is in comments and in <nowiki> is no template.
+    """
+    for template in mwparserfromhell.parse(wikitext).filter_templates():
+        if _plain(template.name).removeprefix("template:") in REDIRECT_TEMPLATES and template.has("1"):
+            target = str(template.get("1").value.strip_code()).replace("_", " ").strip().lstrip(":").strip()
+            name = re.sub(r"(?i)^category\s*:\s*", "", target)
+            return f"Category:{name}" if name else None
+    return None
+
+
+def _plain(name: Any) -> str:
+    """The name of a template as it is compared: without case, with single spaces."""
+    return " ".join(str(name).replace("_", " ").split()).casefold().replace("template: ", "template:")
 
 
 def wikitexts_of(answers: Iterable[Mapping[str, Any]]) -> dict[str, str]:

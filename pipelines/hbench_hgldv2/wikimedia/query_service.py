@@ -28,13 +28,16 @@ ENTITIES = (
     "SELECT ?item ?property ?value WHERE { VALUES ?item { %s } "
     "VALUES ?property { wdt:P31 wdt:P279 wdt:P301 wdt:P971 } ?item ?property ?value }"
 )
-NAMES = 'SELECT ?item ?label WHERE { VALUES ?item { %s } ?item rdfs:label ?label FILTER(LANG(?label) = "en") }'
+NAMES = (
+    "SELECT ?item ?label (LANG(?label) AS ?language) WHERE { VALUES ?item { %s } ?item rdfs:label ?label "
+    'FILTER(LANG(?label) IN ("en", "mul")) }'
+)
 REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?target }"
 
 
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:
     """The query service as a source. It knows no revision, no wikitext, and only the best-ranked statements."""
-    ask = _Asker(client, Endpoint(servers.query, maxlag=False, posts=True))
+    ask = QueryService(client, servers)
     return FactSource(
         pages=ask.pages,
         soft_targets=lambda titles: {},
@@ -63,11 +66,11 @@ def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-class _Asker:
+class QueryService:
     """The queries of this source, on one client."""
 
-    def __init__(self, client: Client, endpoint: Endpoint) -> None:
-        self._client, self._endpoint = client, endpoint
+    def __init__(self, client: Client, servers: Servers) -> None:
+        self._client, self._endpoint = client, Endpoint(servers.query, maxlag=False, posts=True)
 
     def pages(self, titles: Sequence[str]) -> dict[str, Page]:
         items = {}
@@ -94,8 +97,10 @@ class _Asker:
 
     def names(self, ids: Sequence[str]) -> dict[str, Named]:
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
-        found = {row["item"].removeprefix(ENTITY): Named(row["label"], "en") for row in rows}
-        return {i: found.get(i, Named()) for i in ids}
+        found = {
+            (row["item"].removeprefix(ENTITY), row["language"]): Named(row["label"], row["language"]) for row in rows
+        }
+        return {i: found.get((i, "en"), found.get((i, "mul"), Named())) for i in ids}
 
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
