@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
 
@@ -18,8 +22,10 @@ class Opened:
         self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
         self.page.goto(address)
 
-    def close(self):
-        """Nothing was said and nothing asked for beyond the folder."""
+    def close(self, name):
+        """Nothing was said and nothing asked for beyond the folder; what it looks like is kept where CI asks for it."""
+        if folder := os.environ.get("HBENCH_SCREENSHOTS"):
+            self.page.screenshot(path=Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png", full_page=True)
         assert self.errors or self.said == []
         assert self.asked
         assert [url for url in self.asked if not url.startswith((self.within, "blob:"))] == []
@@ -27,7 +33,7 @@ class Opened:
 
 
 @pytest.fixture
-def opened(browser):
+def opened(browser, request):
     """Open a page by its path, or by an address on this machine."""
     made = []
 
@@ -37,5 +43,5 @@ def opened(browser):
         return made[-1].page
 
     yield open_page
-    for each in made:
-        each.close()
+    for number, each in enumerate(made):
+        each.close(f"{request.node.name}-{number}")

@@ -76,7 +76,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
     """What the template of the overview needs."""
     rest, families = score_tables([run.document for run in reported.runs])
     return {
-        "tiles": [_row([run.document for run in reported.runs], name, name) for name in headline(reported)],
+        "headline": [_row([run.document for run in reported.runs], name, name) for name in headline(reported)],
         "rest": rest,
         "families": families,
         "official": official_rows([run.document for run in reported.runs]),

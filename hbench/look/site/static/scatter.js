@@ -43,7 +43,7 @@ hbench.scatter = (() => {
     const [left, below] = points.length ? [lowerFence(points.map((each) => each.x)), lowerFence(points.map((each) => each.y))] : [0, 0];
     const seen = points.filter((each) => each.x >= left && each.y >= below);
     const best = front(points);
-    parts.count.textContent = `${points.length} rows` + (points.length > seen.length ? `; ${points.length - seen.length} far below the others lie outside of the picture` : "");
+    parts.count.textContent = `${points.length} rows` + (points.length > seen.length ? `; outside of the picture, far below the others: ${points.length - seen.length}` : "");
     parts.list.replaceChildren(...best.map((each) => { const item = document.createElement("li"); item.textContent = each.words; return item; }));
     parts.svg.replaceChildren();
     if (!seen.length) return;
