@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -35,9 +36,19 @@ VERBS = {
     "train": "train from a recipe",
     "embed": "embed a dataset's images with a model",
     "study": "train and compare a family of recipes",
+    "cite": "print the BibTeX of a dataset, metric, loss or method",
     "info": "say what a bug report needs: versions, processor, folders",
     "self-check": "compute known values again on this machine",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
+}
+VARIABLES = {
+    "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
+    "HBENCH_DATA": "downloaded and built datasets",
+    "HBENCH_CACHE": "what can be made again: drawn glyphs, compiled code",
+    "HBENCH_NUMBA": "0: rank without compiled code",
+    "HBENCH_VERB_OPTION": "the default of an option, as HBENCH_EVALUATE_THREADS=4",
+    "TORCH_HOME, HF_HOME": "where pretrained weights lie; HF_HUB_OFFLINE=1 asks no server",
+    "NO_COLOR": "no colours",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
 
@@ -62,15 +73,31 @@ class Verbs(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except HBenchError:
+            if ctx.params["verbose"]:
+                traceback.print_exc()
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(ctx)])
+        with formatter.section("Environment"):
+            formatter.write_dl([*VARIABLES.items()])
 
 
 @click.group(cls=Verbs, context_settings=CONTEXT)
 @click.version_option(package_name="hbench", prog_name="hbench")
-def group() -> None:
-    """hbench: measure, train for, and publish hierarchical image retrieval."""
+@click.option("--quiet", "-q", is_flag=True, help="No remarks and no progress on stderr; refusals are still said.")
+@click.option("--verbose", "-v", is_flag=True, help="With a refusal, where in the code it was made.")
+def group(**_: bool) -> None:
+    """hbench: measure, train for, and publish hierarchical image retrieval.
+
+    Switch completion of verbs, datasets, leaderboards and metrics on: eval "$(_HBENCH_COMPLETE=bash_source hbench)",
+    or with zsh_source or fish_source.
+    """
 
 
 def main() -> None:

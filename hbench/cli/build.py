@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
+from hbench.cli.names import DATASET
 from hbench.core.errors import DataError, TreeError, UsageError
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
 
 
 @click.command(short_help="turn raw annotations, or your own table, into a dataset")
-@click.argument("name", required=False)
+@click.argument("name", type=DATASET, required=False)
 @click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
-@click.option("--out", type=FOLDER, help="Folder to write; by default hbench's data folder, where every verb finds it.")
+@click.option(
+    "--out", "-o", type=FOLDER, help="Folder to write; by default hbench's data folder, where every verb finds it."
+)
 @click.option("--unofficial", is_flag=True, help="Accept other counts than published, or missing images.")
 @click.option("--from-scratch", type=FOLDER, metavar="WORK", help="hgldv2: rebuild its labels from Wikimedia, in WORK.")
 @click.option(

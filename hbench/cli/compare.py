@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from hbench.cli.terminal import progress, show_json, show_table
+from hbench.cli.names import METRICS
+from hbench.cli.terminal import progress, show_csv, show_json, show_table
+
+if TYPE_CHECKING:
+    from hbench.evaluation.reports.comparison import Difference
 
 FILE = click.Path(path_type=Path)
 
@@ -21,9 +26,12 @@ FILE = click.Path(path_type=Path)
     nargs=2,
     help="The two per-query files.  [default: .by-query.parquet instead of .json]",
 )
-@click.option("--metrics", help="Only these metrics, separated by commas.")
+@click.option("--metrics", type=METRICS, help="Only these metrics, separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metrics: str | None, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout.")
+def command(
+    first: Path, second: Path, *, by_query: tuple[Path, Path] | None, metrics: str | None, as_json: bool, as_csv: bool
+) -> None:
     """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by metric.
 
     Shown are the mean difference, its 95 % interval (paired bootstrap over queries) and the p-value of a paired
@@ -48,20 +56,26 @@ def command(first: Path, second: Path, by_query: tuple[Path, Path] | None, metri
         show_json({"signature": documents[0].signature, "differences": [each.record() for each in differences]})
         return
     methods = [each.method or path.stem for each, path in zip(documents, (first, second), strict=True)]
+    header = ("metric", *methods, "difference", "95 % interval", "p", "queries")
+    rows = [_cells(each) for each in differences]
+    if as_csv:
+        show_csv(header, rows)
+        return
     show_table(
         f"{methods[0]} − {methods[1]}, percent",
-        ("metric", *methods, "difference", "95 % interval", "p", "queries"),
-        [
-            (
-                each.metric,
-                f"{100 * each.first:.2f}",
-                f"{100 * each.second:.2f}",
-                f"{100 * each.difference:+.2f}",
-                f"{100 * each.low:+.2f} … {100 * each.high:+.2f}",
-                f"{each.p:.4f}",
-                f"{each.queries:,}",
-            )
-            for each in differences
-        ],
+        header,
+        rows,
         "p: two-sided paired sign-flip test over queries, not corrected for the number of metrics",
+    )
+
+
+def _cells(each: Difference) -> tuple[str, ...]:
+    return (
+        each.metric,
+        f"{100 * each.first:.2f}",
+        f"{100 * each.second:.2f}",
+        f"{100 * each.difference:+.2f}",
+        f"{100 * each.low:+.2f} … {100 * each.high:+.2f}",
+        f"{each.p:.4f}",
+        f"{each.queries:,}",
     )

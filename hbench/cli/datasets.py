@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
+from hbench.cli.names import DATASET
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, Spec
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="list the benchmarks, or show one's card")
-@click.argument("name", required=False)
+@click.argument("name", type=DATASET, required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(name: str | None, *, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="Print the list as CSV.")
+def command(name: str | None, *, as_json: bool, as_csv: bool) -> None:
     """List the benchmarks with what is on this disk, or show the card of NAME: a benchmark, or your own dataset.
 
     \b
@@ -25,32 +27,32 @@ def command(name: str | None, *, as_json: bool) -> None:
     hbench datasets cub200
     """
     if name is None:
-        _list(as_json=as_json)
+        _list(as_json=as_json, as_csv=as_csv)
     else:
         _card(name, as_json=as_json)
 
 
-def _list(*, as_json: bool) -> None:
+def _list(*, as_json: bool, as_csv: bool) -> None:
     from hbench.datasets import own_names, specs
 
     rows = [*(_row(specs[name]) for name in specs), *map(_own_row, own_names())]
     if as_json:
         terminal.show_json(rows)
         return
-    header = ["name", "title", "levels, coarse to fine", "test images", "size", "licence", "here"]
-    texts = [
-        [
-            row["name"],
-            row["title"],
-            " / ".join(row["levels"]),
-            row["test_images"],
-            row["size"],
-            row["licence"],
-            row["here"],
-        ]
-        for row in rows
-    ]
-    terminal.show_table(None, header, [[str(cell) for cell in row] for row in texts], left=[*header[:3], *header[4:]])
+    columns = {
+        "name": "name", "title": "title", "test_images": "test images", "here": "here", "size": "size",
+        "levels": "levels, coarse to fine", "licence": "licence",
+    }  # fmt: skip
+    texts = [[_line(row[key]) for key in columns] for row in rows]
+    if as_csv:
+        terminal.show_csv([*columns.values()], texts)
+        return
+    left = [name for key, name in columns.items() if key != "test_images"]
+    terminal.show_table(None, [*columns.values()], texts, left=left)
+
+
+def _line(value: Any) -> str:
+    return " / ".join(value) if isinstance(value, list) else str(value)
 
 
 def _row(spec: Spec) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from rich.progress import (
 )
 
 from hbench.cli import terminal
+from hbench.cli.names import DATASET
 from hbench.core.errors import DataError, UsageError
 from hbench.datasets.download.all_files import OnDownload
 from hbench.datasets.download.sources import RemoteFile
@@ -79,7 +81,7 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 @click.command(short_help="fetch a benchmark's files, resumably and verified")
-@click.argument("name")
+@click.argument("name", type=DATASET)
 @click.option("--root", type=FOLDER, help="Folder for the files; by default in hbench's data folder.")
 @click.option("--part", type=click.Choice(["metadata", "images"]), help="Only the annotations, or only the images.")
 @click.option("--mirror", metavar="URL", help="A base address to try before all others: URL/FILE.")
@@ -189,7 +191,16 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
 
     if not sources:
         return
-    rows = [[s.file, f"{s.size:,}" if s.size else "?", s.part, state_of(folder, s), s.urls[0]] for s in sources]
+    series: dict[tuple[str, str, str], list[RemoteFile]] = {}  # images_000.tar … images_499.tar are one line
+    for source in sources:
+        series.setdefault((re.sub(r"\d+", "#", source.file), source.part, state_of(folder, source)), []).append(source)
+    rows = []
+    for (_, part, state), files in series.items():
+        name = (
+            files[0].file if len(files) == 1 else f"{files[0].file} … {Path(files[-1].file).name} ({len(files)} files)"
+        )
+        size = f"{sum(file.size or 0 for file in files):,}" if all(file.size for file in files) else "?"
+        rows.append([name, size, part, state, files[0].urls[0]])
     header = ["file", "bytes", "part", "state", "first address"]
     terminal.show_table(None, header, rows, caption=_room(sources, folder), left=header[2:])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hbench.cli.names import DATASET
 from hbench.cli.terminal import progress, say
 
 EVERY = 10  # seconds between two lines, where no bar is watched
@@ -15,7 +16,7 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 
 @click.command("embed")
 @click.argument("model")
-@click.option("--dataset", "-d", required=True, help="A dataset's name or folder.")
+@click.option("--dataset", "-d", type=DATASET, required=True, help="A dataset's name or folder.")
 @click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The file: .parquet, .npz or .npy.")
 @click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
 @click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")

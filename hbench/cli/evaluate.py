@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hbench.cli.names import DATASET, METRICS, PROTOCOL, SIMILARITY, TIES
 from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 if TYPE_CHECKING:
@@ -88,15 +89,29 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
 
 @click.command("evaluate")
 @click.argument("file", type=FILE, required=False)
-@click.option("--dataset", "-d", required=True, help="A dataset's name, its folder, or one manifest (.parquet, .csv).")
+@click.option(
+    "--dataset",
+    "-d",
+    type=DATASET,
+    required=True,
+    help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
+)
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json.")
 @click.option("--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own.")
 @click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
-@click.option("--metrics", help="Metrics separated by commas, as H-AP,AP/genus,R@1.  [default: all]")
-@click.option("--protocol", default="paper", show_default=True, help="paper, or official: as the released evaluators.")
-@click.option("--ties", default="pessimistic", show_default=True, help="pessimistic or optimistic, among equal scores.")
+@click.option("--metrics", type=METRICS, help="Metrics separated by commas, as H-AP,AP/genus,R@1.  [default: all]")
 @click.option(
-    "--similarity", help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]"
+    "--protocol",
+    type=PROTOCOL,
+    default="paper",
+    show_default=True,
+    help="paper, or official: as the released evaluators.",
+)
+@click.option("--ties", type=TIES, default="pessimistic", show_default=True, help="What comes first of equal scores.")
+@click.option(
+    "--similarity",
+    type=SIMILARITY,
+    help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]",
 )
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")

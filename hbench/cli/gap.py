@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hbench.cli.names import DATASET, SIMILARITY
 from hbench.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 @click.command("gap")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dataset", "-d", required=True, help="A dataset's name, its folder, or one manifest (.parquet, .csv).")
+@click.option(
+    "--dataset",
+    "-d",
+    type=DATASET,
+    required=True,
+    help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
+)
 @click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
 @click.option("--batch", type=click.IntRange(min=2), default=256, show_default=True, help="Gallery items per batch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random batches.")
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     "--queries", type=click.IntRange(min=1), default=2000, show_default=True, help="Ask so many at most, drawn."
 )
 @click.option("--metrics", default="AP,H-AP,NDCG", show_default=True, help="Metrics separated by commas.")
-@click.option("--similarity", help="As in hbench evaluate.  [default: the dataset's]")
+@click.option("--similarity", type=SIMILARITY, help="As in hbench evaluate.  [default: the dataset's]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: Any) -> None:
     """Measure how far metrics inside random batches of the gallery lie above those on the whole gallery of FILE.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.terminal import say, show, show_json, show_table, watched
+from hbench.cli.names import BOARD, DATASET
+from hbench.cli.terminal import say, show, show_csv, show_json, show_table, watched
 from hbench.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def command() -> None:
 def selecting(function: Callable[..., None]) -> Callable[..., None]:
     """The options that say which rows, by which metric, with which columns."""
     options = [
-        click.argument("name"),
+        click.argument("name", type=BOARD),
         click.option("--metric", help="Rank by this metric.  [default: the leaderboard's own]"),
         click.option("--columns", help="Show these metrics, separated by commas.  [default: all that fit]"),
         click.option("--paper", "papers", multiple=True, help="Only rows whose source contains this text; repeatable."),
@@ -50,14 +51,15 @@ def selecting(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command("list", short_help="List the leaderboards, their size and who leads.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def list_(as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout.")
+def list_(as_json: bool, as_csv: bool) -> None:
     """List the leaderboards, their size and who leads.
 
     Example: hbench leaderboard list
     """
     from hbench.evaluation.leaderboard import leader, names, read
 
-    header = ("dataset", "rows", "own", "metric", "protocol", "best", "score")
+    header = ("dataset", "rows", "metric", "score", "best", "own", "protocol")
     lines: list[tuple[Any, ...]] = []
     broken: list[ConfigError] = []
     for name in names():
@@ -67,11 +69,15 @@ def list_(as_json: bool) -> None:
             broken.append(error)
             continue
         own = sum(row.run is not None for row in board.rows)
-        lines.append((name, len(board.rows), own, board.metric, board.protocol, *leader(board)))
+        best, score = leader(board)
+        lines.append((name, len(board.rows), board.metric, score, best, own, board.protocol))
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
+        return
+    texts = [tuple(map(str, line)) for line in lines]
+    if as_csv:
+        show_csv(header, texts)
     else:
-        texts = [tuple(map(str, line)) for line in lines]
         show_table(None, header, texts, left=("metric", "protocol", "best"), caption="scores in percent")
     if broken:  # the others are listed all the same
         raise broken[0]
@@ -113,7 +119,7 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 
 
 @command.command("add", short_help="Add a row from a report of hbench evaluate.")
-@click.argument("name")
+@click.argument("name", type=BOARD)
 @click.argument("report", type=click.Path(path_type=Path))
 @click.option("--method", help="Name of the row.  [default: the report's]")
 @click.option("--backbone", help="For example ResNet-50.")
@@ -142,12 +148,12 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
 
 
 @command.command("verify", short_help="Score a row's embeddings again and compare.")
-@click.argument("name")
+@click.argument("name", type=BOARD)
 @click.argument("method")
 @click.option("--embeddings", type=click.Path(path_type=Path), required=True, help="The embedding or ranking file.")
 @click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
 @click.option("--gallery", type=click.Path(path_type=Path), help="The gallery's embeddings, if in a file of their own.")
-@click.option("--dataset", help="Where the dataset is.  [default: the leaderboard's, by name]")
+@click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the leaderboard's, by name]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
     """Score METHOD's embeddings again and compare with its row: equal, or by how much each score differs (exit code 7).

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
-from hbench.cli.terminal import show, show_json, show_table
+from hbench.cli.names import LOSS
+from hbench.cli.terminal import show, show_csv, show_json, show_table
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", type=LOSS, required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
-def command(name: str | None, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="The table as CSV.")
+def command(name: str | None, as_json: bool, as_csv: bool) -> None:
     """List the losses, or show the one called NAME: formula, paper, parameters and their defaults.
 
     \b
@@ -37,4 +39,5 @@ def command(name: str | None, as_json: bool) -> None:
             [each, entry.formula, entry.paper, ", ".join(f"{p}={d}" for p, d in own.items())]
             for each, entry, own in zip(known, entries, parameters, strict=True)
         ]
-        show_table(None, ["loss", "formula", "paper", "parameters"], rows)
+        header = ["loss", "formula", "paper", "parameters"]
+        show_csv(header, rows) if as_csv else show_table(None, header, rows, left=header[1:])

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hbench.cli.names import DATASET
 from hbench.cli.terminal import say
 
 FILE = click.Path(path_type=Path)
@@ -26,7 +27,7 @@ class KindsInHelp(click.Command):
 @click.argument("kind")
 @click.argument("files", nargs=-1, metavar="[FILES or NAMES]...")
 @click.option("--out", "-o", type=FILE, required=True, help="Write the picture: .png, .svg or .pdf.")
-@click.option("--dataset", "-d", help="The dataset of embedding files, by name, folder or table.")
+@click.option("--dataset", "-d", type=DATASET, help="The dataset of embedding files, by name, folder or table.")
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--name", "names", multiple=True, help="What a file is called in the picture; one for each.")
 @click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable.")

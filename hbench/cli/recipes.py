@@ -6,15 +6,17 @@ from fnmatch import fnmatch
 
 import click
 
-from hbench.cli.terminal import show, show_json, show_table
+from hbench.cli.names import RECIPE
+from hbench.cli.terminal import show, show_csv, show_json, show_table
 
 
 @click.command("recipes")
-@click.argument("name", required=False)
+@click.argument("name", type=RECIPE, required=False)
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of the printed recipe.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
+@click.option("--csv", "as_csv", is_flag=True, help="The list as CSV.")
 @click.option("--setups", is_flag=True, help="The setups side by side in Markdown, and whose values they are.")
-def command(name: str | None, changes: tuple[str, ...], as_json: bool, setups: bool) -> None:
+def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: bool, setups: bool) -> None:
     """List the recipes and the published rows they aim at; with NAME (or a file), print that recipe with every default.
 
     NAME may be a pattern such as 'sop-*'.
@@ -40,9 +42,5 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool, setups: b
         losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
         aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
         rows.append([each, losses, recipe.model.backbone, aim])
-    show_table(
-        None,
-        ["recipe", "losses", "backbone", "published row it aims at"],
-        rows,
-        left=["losses", "backbone", "published row it aims at"],
-    )
+    header = ["recipe", "losses", "backbone", "published row it aims at"]
+    show_csv(header, rows) if as_csv else show_table(None, header, rows, left=header[1:])

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hbench.cli.names import DATASET
 from hbench.cli.terminal import progress, say, show
 
 FILE = click.Path(path_type=Path)
@@ -17,7 +18,7 @@ FILE = click.Path(path_type=Path)
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="RUN.json [OTHER.json]...")
 @click.option("--out", "-o", type=FILE, required=True, help="The folder to make; a former report in it is replaced.")
 @click.option("--embeddings", multiple=True, type=FILE, help="A scored file: adds its curve, and results not kept.")
-@click.option("--dataset", "-d", help="The dataset's folder or table, where its name does not find it.")
+@click.option("--dataset", "-d", type=DATASET, help="The dataset's folder or table, where its name does not find it.")
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--by", metavar="METRIC", help="Ranks queries and classes.  [default: H-AP]")
 @click.option("-k", type=click.IntRange(1, 1000), default=20, show_default=True, help="Results by --embeddings.")

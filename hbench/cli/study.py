@@ -23,7 +23,7 @@ VALUES = "values.parquet"
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of every arm.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of every arm: epochs=2.")
 @click.option("--only", multiple=True, metavar="ARM", help="Train only these arms; repeatable.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the runs.  [default: runs/study-NAME]")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder of the runs.  [default: runs/study-NAME]")
 @click.option(
     "--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at a time, of one thread each."
 )

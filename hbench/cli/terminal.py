@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, TextIO
 
 import click
@@ -14,9 +15,13 @@ from rich.table import Table
 
 from hbench.core.errors import visible
 
+NAME, LINE, MOST = 40, 22, 48  # characters: a name is never broken, a text wraps at about LINE, a word may have MOST
+
 
 def say(text: str) -> None:
-    """A remark for the person at the terminal (stderr)."""
+    """A remark for the person at the terminal (stderr); none under --quiet."""
+    if is_quiet():
+        return
     Console(stderr=True, highlight=False, soft_wrap=True).print(visible(text), markup=False)
 
 
@@ -30,6 +35,13 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def show_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Data for a spreadsheet: CSV on stdout, without formulas."""
+    from hbench.core.tables import lines, without_formula
+
+    click.echo(lines(header, [[str(without_formula(cell)) for cell in row] for row in rows]), nl=False)
+
+
 def show_table(
     title: str | None,
     header: Sequence[str],
@@ -40,8 +52,15 @@ def show_table(
 ) -> None:
     """A table on stdout: the first column and those named in `left` to the left, the others to the right.
 
-    It is plain and unwrapped when stdout is no terminal.
+    Where the terminal is narrow, texts wrap between words and columns are left out from the right; a note says which.
+    Into a pipe or a file go lines of cells with tabs between them, title and caption as comments.
     """
+    cells = [list(row) for row in rows]
+    if not watched(sys.stdout):
+        _write_lines(title, header, cells, caption)
+        return
+    console = Console(highlight=False, markup=False)
+    shown = columns_that_fit(header, cells, console.width)
     table = Table(
         title=title and visible(title),
         caption=caption and visible(caption),
@@ -49,12 +68,52 @@ def show_table(
         caption_justify="left",
         expand=False,
     )
-    for position, name in enumerate(header):
-        table.add_column(visible(name), justify="left" if position == 0 or name in left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(visible, row))
-    width = None if watched(sys.stdout) else 10_000
-    Console(width=width, highlight=False, markup=False).print(table)
+    for position, name in enumerate(header[:shown]):
+        table.add_column(
+            visible(name),
+            justify="left" if position == 0 or name in left else "right",
+            overflow="fold",
+            min_width=_narrowest(header, cells, position),
+        )
+    for row in cells:
+        table.add_row(*map(visible, row[:shown]))
+    console.print(table)
+    if shown < len(header):
+        say(f"no room for {', '.join(header[shown:])}: widen the terminal, or write the output to a file")
+
+
+def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
+    """How many columns, from the left, have room side by side when texts wrap between words; at least two.
+
+    >>> rows = [["cub200", "Caltech-UCSD Birds-200-2011", "research only, not redistributable"]]
+    >>> columns_that_fit(["name", "title", "licence"], rows, 80), columns_that_fit(["name", "title", "licence"], rows, 50)
+    (3, 2)
+    """
+    needed = list(accumulate(3 + _narrowest(header, rows, position) for position in range(len(header))))
+    return max(2, sum(1 + each <= width for each in needed))
+
+
+def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:
+    """The characters that a column takes at least: a name whole, a text by its longest word and a comfortable line."""
+    texts = [header[position], *(row[position] for row in rows)]
+    longest = max(map(len, texts))
+    if position == 0:
+        return min(longest, NAME)
+    words = max(len(word) for text in texts for word in (text.split() or [""]))
+    return min(longest, max(words, LINE), MOST)
+
+
+def _write_lines(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> None:
+    comments = [f"# {line}" for line in (title or "").splitlines()]
+    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in (header, *rows)]
+    comments_below = [f"# {line}" for line in (caption or "").splitlines()]
+    show("\n".join([*comments, *lines, *comments_below]))
+
+
+def is_quiet() -> bool:
+    """Whether `hbench --quiet` was asked for."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.find_root().params.get("quiet"))
 
 
 def watched(stream: TextIO | None) -> bool:
@@ -71,6 +130,6 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not watched(sys.stderr),
+        disable=is_quiet() or not watched(sys.stderr),
         transient=True,
     )

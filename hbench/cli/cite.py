@@ -1,0 +1,89 @@
+"""hbench cite: print the BibTeX of a dataset, a metric, a loss or a method of a leaderboard."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import click
+
+from hbench.cli.names import Known
+from hbench.cli.terminal import show
+
+RANK_LOSSES = "Ramzi et al., Optimization of Rank Losses for Image Retrieval, TPAMI 2025 (arXiv 2309.08250)"
+HAPPIER = (
+    "Ramzi et al., Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022 (arXiv 2207.04873)"
+)
+DYNAMIC = "Sun et al., Dynamic Metric Learning: Towards a Scalable Metric Space, CVPR 2021"
+METRIC_SOURCES = {  # name = the paper that defines it
+    "H-AP": HAPPIER,
+    "H-P": RANK_LOSSES,
+    "H-R": RANK_LOSSES,
+    "wAP": HAPPIER,
+    "ASI": DYNAMIC,
+    "NDCG": "Järvelin & Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002",
+    "mAP@R": "Musgrave et al., A Metric Learning Reality Check, ECCV 2020 (arXiv 2003.08505)",
+    "mAP": "Weyand et al., Google Landmarks Dataset v2, CVPR 2020 (arXiv 2004.01804)",
+    "HD": "Bertinetto et al., Making Better Mistakes, CVPR 2020 (arXiv 1912.09393)",
+}
+
+
+def _names() -> list[str]:
+    from hbench.datasets import specs
+
+    return sorted({*specs, *METRIC_SOURCES})
+
+
+@click.command("cite")
+@click.argument("name", type=Known("name", _names))
+def command(name: str) -> None:
+    """Print the BibTeX of NAME: a dataset, a metric, a loss, or a method as leaderboards spell it.
+
+    An entry holds the source as hbench cites it, its year and its arXiv number; look authors and pages up before printing.
+
+    \b
+    Example: hbench cite hgldv2
+             hbench cite H-AP
+             hbench cite HAPPIER
+    """
+    from hbench.core.errors import UnknownName
+    from hbench.evaluation.leaderboard import Citation
+    from hbench.evaluation.leaderboard.export import bibtex
+
+    found = {key: Citation(text=text) for key, text in sources(name).items()}
+    if not found:
+        raise UnknownName("dataset, metric, loss or method", name, _names())
+    show(bibtex(found).rstrip("\n"))
+
+
+def sources(name: str) -> dict[str, str]:
+    """What to cite for a name: short names and texts; empty where nothing has the name."""
+    from hbench.datasets import specs
+
+    if name in specs:
+        parts = specs[name].citation.split("; ")
+        return {name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)}
+    metric = name.partition("/")[0].partition("(")[0].partition("#")[0]
+    for each in (metric, metric.partition("@")[0], metric.partition("-mistake")[0].removesuffix("-first")):
+        if each in METRIC_SOURCES:
+            return {each: METRIC_SOURCES[each]}
+    return _of_rows(name) or _of_loss(name)
+
+
+def _of_rows(method: str) -> dict[str, str]:
+    """The papers of the rows of a method on any leaderboard, whatever the case of its letters."""
+    from hbench.evaluation.leaderboard import names, read
+
+    found = {}
+    for board in map(read, names()):
+        for row in board.rows:
+            if row.method.lower() == method.lower() and row.paper is not None:
+                found[row.paper.citation] = board.citations[row.paper.citation].text
+    return found
+
+
+def _of_loss(name: str) -> dict[str, str]:
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    from hbench.losses import loss_entry, losses
+
+    return {name: loss_entry(name).paper} if name in losses else {}

@@ -1,0 +1,89 @@
+"""Kinds of words on the command line: names that are known, refused with what there is, and completed by the shell.
+
+Names are listed only when one is given or asked for, so that help stays instant. Switch completion on with
+`eval "$(_HBENCH_COMPLETE=bash_source hbench)"` (or zsh_source, fish_source).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from hbench.core.errors import closest
+
+Listed = Callable[[], Iterable[str]]
+
+
+class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in the stubs alone
+    """A text whose names the shell completes; what else it may be (a file, a pattern) its verb decides."""
+
+    def __init__(self, name: str, listed: Listed, *, separator: str = "") -> None:
+        self.name, self.listed, self.separator = name, listed, separator
+
+    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, separator, begun = incomplete.rpartition(self.separator) if self.separator else ("", "", incomplete)
+        found = [CompletionItem(before + separator + each) for each in self.listed() if each.startswith(begun)]
+        return found or [CompletionItem(incomplete, type="file")]
+
+
+class OneOf(Known):
+    """One of the listed names, perhaps with options in parentheses; another is a usage error that lists them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        names = list(self.listed())
+        if str(value).partition("(")[0] not in names:
+            close = closest(str(value), names)
+            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+            self.fail(f"{value!r} is not one of {', '.join(names)}{hint}", param, ctx)
+        return str(value)
+
+
+def _datasets() -> list[str]:
+    from hbench.datasets import own_names, specs
+
+    return sorted({*specs, *own_names()})
+
+
+def _boards() -> Iterable[str]:
+    from hbench.evaluation.leaderboard import names
+
+    return names()
+
+
+def _metrics() -> Iterable[str]:
+    from hbench.metrics.definitions import metrics
+
+    return metrics
+
+
+def _protocols() -> Iterable[str]:
+    from hbench.metrics.protocols import protocols
+
+    return protocols
+
+
+def _similarities() -> Iterable[str]:
+    from hbench.engine.similarity import similarities
+
+    return similarities
+
+
+def _losses() -> Iterable[str]:
+    from hbench.losses import losses
+
+    return losses
+
+
+def _recipes() -> Iterable[str]:
+    from hbench.train.recipes import files
+
+    return files.names()
+
+
+DATASET, BOARD, LOSS = Known("dataset", _datasets), Known("board", _boards), Known("loss", _losses)
+RECIPE, METRICS = Known("recipe", _recipes), Known("metrics", _metrics, separator=",")
+PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), OneOf("similarity", _similarities)
+TIES = click.Choice(["pessimistic", "optimistic"])

@@ -1,0 +1,167 @@
+"""What every verb shares: tables that fit, choices, completion, quiet and verbose, citations."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli import VERBS, group
+from hbench.cli.cite import METRIC_SOURCES
+from hbench.datasets import specs
+from hbench.metrics.definitions import metrics
+
+
+def at_a_terminal(columns, *words):
+    """What a terminal of so many columns shows on stdout, in lines without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {each: value for each, value in os.environ.items() if each not in {"COLUMNS", "LINES"}}
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hbench", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**environment, "TERM": "xterm", "NO_COLOR": "1"},
+    )
+    os.close(theirs)
+    out = b""
+    try:
+        while part := os.read(ours, 65536):
+            out += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert run.wait() == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.decode()).replace("\r", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    "words", [("datasets",), ("leaderboard", "list"), ("leaderboard", "show", "sop"), ("recipes",), ("info",)], ids=str
+)
+def test_a_table_fits_80_columns(words):
+    assert max(map(len, at_a_terminal(80, *words))) <= 80
+
+
+def test_the_names_of_datasets_are_never_broken():
+    lines = at_a_terminal(80, "datasets")
+    shown = {line.split("│")[1].strip() for line in lines if line.startswith("│")} - {""}
+    assert shown >= set(specs)
+    assert len(lines) < 1.5 * len(shown)
+    assert any("licence" in line for line in at_a_terminal(250, "datasets"))
+
+
+def run(*words):
+    return CliRunner().invoke(group, words, prog_name="hbench")
+
+
+def test_what_is_piped_is_cells_between_tabs():
+    header, *rows = run("datasets").stdout.splitlines()
+    columns = header.split("\t")
+    assert columns[0] == "name"
+    assert {row.count("\t") for row in rows} == {len(columns) - 1}
+    assert {row.split("\t")[0] for row in rows} >= set(specs)
+
+
+@pytest.mark.parametrize(
+    "words", [("datasets",), ("leaderboard", "list"), ("recipes", "glyphs-*"), ("losses",)], ids=str
+)
+def test_csv_and_json_have_a_record_for_every_row(words):
+    rows = list(csv.reader(io.StringIO(run(*words, "--csv").stdout)))
+    records = json.loads(run(*words, "--json").stdout)
+    assert len(rows) - 1 == len(records) > 3
+
+
+@pytest.mark.parametrize("option", ["--protocol", "--ties", "--similarity"])
+def test_another_word_than_the_choices_is_a_usage_error_that_lists_them(option):
+    result = run("evaluate", "x.parquet", "-d", "glyphs", option, "nonsense")
+    assert result.exit_code == 2
+    assert re.search("paper|pessimistic|cosine", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("hbench eval", "evaluate"),
+        ("hbench evaluate x -d cub", "cub200"),
+        ("hbench leaderboard show inat18-b", "inat18-base"),
+        ("hbench evaluate x -d sop --metrics AP,ND", "AP,NDCG"),
+        ("hbench evaluate x -d sop --protocol pap", "paper"),
+        ("hbench train glyphs-happ", "glyphs-happier"),
+        ("hbench losses sup_h", "sup_hap"),
+    ],
+)
+def test_the_shell_completes_verbs_and_names(typed, expected):
+    *words, begun = typed.split()
+    completed = click.shell_completion.BashComplete(group, {}, "hbench", "_HBENCH_COMPLETE")
+    assert expected in [each.value for each in completed.get_completions(words[1:], begun)]
+
+
+def test_o_and_d_are_short_for_out_and_dataset_everywhere():
+    found = []
+
+    def walk(command, words):
+        if isinstance(command, click.Group):
+            context = click.Context(command, info_name=words[-1])
+            for name in command.list_commands(context):
+                walk(command.get_command(context, name), [*words, name])
+            return
+        for parameter in command.params:
+            for long, short in (("--out", "-o"), ("--dataset", "-d")):
+                if long in parameter.opts and short not in parameter.opts:
+                    found.append((*words, long))
+
+    for verb in VERBS:
+        if verb != "hgldv2":
+            walk(group.get_command(click.Context(group), verb), ["hbench", verb])
+    assert not found
+
+
+def test_quiet_says_no_remarks_and_verbose_where_a_refusal_was_made():
+    plain = run("leaderboard", "export", "sop", "-o", os.devnull)
+    assert "wrote" in plain.stderr
+    assert "wrote" not in run("-q", "leaderboard", "export", "sop", "-o", os.devnull).stderr
+    assert "Traceback" in run("-v", "datasets", "nonsense").stderr
+    assert "Traceback" not in run("datasets", "nonsense").stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hgldv2", "Weyand"),
+        ("H-AP(alpha=3)", "2207.04873"),
+        ("AP/genus", None),
+        ("HD-first-mistake", "1912.09393"),
+        ("happier", "2309.08250"),
+        ("sup_ap", "ROADMAP"),
+    ],
+)
+def test_cite_prints_bibtex(name, expected):
+    result = run("cite", name)
+    assert (result.exit_code == 0) == (expected is not None)
+    if expected:
+        assert expected in result.stdout
+        assert result.stdout.count("@misc{") == result.stdout.count("\n}")
+
+
+def test_what_cite_knows_of_metrics_are_metrics():
+    assert all(any(metric.startswith(known) for metric in metrics) for known in METRIC_SOURCES)
+
+
+def test_a_series_of_files_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_DATA", str(tmp_path))
+    result = run("download", "hgldv2", "--offline")
+    assert len((result.stdout + result.stderr).splitlines()) < 20
+    assert "images_000.tar … images_499.tar (500 files)" in result.stdout
