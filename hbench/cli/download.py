@@ -76,6 +76,7 @@ def _here(source: RemoteFile, folder: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
+SERIES = 8  # so many numbered files, all alike, are shown in one line
 FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 
@@ -187,22 +188,34 @@ def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -
 
 
 def _list(sources: list[RemoteFile], folder: Path) -> None:
-    from hbench.datasets.download.records import state_of
-
+    """What there is to fetch; images_000.tar … images_499.tar are one line."""
     if not sources:
         return
-    series: dict[tuple[str, str, str], list[RemoteFile]] = {}  # images_000.tar … images_499.tar are one line
-    for source in sources:
-        series.setdefault((re.sub(r"\d+", "#", source.file), source.part, state_of(folder, source)), []).append(source)
-    rows = []
-    for (_, part, state), files in series.items():
-        name = (
-            files[0].file if len(files) == 1 else f"{files[0].file} … {Path(files[-1].file).name} ({len(files)} files)"
-        )
-        size = f"{sum(file.size or 0 for file in files):,}" if all(file.size for file in files) else "?"
-        rows.append([name, size, part, state, files[0].urls[0]])
     header = ["file", "bytes", "part", "state", "first address"]
+    rows = [_row_of_series(files, folder) for files in _series(sources, folder)]
     terminal.show_table(None, header, rows, caption=_room(sources, folder), left=header[2:])
+
+
+def _series(sources: list[RemoteFile], folder: Path) -> list[list[RemoteFile]]:
+    """Files whose names differ in their numbers alone together, where they are many; the others one by one."""
+    from hbench.datasets.download.records import state_of
+
+    alike: dict[tuple[str, str, str], list[RemoteFile]] = {}
+    for source in sources:
+        key = (re.sub(r"\d+", "#", source.file), source.part, state_of(folder, source))
+        alike.setdefault(key, []).append(source)
+    return [
+        part for files in alike.values() for part in ([files] if len(files) >= SERIES else [[each] for each in files])
+    ]
+
+
+def _row_of_series(files: list[RemoteFile], folder: Path) -> list[str]:
+    from hbench.datasets.download.records import state_of
+
+    first = files[0]
+    name = first.file if len(files) == 1 else f"{first.file} … {Path(files[-1].file).name} ({len(files)} files)"
+    size = f"{sum(each.size or 0 for each in files):,}" if all(each.size for each in files) else "?"
+    return [name, size, first.part, state_of(folder, first), first.urls[0]]
 
 
 def _room(sources: list[RemoteFile], folder: Path) -> str:
