@@ -118,3 +118,22 @@ def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(browser: Bro
         found = page.evaluate("triples => kappaOf(triples).kappa", triples)
         assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
     page.close()
+
+
+def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dropped_is_a_group(
+    browser: Browser, tmp_path: Path
+) -> None:
+    name = '<img src=x onerror="document.title=1">'
+    groups = {"dropped": Group(kind="natural")}
+    mine = Decisions(groups=groups, decisions=(Drop(id="d1", op="drop", labels=("Q1",)),))
+    other = Decisions(groups=groups, decisions=(Move(id="d1", op="move", labels=("Q1",), to="dropped"),))
+    material = material_of(CLUSTERS, mine)._replace(second=review.Second(name, other))
+    page = opened(browser, tmp_path, material)
+    assert page.text_content("#queue") == f"{name}: κ 0.000, 1 to talk about"
+    assert page.locator(".row .dispute").text_content() == f"{name}: “dropped”"
+    page.keyboard.press("q")
+    assert page.text_content("#disputes-title") == f"1 label to talk about with {name}"
+    assert page.locator("#disputes img, #cards img").count() == 0
+    assert page.title() == "Review of super-categories"
+    assert not page.problems  # type: ignore[attr-defined]
+    page.close()
