@@ -161,7 +161,7 @@ def pays_exactly(numbers: int) -> bool:
     return pays(numbers) if "numba" in sys.modules or numbers > LOADED_FOR * SMALL else False
 
 
-def is_kept(function: Callable[..., Any]) -> bool:
+def is_cached(function: Callable[..., Any]) -> bool:
     """Whether the machine code of a compiled function is on disk."""
     if not available():
         return True

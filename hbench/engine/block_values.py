@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import is_kept, pays
+from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, Batch
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels import numpy_twins, rank_full_rows, rank_positives, rank_sums, sort_keys
@@ -36,10 +36,10 @@ class Kernels(NamedTuple):
     how: Callable[[bool], rank_positives.RankingRule]
 
     @property
-    def are_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether nothing has to be compiled first, of what every evaluation calls; the rest is little."""
         functions: list[Any] = [self.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
-        return self is PLAIN or all(map(is_kept, functions))
+        return self is PLAIN or all(map(is_cached, functions))
 
 
 def steps_for(pairs: int) -> Kernels:

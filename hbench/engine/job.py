@@ -131,7 +131,7 @@ class Values(NamedTuple):
 class Job:
     """A ranker and what to compute of every query. `conditions`: all the values depend on beside the ranker, in words.
 
-    `again`: makes the same job in another process, from the embeddings that were read there. `by_name`: the labels by
+    `rebuild`: recreates the job in another process, from the embeddings that were read there. `by_name`: the labels by
     name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
     the executor that sees whole rows of scores (threads).
     """
@@ -139,7 +139,7 @@ class Job:
     ranker: Ranker
     scorers: Sequence[ScoreQuery]
     conditions: str = ""
-    again: Callable[[Any], Job] | None = None
+    rebuild: Callable[[Any], Job] | None = None
     by_name: NameColumns | None = None
     top: TopResults | None = None
 

@@ -162,8 +162,8 @@ class Ranker:
         content = _content_digest(*sides[: 1 if gallery is queries else 2])  # before rows are moved and scaled in place
         rows = similarity(queries.vectors, gallery.vectors)
         if gallery is queries and rows[0].same_as(rows[1]):
-            settled = rows[1].settled(self.columns)
-            rows = settled, settled
+            reordered = rows[1].reordered_in_place(self.columns)
+            rows = reordered, reordered
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, memory=left)
         self.digest = _digest(content, self)

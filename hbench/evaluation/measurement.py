@@ -148,7 +148,7 @@ class JobBuilder:
         if self.names is not None:
             test = replace(test, names=(self.names[self.test.query], self.names[self.test.gallery]))
         job = job_of(test, self.chosen, also=also, memory=self.memory)
-        return replace(job, again=self)
+        return replace(job, rebuild=self)
 
 
 def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | None = None) -> Retrieval:

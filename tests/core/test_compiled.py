@@ -38,9 +38,9 @@ def total(number):
     return summand(number)
 """
 RUN = """
-from hbench.core.compiled import is_kept
+from hbench.core.compiled import is_cached
 from parts.outer import product, total
-print(is_kept(product), product(10), total(10), is_kept(product), sum(total.stats.cache_hits.values()))
+print(is_cached(product), product(10), total(10), is_cached(product), sum(total.stats.cache_hits.values()))
 """
 
 

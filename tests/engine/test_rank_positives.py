@@ -250,7 +250,7 @@ labels = np.arange(3000)[:, None] // np.array([1000, 200, 4])
 vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
 for name, each in score(vectors, labels).document.scores.items():
     print(name, float(each.value).hex())
-print("nothing is left to compile" if COMPILED.are_kept else "something is")
+print("nothing is left to compile" if COMPILED.is_cached else "something is")
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     first, again = (

@@ -109,10 +109,10 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        if job.again is None:
+        if job.rebuild is None:
             raise UsageError("a cluster computes jobs of embedding files", expected="a file that the workers see")
         name = f"hbench-{job.digest}"
-        client.register_plugin(Opened(job.again, (files, reader), job.digest), name=name)
+        client.register_plugin(Opened(job.rebuild, (files, reader), job.digest), name=name)
         pieces = _pieces(client, name, files)
         tasks = {
             client.submit(_values, name, block, pieces, key=f"{name}-{block}", retries=RETRIES, pure=False): block
@@ -138,11 +138,11 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 class Opened(WorkerPlugin):
     """What a worker keeps of a job: its embeddings, and the job itself, both made when they are first asked for."""
 
-    def __init__(self, again: Callable[[Any], Job], source: tuple[Sequence[File], FileReader], digest: str) -> None:
-        self.again, self.digest, self.files, self.reader = again, digest, tuple(source[0]), source[1]
+    def __init__(self, rebuild: Callable[[Any], Job], source: tuple[Sequence[File], FileReader], digest: str) -> None:
+        self.rebuild, self.digest, self.files, self.reader = rebuild, digest, tuple(source[0]), source[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"again": self.again, "files": self.files, "digest": self.digest, "reader": self.reader}
+        return {"rebuild": self.rebuild, "files": self.files, "digest": self.digest, "reader": self.reader}
 
     def setup(self, worker: Any) -> None:
         self.lock = threading.RLock()
@@ -164,7 +164,7 @@ class Opened(WorkerPlugin):
         """The job, the same as the client's."""
         with self.lock:
             if self.made is None:
-                made = self.again(self.given(pieces))
+                made = self.rebuild(self.given(pieces))
                 if made.digest != self.digest:
                     raise IntegrityError(
                         f"a worker finds another content in {self.files[0].path}", expected=f"job {self.digest[:16]}",

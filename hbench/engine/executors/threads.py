@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import SMALL, announcement, available_threads, is_kept, one_blas_thread
+from hbench.core.compiled import SMALL, announcement, available_threads, is_cached, one_blas_thread
 from hbench.engine.block_values import COMPILED, Block, FastBlock, MetricPlan, plan_of, steps_for, values_of
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives
@@ -76,10 +76,10 @@ class Triangle:
         return int(own + self.scores.chunk_room) + self.plan.room_bytes
 
     @property
-    def are_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether nothing has to be compiled first."""
         functions: list[Any] = [count_tile, rank_counted, self.plan.steps.sum_up, write_keys]
-        return all(map(is_kept, functions))
+        return all(map(is_cached, functions))
 
     def lists(self, pool: Executor) -> SortedPositives | None:
         """The sorted positives of all queries; None where products are not symmetric."""
@@ -218,7 +218,7 @@ def on_threads(
     threads = 1 if pairs <= SMALL else threads or available_threads()
     plan = plan_of(ranker, job.scorers)
     triangle = triangle_of(job, plan, blocks, threads)
-    if announce and not (triangle or steps_for(pairs)).are_kept:
+    if announce and not (triangle or steps_for(pairs)).is_cached:
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:

@@ -158,7 +158,7 @@ class Rows:
         """Whether the other rows are these."""
         return self.vectors is other.vectors and self.scale is other.scale and self.last is other.last
 
-    def settled(self, order: NDArray[np.int64]) -> Rows:
+    def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
         """The same rows, scaled and moved into this order where they lie, if they may be: a run of them is then no copy."""
         vectors = self.vectors
         if not (
