@@ -8,6 +8,7 @@ job and checks its digest, so that the values are the same bits wherever a block
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from hbench.engine.job import Execute, Job, Values
 Piece = tuple[NDArray[Any], NDArray[Any]]
 PIECE = 16 << 20  # bytes of vectors that move at once
 RETRIES = 3
+ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
 class Embedded(Protocol):
@@ -90,13 +92,11 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def _client(scheduler: str) -> Client:
+    if not ADDRESS.fullmatch(scheduler):
+        raise UsageError(f"{scheduler!r} is no address of a scheduler", expected="tcp://HOST:PORT")
     try:
         return Client(scheduler, set_as_default=False)
-    except ValueError as error:
-        raise UsageError(
-            f"{scheduler!r} is no address of a scheduler", expected="tcp://HOST:PORT", found=str(error)
-        ) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise SourceError(
             f"no scheduler answers at {scheduler}", found=str(error), fix="start one: dask scheduler"
         ) from None
