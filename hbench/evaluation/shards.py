@@ -9,6 +9,8 @@ range(3, 6)
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,14 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from hbench.core import files
 from hbench.core.errors import ComparisonError, SubmissionError, UsageError, examples
+from hbench.core.schema import Strict
 from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Conditions, Execute, Job, conditions
 from hbench.engine.measure import Measurement, OnBlock, measure
-from hbench.evaluation.reports.report import Report, Subject, SubmittedFile, report_of
+from hbench.evaluation.reports.report import Report, Subject, report_of
 
 WRITTEN = "a file that hbench evaluate --shard wrote"
 FIELDS = ("values", "first_level", "counts", "tied")
@@ -38,14 +42,45 @@ class Part(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Part:
         """`i/n`; UsageError for anything else."""
-        number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-            raise UsageError("this is no part of an evaluation", expected="i/n with 1 ≤ i ≤ n", found=repr(text))
-        return cls(int(number), int(of))
+        numbers = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+        if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
+            raise UsageError("this is no part of an evaluation", expected="i/n with 1 ≤ i ≤ n", found=repr(text[:40]))
+        return cls(int(numbers[1]), int(numbers[2]))
 
     def blocks(self, blocks: int) -> range:
         """The part's share of so many blocks."""
         return range(blocks * (self.number - 1) // self.of, blocks * self.number // self.of)
+
+
+class QueriesOfTest(Strict):
+    """A test in the header of a shard: the digest of its job, and how many queries it has in all parts together."""
+
+    job: str
+    queries: NonNegativeInt
+
+
+class Words(Strict):
+    """An evaluation in the header of a shard, as plain values."""
+
+    version: str
+    subject: Subject
+    levels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    relevance: str
+    alpha: float
+    similarity: str
+    ties: str
+    protocol: str
+    also: str | None
+    warnings: tuple[str, ...]
+
+
+class Header(Strict):
+    """What a shard says of itself."""
+
+    evaluation: Words
+    tests: dict[str, QueriesOfTest] = Field(min_length=1)
+    part: tuple[PositiveInt, PositiveInt]
 
 
 class Evaluation(NamedTuple):
@@ -89,29 +124,45 @@ def merge(paths: Sequence[Path]) -> Report:
     """
     if not paths:
         raise UsageError("there is nothing to merge", expected="the files of all parts")
-    shards = sorted(map(_shard, paths), key=lambda shard: _part(shard[0]).number)
+    shards = sorted(map(_shard, paths), key=lambda shard: shard[0].part)
     headers = [header for header, _ in shards]
     _refuse_mixtures(headers)
-    _refuse_gaps([_part(header) for header in headers])
-    evaluation = _from_words(headers[0]["evaluation"])
+    _refuse_gaps([Part(*header.part) for header in headers])
+    evaluation = _from_words(headers[0].evaluation)
     measurements, ids = {}, {}
-    for name, test in headers[0]["tests"].items():
-        joined = {field: np.concatenate([arrays[f"{name}/{field}"] for _, arrays in shards]) for field in _fields()}
-        measurements[name], ids[name] = _measurement(joined, test["queries"])
+    for name, test in headers[0].tests.items():
+        joined = _joined(name, [arrays for _, arrays in shards], evaluation)
+        measurements[name], ids[name] = _measurement(joined, test.queries)
     return report_of(measurements, ids, evaluation.subject, evaluation.chosen, warnings=evaluation.warnings)
 
 
-def _shard(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _shard(path: Path) -> tuple[Header, dict[str, NDArray[Any]]]:
     if not path.is_file():
         raise SubmissionError(f"{path} does not exist", expected=WRITTEN)
     header, arrays = files.read(path)
-    if header.keys() != {"evaluation", "tests", "part"}:
-        raise SubmissionError(f"{path} is no part of an evaluation", expected=WRITTEN, found=", ".join(header))
-    return header, arrays
+    try:
+        return Header.model_validate(header), arrays
+    except ValidationError as error:
+        first = error.errors()[0]
+        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise SubmissionError(f"{path} is no part of an evaluation", expected=WRITTEN, found=found) from None
 
 
-def _fields() -> tuple[str, ...]:
-    return ("positions", "ids", *FIELDS)
+def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Evaluation) -> dict[str, NDArray[Any]]:
+    """The arrays of a test from all shards; SubmissionError where one is missing, or of another type or shape."""
+    names = len(evaluation.chosen.metrics) * (2 if evaluation.also else 1)
+    kinds = {"positions": "i", "ids": "U", "values": "f", "first_level": "u", "counts": "i", "tied": "b"}
+    widths = {"values": (names,), "counts": (len(evaluation.chosen.levels) + 1,)}
+    for arrays in shards:
+        found = {field: arrays.get(f"{test}/{field}", np.zeros(0, object)) for field in kinds}
+        queries = found["positions"].shape[:1]
+        for field, array in found.items():
+            if array.dtype.kind != kinds[field] or array.shape != (*queries, *widths.get(field, ())):
+                raise SubmissionError(
+                    "a part does not hold what an evaluation keeps", expected=f"an array {test}/{field} for its queries",
+                    found=f"{array.dtype} of shape {array.shape}",
+                )  # fmt: skip
+    return {field: np.concatenate([arrays[f"{test}/{field}"] for arrays in shards]) for field in kinds}
 
 
 def _measurement(joined: dict[str, NDArray[Any]], queries: int) -> tuple[Measurement, NDArray[np.object_]]:
@@ -125,29 +176,28 @@ def _measurement(joined: dict[str, NDArray[Any]], queries: int) -> tuple[Measure
     return ordered, joined["ids"][back].astype(object)
 
 
-def _part(header: dict[str, Any]) -> Part:
-    return Part(*header["part"])
-
-
-def _refuse_mixtures(headers: Sequence[dict[str, Any]]) -> None:
+def _refuse_mixtures(headers: Sequence[Header]) -> None:
+    first = headers[0]
     for header in headers[1:]:
         for key in ("evaluation", "tests"):
-            if header[key] != headers[0][key] or _part(header).of != _part(headers[0]).of:
+            own, other = getattr(first, key), getattr(header, key)
+            if other != own or header.part[1] != first.part[1]:
                 raise ComparisonError(
-                    f"part {_part(header).number} and part {_part(headers[0]).number} are of different evaluations",
-                    expected=f"one file, dataset, set of conditions and number of parts; {headers[0][key]}",
-                    found=str(header[key]),
+                    f"part {header.part[0]} and part {first.part[0]} are of different evaluations",
+                    expected=f"one file, dataset, set of conditions and number of parts; {own}",
+                    found=str(other),
                 )
 
 
 def _refuse_gaps(parts: Sequence[Part]) -> None:
-    numbers = [part.number for part in parts]
-    missing = [number for number in range(1, parts[0].of + 1) if number not in numbers]
-    twice = sorted({number for number in numbers if numbers.count(number) > 1})
-    if missing or twice:
-        found = [f"{what} {examples(which)}" for what, which in (("missing", missing), ("twice", twice)) if which]
+    times = Counter(part.number for part in parts)
+    missing = examples(number for number in range(1, parts[0].of + 1) if number not in times)
+    found = {"missing": missing, "twice": examples(sorted(number for number in times if times[number] > 1))}
+    if any(found.values()):
         raise SubmissionError(
-            "shards are missing or duplicated", expected=f"1 … {parts[0].of}, each once", found="; ".join(found)
+            "shards are missing or duplicated",
+            expected=f"1 … {parts[0].of}, each once",
+            found="; ".join(f"{what} {which}" for what, which in found.items() if which),
         )
 
 
@@ -169,15 +219,7 @@ def _in_words(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _from_words(words: dict[str, Any]) -> Evaluation:
-    source = words["subject"]["source"]
-    subject = Subject(
-        **{
-            **words["subject"],
-            "source": source and SubmittedFile.model_validate(source),
-            "doubts": tuple(words["subject"]["doubts"]),
-        }
-    )
+def _from_words(words: Words) -> Evaluation:
     keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol")
-    chosen = conditions(words["levels"], **{key: words[key] for key in keys})
-    return Evaluation(subject, chosen, words["also"], tuple(words["warnings"]))
+    chosen = conditions(words.levels, **{key: getattr(words, key) for key in keys})
+    return Evaluation(words.subject, chosen, words.also, words.warnings)

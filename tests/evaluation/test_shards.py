@@ -71,6 +71,35 @@ def test_a_gap_a_repeat_and_nothing_are_refused(parts):
         shards.merge([])
 
 
+@pytest.mark.parametrize("key", ["part", "tests", "evaluation"])
+@pytest.mark.parametrize("value", [None, 5, 1.5, "x", [], {}, [[1]], [1.0, 2.5], [0, 2]])
+def test_a_header_of_other_types_is_refused(parts, tmp_path, key, value):
+    header, arrays = files.read(parts[0])
+    files.write(tmp_path / "part.npz", {**header, key: value}, arrays)
+    with pytest.raises(SubmissionError, match="is no part of an evaluation"):
+        shards.merge([tmp_path / "part.npz"])
+
+
+@pytest.mark.parametrize(
+    "array", [np.float64(1), np.zeros(0), np.array(["x"] * 9), np.zeros((9, 3)), np.zeros(9, "M8[s]")]
+)
+def test_arrays_of_other_types_or_shapes_are_refused(parts, tmp_path, array):
+    header, arrays = files.read(parts[0])
+    for name in arrays:
+        files.write(tmp_path / "part.npz", {**header, "part": [1, 1]}, {**arrays, name: array})
+        with pytest.raises(SubmissionError, match="does not hold what an evaluation keeps"):
+            shards.merge([tmp_path / "part.npz"])
+
+
+def test_one_part_of_a_billion_is_refused_without_listing_the_others(parts, tmp_path):
+    header, arrays = files.read(parts[0])
+    files.write(tmp_path / "part.npz", {**header, "part": [1, 10**9]}, arrays)
+    with pytest.raises(SubmissionError, match="missing 2, 3, 4, 5, 6, …"):
+        shards.merge([tmp_path / "part.npz"])
+    with pytest.raises(UsageError):
+        Part.parse("1/" + "9" * 5_000)
+
+
 def test_parts_of_other_vectors_or_conditions_are_refused(home, parts, tmp_path):
     other = examine(home / zoo.FILE, home / zoo.DATASET, also_official=True, ties="optimistic")
     shard_on(tmp_path / "ties.npz", other, Part(2, 3))
