@@ -22,8 +22,9 @@ from hbench.train.images import batches
 from hbench.train.images.batches import Batches, Files, keys_of, training_batches
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
+from hbench.train.models.embed_images import embed_all
 from hbench.train.models.model import build_model
-from hbench.train.processes import _device, gather, joined
+from hbench.train.processes import ALONE, _device, gather, joined
 from hbench.train.recipes.recipe import Images, Model, Sampler
 from hbench.train.records import checkpoints
 from tests.training import small_glyphs
@@ -152,3 +153,20 @@ def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss():
     checks = [verdict for check, verdict in rows.items() if "," in check or "step" in check]
     assert set(checks) == {"ok"}
     assert len(checks) == len(list(similarities)) + len(list(losses)) + 3
+
+
+def test_a_compiled_net_sees_batches_of_one_size(files):
+    """torch's compiler would make it anew for the last, smaller batch; its frames are counted as they are compiled."""
+    model = build_model(Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS).eval()
+    wanted = embed_all(model, files, 10, batch=4, workers=0, processes=ALONE)
+    compiled = []
+
+    def count(graph, _inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    model.backbone.compile(backend=count, dynamic=False)
+    model.is_compiled = True
+    found = embed_all(model, files, 10, batch=4, workers=0, processes=ALONE)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert len(compiled) == 1
