@@ -12,14 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from PIL import Image
+from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
+from hbench.core.schema import Strict
 from hbench.core.untrusted import LIST, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
@@ -53,6 +55,34 @@ class Protocol:
     def all_metrics(self) -> tuple[str, ...]:
         """`metrics`, then R@k for each of `recalls`."""
         return (*self.metrics, *(f"R@{k}" for k in self.recalls))
+
+
+FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # of a file in the folder, without its suffix
+
+
+class ProtocolInWords(Strict):
+    """A protocol in dataset.json; every value is there."""
+
+    similarity: str
+    metrics: tuple[str, ...]
+    recalls: tuple[PositiveInt, ...]
+    official: str
+    averaged: bool
+
+
+class Description(BaseModel):
+    """A dataset.json; keys of other versions are passed over."""
+
+    format: Literal["hbench.dataset/1"]
+    name: str
+    version: str
+    levels: dict[str, tuple[str, ...]]
+    protocol: ProtocolInWords
+    digests: dict[FileName, str]
+    lists: dict[FileName, str]
+    official_names: dict[str, dict[str, str]]
+    images: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
+    card: dict[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,51 +187,44 @@ def read(folder: Path) -> Dataset:
     """
     description = _description(folder / "dataset.json")
     found = {
-        name: manifests.read(folder / f"{name}.parquet", digest=digest)
-        for name, digest in description["digests"].items()
+        name: manifests.read(folder / f"{name}.parquet", digest=digest) for name, digest in description.digests.items()
     }
     for name, manifest in found.items():
-        if list(manifest.levels) != description["levels"][name]:
+        if manifest.levels != description.levels.get(name, ()):
             raise IntegrityError(
                 f"{folder / name}.parquet has other levels than dataset.json",
-                expected=", ".join(description["levels"][name]),
+                expected=", ".join(description.levels.get(name, ())),
                 found=", ".join(manifest.levels),
                 fix="build the dataset again",
             )
     dataset = Dataset(
-        name=description["name"],
-        version=description["version"],
-        protocol=Protocol(**description["protocol"]),
+        name=description.name,
+        version=description.version,
+        protocol=Protocol(**description.protocol.model_dump()),
         train=found.pop("train", None),
         tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in found.items()},
-        official_names=description["official_names"],
-        lists={
-            test: read_list(folder / f"{test}.list.parquet", digest) for test, digest in description["lists"].items()
-        },
-        card=description["card"],
+        official_names=description.official_names,
+        lists={test: read_list(folder / f"{test}.list.parquet", digest) for test, digest in description.lists.items()},
+        card=description.card,
     )
-    images = description["images"]
+    images = description.images
     return dataset.rooted(None if images is None else (folder / images).resolve())
 
 
-def _description(path: Path) -> dict[str, Any]:
-    fields = {"format", "name", "version", "levels", "protocol", "digests", "lists", "official_names", "images", "card"}
+def _description(path: Path) -> Description:
     try:
-        description: dict[str, Any] = read_json(path, most=LIST)
+        return Description.model_validate(read_json(path, most=LIST))
     except FileNotFoundError:
         raise DataError(
             f"{path.parent} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
         ) from None
-    except ValueError as error:
-        raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
-    missing = fields - set(description) if isinstance(description, dict) else fields
-    if not missing:  # also a key of the protocol that this version does not know
-        missing = {field.name for field in dataclasses.fields(Protocol)} ^ set(description["protocol"])
-    if missing or description["format"] != FORMAT:
+    except ValidationError as error:
+        first = error.errors()[0]
         raise DataError(
             f"{path} describes no dataset of this version of hbench",
-            expected=f"format {FORMAT} with {', '.join(sorted(fields))}",
-            found=f"without {', '.join(sorted(missing))}" if missing else f"format {description['format']}",
+            expected=f"format {FORMAT} with {', '.join(sorted(Description.model_fields))}",
+            found=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
             fix="build the dataset again",
-        )
-    return description
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hbench.core.errors import DataError, IntegrityError, UnknownName
+from hbench.core.errors import DataError, HBenchError, IntegrityError, UnknownName
 from hbench.datasets import Dataset, Protocol, load, save, specs
 from hbench.datasets import manifest as manifests
 
@@ -77,6 +77,57 @@ def test_a_description_of_another_format_is_refused(tmp_path, other):
     (tmp_path / "dataset.json").write_text(json.dumps(description | other))
     with pytest.raises(DataError, match="no dataset of this version"):
         load(tmp_path)
+
+
+KEYS = ["format", "name", "version", "levels", "protocol", "digests", "lists", "official_names", "images", "card"]
+INNER = [
+    "protocol.metrics",
+    "protocol.recalls",
+    "protocol.averaged",
+    "levels.train",
+    "digests.train",
+    "card.background",
+]
+WRONG = [
+    None,
+    5,
+    1.5,
+    True,
+    "",
+    "x",
+    [],
+    [None],
+    [[1]],
+    {},
+    {"x": None},
+    {"x": []},
+    {"../x": "y"},
+    "../" * 40,
+    "\0",
+    10**30,
+]
+
+
+@pytest.mark.parametrize("key", [*KEYS, *INNER])
+def test_a_description_of_wrong_types_is_read_or_refused(tmp_path, key):
+    save(small(), tmp_path)
+    description = json.loads((tmp_path / "dataset.json").read_text())
+    refused = 0
+    for value in WRONG:
+        changed = json.loads(json.dumps(description))
+        place, *rest = key.split(".")
+        if rest:
+            changed[place][rest[0]] = value
+        else:
+            changed[place] = value
+        (tmp_path / "dataset.json").write_text(json.dumps(changed))
+        try:
+            found = load(tmp_path)
+            repr(found)
+            assert found.train is None or len(found.train.items) == len(ITEMS)
+        except HBenchError:
+            refused += 1
+    assert refused >= len(WRONG) // 2 or key in {"card.background", "images", "name", "version"}
 
 
 def test_a_folder_without_description_is_no_dataset(tmp_path):
