@@ -9,6 +9,7 @@ import click
 from hbench.cli.names import Known
 from hbench.cli.terminal import show
 
+OWN = "hbench"
 RANK_LOSSES = "Ramzi et al., Optimization of Rank Losses for Image Retrieval, TPAMI 2025 (arXiv 2309.08250)"
 HAPPIER = (
     "Ramzi et al., Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022 (arXiv 2207.04873)"
@@ -30,15 +31,15 @@ METRIC_SOURCES = {  # name = the paper that defines it
 def _names() -> list[str]:
     from hbench.datasets import specs
 
-    return sorted({*specs, *METRIC_SOURCES})
+    return sorted({OWN, *specs, *METRIC_SOURCES})
 
 
 @click.command("cite")
 @click.argument("name", type=Known("name", _names))
 def command(name: str) -> None:
-    """Print the BibTeX of NAME: a dataset, a metric, a loss, or a method as leaderboards spell it.
+    """Print the BibTeX of NAME: a dataset, a metric, a loss, a method as leaderboards spell it, or hbench.
 
-    An entry holds the source as hbench cites it, its year and its arXiv number; look authors and pages up before printing.
+    A paper is an @inproceedings or @article with its authors; what is no paper, as a README, an @misc with a note.
 
     \b
     Example: hbench cite hgldv2
@@ -46,10 +47,9 @@ def command(name: str) -> None:
              hbench cite HAPPIER
     """
     from hbench.core.errors import UnknownName
-    from hbench.evaluation.leaderboard import Citation
-    from hbench.evaluation.leaderboard.export import bibtex
+    from hbench.datasets.metadata.publications import bibtex
 
-    found = {key: Citation(text=text) for key, text in sources(name).items()}
+    found = sources(name)
     if not found:
         raise UnknownName("dataset, metric, loss or method", name, _names())
     show(bibtex(found).rstrip("\n"))
@@ -59,6 +59,8 @@ def sources(name: str) -> dict[str, str]:
     """What to cite for a name: short names and texts; empty where nothing has the name."""
     from hbench.datasets import specs
 
+    if name == OWN:
+        return {OWN: OWN}
     if name in specs:
         parts = specs[name].citation.split("; ")
         return {name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)}

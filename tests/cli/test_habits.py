@@ -140,20 +140,21 @@ def test_quiet_says_no_remarks_and_verbose_where_a_refusal_was_made():
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("hgldv2", "Weyand"),
-        ("H-AP(alpha=3)", "2207.04873"),
+        ("hgldv2", ["@inproceedings{weyand2020gldv2,", "@article{ramzi2025rank,"]),
+        ("H-AP(alpha=3)", ["author = {Ramzi, Elias and Audebert, Nicolas and Thome, Nicolas"]),
+        ("HD-first-mistake", ["eprint = {1912.09393}"]),
+        ("happier", ["@article{ramzi2025rank,", "@inproceedings{ramzi2022happier,"]),
+        ("sup_ap", ["booktitle = {Advances in Neural Information Processing Systems (NeurIPS)}"]),
+        ("cub200", ["@techreport{wah2011cub,", "institution = {California Institute of Technology}"]),
+        ("hbench", ["author = {{The hbench authors}}"]),
         ("AP/genus", None),
-        ("HD-first-mistake", "1912.09393"),
-        ("happier", "2309.08250"),
-        ("sup_ap", "ROADMAP"),
     ],
 )
 def test_cite_prints_bibtex(name, expected):
     result = run("cite", name)
     assert (result.exit_code == 0) == (expected is not None)
-    if expected:
-        assert expected in result.stdout
-        assert result.stdout.count("@misc{") == result.stdout.count("\n}")
+    for part in expected or []:
+        assert part in result.stdout
 
 
 def test_what_cite_knows_of_metrics_are_metrics():

@@ -235,7 +235,8 @@ def test_downloads_are_the_exports_and_no_formula(site):
         document = json.loads((site / "downloads" / f"{name}.json").read_text(encoding="utf-8"))
         assert len(document["rows"]) == len(leaderboard.read(name).rows)
         text = (site / "downloads" / f"{name}.bib").read_text(encoding="utf-8")
-        assert text.count("@misc{") == len(leaderboard.read(name).citations)
+        assert text.count("\n}\n") == len(leaderboard.read(name).citations)
+        assert text.count("author = {") == text.count("\n}\n") - text.count("@misc{")
     rows = rows_of(site / "downloads" / "bad.csv")
     assert {row["method"] for row in rows} == {f"'=HYPERLINK(1){NASTY}", "plain"}
     assert r"100 \%" in (site / "downloads" / "bad.bib").read_text(encoding="utf-8")

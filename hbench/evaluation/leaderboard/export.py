@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from hbench.core.tables import without_formula
+from hbench.datasets.metadata import publications
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing
 
 LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
@@ -119,35 +120,8 @@ def latex(content: BoardTable, *, title: str) -> str:
 
 
 def bibtex(citations: Mapping[str, Citation]) -> str:
-    """An entry per source: the text as it is cited here, its year and its number in the arXiv; empty for no sources.
-
-    >>> print(bibtex({"HAPPIER, ECCV 2022": Citation(text="Ramzi & al., ECCV 2022 (arXiv 2207.04873)")}), end="")
-    @misc{happier-eccv-2022,
-      title = {{HAPPIER, ECCV 2022}},
-      note = {Ramzi \\& al., ECCV 2022 (arXiv 2207.04873)},
-      year = {2022},
-      eprint = {2207.04873},
-      archiveprefix = {arXiv}
-    }
-    """
-    return "\n".join(_entry(key, citation.text) for key, citation in sorted(citations.items()))
-
-
-def _entry(key: str, text: str) -> str:
-    fields = {"title": f"{{{_for_tex(key)}}}", "note": _for_tex(text)}
-    if years := re.findall(r"\b(?:19|20)\d\d\b", key) or re.findall(r"\b(?:19|20)\d\d\b(?!\.)", text):
-        fields["year"] = years[-1]
-    if number := re.search(r"arXiv[ :](\d{4}\.\d{4,5})", text):
-        fields |= {"eprint": number[1], "archiveprefix": "arXiv"}
-    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    label = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")
-    return f"@misc{{{label},\n{lines}\n}}\n"
-
-
-def _for_tex(text: str) -> str:
-    """A text that TeX sets as it is."""
-    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(named.get(each, f"\\{each}" if each in "&%$#_{}" else each) for each in text)
+    """An entry per source, as hbench.datasets.metadata.publications has it; empty for no sources."""
+    return publications.bibtex({name: citation.text for name, citation in citations.items()})
 
 
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""Finds the publication behind a short citation, and writes BibTeX.
+
+Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); `publications.toml` has every such paper once, with
+authors, title and venue. What is not in there, a README for example, becomes a plain note.
+
+>>> publication_of("HAPPIER (ECCV 2022) Eq. 6").key
+'ramzi2022happier'
+>>> print(bibtex({"mine": "Me & You, Here 2026 (arXiv 2601.01234)"}), end="")
+@misc{mine,
+  title = {{mine}},
+  note = {Me \\& You, Here 2026 (arXiv 2601.01234)},
+  year = {2026},
+  eprint = {2601.01234},
+  archiveprefix = {arXiv}
+}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from hbench.core.schema import Strict
+from hbench.core.untrusted import parse_toml
+
+VENUE_FIELD = {"article": "journal", "inproceedings": "booktitle", "techreport": "institution", "misc": "howpublished"}
+YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")
+
+
+class Publication(Strict):
+    """A paper; `authors` as "Last, First", or a group's name; `cited`: words by which a citation is known to mean it."""
+
+    key: str
+    kind: Literal["article", "inproceedings", "techreport", "misc"]
+    title: str
+    authors: list[str]
+    cited: list[str]
+    year: int | None = None
+    venue: str = ""
+    volume: str = ""
+    number: str = ""
+    pages: str = ""
+    arxiv: str = ""
+
+
+@cache
+def publications() -> tuple[Publication, ...]:
+    """Every known publication."""
+    text = resources.files(__package__).joinpath("publications.toml").read_text(encoding="utf-8")
+    return tuple(Publication(key=key, **entry) for key, entry in parse_toml(text).items())
+
+
+def publication_of(citation: str) -> Publication | None:
+    """The publication that a citation means: the one with the longest of its words in there; None where none has."""
+    found = [(len(words), each) for each in publications() for words in each.cited if words.lower() in citation.lower()]
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def cited(citation: str) -> list[Publication]:
+    """The publications of a citation that may name several, parted by "; "."""
+    return [found for part in citation.split("; ") if (found := publication_of(part)) is not None]
+
+
+def bibtex(citations: Mapping[str, str]) -> str:
+    """An entry per source, sorted by key: {short name: citation in words} -> BibTeX; empty for no sources.
+
+    A known publication has one entry, however often it is cited; another source becomes @misc with the citation as its
+    note.
+    """
+    entries = {}
+    for name, text in citations.items():
+        found = publication_of(text)
+        key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") if found is None else found.key
+        entries[key] = _entry("misc", key, _note(name, text)) if found is None else _of_publication(found)
+    return "\n".join(entries[key] for key in sorted(entries))
+
+
+def _of_publication(paper: Publication) -> str:
+    fields = {
+        "title": f"{{{_for_tex(paper.title)}}}",
+        "author": " and ".join(_for_tex(each) if "," in each else f"{{{_for_tex(each)}}}" for each in paper.authors),
+        VENUE_FIELD[paper.kind]: _for_tex(paper.venue),
+        "volume": paper.volume,
+        "number": paper.number,
+        "pages": paper.pages,
+        "year": "" if paper.year is None else str(paper.year),
+        **_arxiv(paper.arxiv),
+    }
+    return _entry(paper.kind, paper.key, fields)
+
+
+def _note(name: str, text: str) -> dict[str, str]:
+    years, number = YEAR.findall(name) or YEAR.findall(text), re.search(r"arXiv[ :](\d{4}\.\d{4,5})", text)
+    fields = {"title": f"{{{_for_tex(name)}}}", "note": _for_tex(text), "year": years[-1] if years else ""}
+    return fields | _arxiv(number[1] if number else "")
+
+
+def _arxiv(number: str) -> dict[str, str]:
+    return {"eprint": number, "archiveprefix": "arXiv"} if number else {}
+
+
+def _entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
+    return f"@{kind}{{{key},\n{lines}\n}}\n"
+
+
+def _for_tex(text: str) -> str:
+    """A text that TeX sets as it is."""
+    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", '"': "''"}
+    return "".join(named.get(each, f"\\{each}" if each in "&%$#_{}" else each) for each in text)

@@ -1,0 +1,63 @@
+"""What is cited in words is found as a paper, and its BibTeX can be read back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hbench.datasets import specs
+from hbench.datasets.metadata.publications import VENUE_FIELD, bibtex, cited, publication_of, publications
+from hbench.evaluation import leaderboard
+
+NO_PAPERS = {"GLDv2 README", "OML model zoo", "revisitop README"}
+
+
+def test_the_papers_of_the_boards_and_the_losses_are_known():
+    from hbench.losses import loss_entry, losses
+
+    texts = {
+        key: source.text for name in leaderboard.names() for key, source in leaderboard.read(name).citations.items()
+    }
+    texts |= {name: loss_entry(name).paper for name in losses}
+    unknown = {name for name, text in texts.items() if publication_of(text) is None}
+    assert unknown & {"sup_hap", "HAPPIER, ECCV 2022", "arcface", "HIER, CVPR 2023"} == set()
+    assert {name for name in unknown if re.search("(CVPR|ECCV|ICCV|NeurIPS|TPAMI)", texts[name])} == set()
+    assert unknown >= NO_PAPERS & set(texts)
+
+
+@pytest.mark.parametrize(
+    ("citation", "keys"),
+    [
+        ("Sun et al., CVPR 2021", ["sun2021dynamic"]),
+        ("Van Horn et al., The iNaturalist dataset, CVPR 2018; split: Brown et al., Smooth-AP, ECCV 2020", 2),
+        ("HAPPIER (ECCV 2022) Table 1, ΣNCA++", ["ramzi2022happier"]),
+        ("Wang et al., CVPR 2020", ["wang2020xbm"]),
+        ("somebody's README", []),
+    ],
+)
+def test_a_citation_means_its_paper(citation, keys):
+    found = [each.key for each in cited(citation)]
+    assert len(found) == keys if isinstance(keys, int) else found == keys
+
+
+def test_every_published_dataset_of_the_papers_has_an_entry_with_authors():
+    for name in ("sop", "cub200", "cars196", "inshop", "inat18-full", "dyml-animal", "gldv2", "hgldv2", "omniglot"):
+        assert all(paper.authors for paper in cited(specs[name].citation)), name
+        assert cited(specs[name].citation), name
+
+
+def test_every_entry_can_be_printed_and_has_what_its_kind_asks_for():
+    assert len({paper.key for paper in publications()}) == len(publications())
+    for paper in publications():
+        text = bibtex({"x": paper.cited[0]})
+        assert text.startswith(f"@{paper.kind}{{{paper.key},\n"), paper
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},?$", text, re.MULTILINE))
+        if paper.kind != "misc":
+            assert {"title", "author", "year", VENUE_FIELD[paper.kind]} <= set(fields)
+        assert text.count("{") == text.count("}")
+        assert not re.search(r'(?<!\\)[&%$#_"]', "".join(fields.values()))
+
+
+def test_a_paper_cited_twice_has_one_entry():
+    assert bibtex({"a": "Sun et al., CVPR 2021", "b": "Sun et al., Dynamic metric learning, CVPR 2021"}).count("@") == 1
