@@ -1,27 +1,30 @@
-"""Loads a built set by Hugging Face datasets: its parquet manifest, with the pictures as an image column."""
+"""Builds a dataset from a folder of pictures, and loads it by Hugging Face datasets: an image column, labels, splits."""
 
-import csv
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import datasets
 from PIL import Image
 
-import hbench
-
 if __name__ == "__main__":
-    datasets.disable_progress_bars()
     folder = Path(tempfile.mkdtemp())
-    orders = {"barn owl": "owls", "galah": "parrots"}
-    rows = [(f"{bird}{number}.png", orders[bird], bird) for bird in orders for number in range(2)]
-    for name, *_ in rows:
-        Image.new("RGB", (8, 8), "white").save(folder / name)
-    with (folder / "birds.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("item", "family", "species"), *rows])
-    hbench.load(str(folder / "birds.csv")).tests["test"].write(folder / "test.parquet")
+    for place, path in enumerate(("owls/barn-owl", "owls/bay-owl", "parrots/galah", "parrots/corella")):
+        (folder / "birds" / path).mkdir(parents=True)
+        Image.new("RGB", (8, 8), (60 * place, 90, 160)).save(folder / "birds" / path / "one.png")
+    words = [
+        "--from",
+        folder / "birds",
+        "--levels",
+        "family,species",
+        "--split-by",
+        "species",
+        "--out",
+        folder / "built",
+    ]
+    subprocess.run([sys.executable, "-m", "hbench", "build", "birds", *words], check=True)
 
-    built = datasets.load_dataset(
-        "parquet", data_files={"test": str(folder / "test.parquet")}, cache_dir=str(folder / "cache")
-    )
-    test = built["test"].map(lambda row: {"image": str(folder / row["item"])}).cast_column("image", datasets.Image())
-    print(test.column_names, test[0]["image"].size)
+    birds = datasets.load_dataset(str(folder / "built"), cache_dir=str(folder / "cache"))
+    first = birds["test"][0]
+    print(sorted(birds), first["image"].size, birds["test"].features["species"].int2str(first["species"]))

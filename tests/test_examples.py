@@ -15,7 +15,7 @@ SAYS = {
     "pml_accuracy": "gradient 0.",
     "timm_embedding": "AP/script",
     "trec_run": "NDCG 0.547475",
-    "huggingface_dataset": "'image'] (8, 8)",
+    "huggingface_dataset": "['test', 'train'] (8, 8)",
 }
 
 

@@ -71,6 +71,8 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     """
     from hbench.datasets import folders, save
     from hbench.datasets.build import copies, joined, writable_folder
+    from hbench.datasets.metadata.croissant import write_croissant
+    from hbench.datasets.metadata.hugging_face import write_hugging_face
     from hbench.datasets.own_data import write_images
 
     images: dict[str, bytes] = {}
@@ -86,6 +88,9 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     try:
         write_images(folder / IMAGES, images)
         save(dataset, folder)
+        write_croissant(dataset, folder)
+        if not write_hugging_face(dataset, folder):
+            terminal.say(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
     except OSError as error:
         raise DataError(
             f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
