@@ -58,6 +58,32 @@ def module_of(verb: str) -> str:
     return f"hbench.cli.{verb.replace('-', '_')}"
 
 
+def _set_at_the_root(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Take a habit that stands behind its verb for one of hbench itself."""
+    if value:
+        context.find_root().params[str(option.name)] = True
+
+
+def habits() -> list[click.Option]:
+    """The options that every verb takes, before its name and behind it."""
+    return [
+        click.Option(["--quiet", "-q"], is_flag=True, help="No remarks and no progress; refusals are still said."),
+        click.Option(["--verbose", "-v"], is_flag=True, help="With a refusal, where in the code it was made."),
+    ]
+
+
+def with_habits(command: click.Command) -> click.Command:
+    """The command, and those below it, with the habits of all verbs."""
+    known = {option for parameter in command.params for option in parameter.opts}
+    for habit in habits():
+        if not known.intersection(habit.opts):
+            habit.expose_value, habit.callback = False, _set_at_the_root
+            command.params.append(habit)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        with_habits(below)
+    return command
+
+
 class Verbs(click.Group):
     """A group whose verbs live in hbench.cli.<verb>, imported only when needed, so that help is instant."""
 
@@ -71,7 +97,7 @@ class Verbs(click.Group):
             ctx.fail(f"No such command {name!r}.{hint}")
         command = importlib.import_module(module_of(name)).command
         assert isinstance(command, click.Command)
-        return command
+        return with_habits(command)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -88,10 +114,8 @@ class Verbs(click.Group):
             formatter.write_dl([*VARIABLES.items()])
 
 
-@click.group(cls=Verbs, context_settings=CONTEXT)
+@click.group(cls=Verbs, context_settings=CONTEXT, params=[*habits()])
 @click.version_option(package_name="hbench", prog_name="hbench")
-@click.option("--quiet", "-q", is_flag=True, help="No remarks and no progress on stderr; refusals are still said.")
-@click.option("--verbose", "-v", is_flag=True, help="With a refusal, where in the code it was made.")
 def group(**_: bool) -> None:
     """hbench: measure, train for, and publish hierarchical image retrieval.
 

@@ -109,31 +109,45 @@ def test_the_shell_completes_verbs_and_names(typed, expected):
     assert expected in [each.value for each in completed.get_completions(words[1:], begun)]
 
 
-def test_o_and_d_are_short_for_out_and_dataset_everywhere():
-    found = []
+def every_command():
+    """Each command below hbench that is no group, with the words that lead to it."""
 
     def walk(command, words):
-        if isinstance(command, click.Group):
-            context = click.Context(command, info_name=words[-1])
-            for name in command.list_commands(context):
-                walk(command.get_command(context, name), [*words, name])
+        if not isinstance(command, click.Group):
+            yield words, command
             return
-        for parameter in command.params:
+        context = click.Context(command, info_name=words[-1])
+        for name in command.list_commands(context):
+            yield from walk(command.get_command(context, name), [*words, name])
+
+    for verb in VERBS:
+        yield from walk(group.get_command(click.Context(group), verb), ["hbench", verb])
+
+
+def test_o_and_d_are_short_for_out_and_dataset_everywhere():
+    found = []
+    for words, command in every_command():
+        for parameter in command.params if words[1] != "hgldv2" else ():
             for long, short in (("--out", "-o"), ("--dataset", "-d")):
                 if long in parameter.opts and short not in parameter.opts:
                     found.append((*words, long))
-
-    for verb in VERBS:
-        if verb != "hgldv2":
-            walk(group.get_command(click.Context(group), verb), ["hbench", verb])
     assert not found
+
+
+def test_every_command_takes_quiet_and_verbose_once_behind_its_name():
+    for words, command in every_command():
+        options = [option for parameter in command.params for option in parameter.opts]
+        assert [options.count(each) for each in ("-q", "--quiet", "-v", "--verbose")] == [1, 1, 1, 1], words
 
 
 def test_quiet_says_no_remarks_and_verbose_where_a_refusal_was_made():
     plain = run("leaderboard", "export", "sop", "-o", os.devnull)
     assert "wrote" in plain.stderr
     assert "wrote" not in run("-q", "leaderboard", "export", "sop", "-o", os.devnull).stderr
+    assert "wrote" not in run("leaderboard", "-q", "export", "sop", "-o", os.devnull).stderr
+    assert "wrote" not in run("leaderboard", "export", "sop", "-o", os.devnull, "--quiet").stderr
     assert "Traceback" in run("-v", "datasets", "nonsense").stderr
+    assert "Traceback" in run("datasets", "nonsense", "-v").stderr
     assert "Traceback" not in run("datasets", "nonsense").stderr
 
 

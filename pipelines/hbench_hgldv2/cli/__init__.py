@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from hbench.cli import CONTEXT
+from hbench.cli import CONTEXT, with_habits
 from hbench.core.errors import closest
 
 STEPS = {
@@ -42,7 +42,7 @@ class StepGroup(click.Group):
             ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
         command = importlib.import_module(f"hbench_hgldv2.cli.{name}").command
         assert isinstance(command, click.Command)
-        return command
+        return with_habits(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Steps, in order"):
