@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ SAYS = {
     "pml_accuracy": "gradient 0.",
     "timm_embedding": "AP/script",
     "trec_run": "NDCG 0.547475",
+    "lightning_validation": "H-AP 0.",
+    "fiftyone_mistakes": "280 labels; the worst is a",
     "huggingface_dataset": "['test', 'train'] (8, 8)",
 }
 
@@ -35,3 +38,15 @@ def test_an_example_runs(name, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert SAYS[name] in run.stdout
+    if name == "fiftyone_mistakes":
+        is_what_fiftyone_reads(tmp_path / "mistakes")
+
+
+def is_what_fiftyone_reads(folder):
+    """As its documentation has it: {"labels": {stem of the file: {"label", "attributes"}}}, the files in data/."""
+    labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))["labels"]
+    assert set(labels) <= {path.stem for path in (folder / "data").iterdir()}
+    for each in labels.values():
+        assert set(each) == {"label", "attributes"}
+        assert all(name.isidentifier() for name in each["attributes"])  # they become fields of a document
+        assert 0 < each["attributes"]["h_ap"] <= 1

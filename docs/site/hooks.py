@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 FORMULAS = Path(__file__).parent / "formulas.toml"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+TITLES = {
+    "fiftyone_mistakes": "FiftyOne",
+    "huggingface_dataset": "Hugging Face datasets",
+    "lightning_validation": "Lightning",
+    "pml_accuracy": "pytorch-metric-learning",
+    "timm_embedding": "timm",
+    "torchmetrics_hap": "torchmetrics",
+    "trec_run": "TREC tools",
+}
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -32,7 +42,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
     from mkdocs.structure.files import File
 
-    made = {"dataset-cards.md": dataset_cards(), "loss-catalogue.md": loss_catalogue(), "commands.md": commands()}
+    made = {
+        "dataset-cards.md": dataset_cards(),
+        "loss-catalogue.md": loss_catalogue(),
+        "commands.md": commands(),
+        "libraries.md": libraries(),
+    }
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -91,6 +106,19 @@ def loss_catalogue() -> str:
         entry = loss_entry(name)
         own = [f"`{key}`" + ("" if value is REQUIRED else f" {value}") for key, value in entry.parameters.items()]
         parts.append(f"## {name}\n\n{drawn(formulas[name])}\n{entry.paper}. Parameters: {', '.join(own) or 'none'}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def libraries() -> str:
+    """The files of examples/, under what they open with."""
+    parts = [
+        "# Inside other libraries",
+        "Each of these is a file of `examples/` that runs as it stands, and a test.",
+    ]
+    for path in sorted(EXAMPLES.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        opening = text.split('"""')[1]
+        parts.append(f'## {TITLES[path.stem]}\n\n{opening.strip()}\n\n```python title="{path.name}"\n{text}```')
     return "\n\n".join(parts) + "\n"
 
 
