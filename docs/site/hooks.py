@@ -81,6 +81,8 @@ def dataset_cards() -> str:
         rows += [("known defects", _cell(facts["defects"]))] if facts.get("defects") else []
         parts.append(f"## {name}\n\n{facts['title']}\n\n| | |\n|---|---|")
         parts[-1] += "".join(f"\n| {what} | {text} |" for what, text in rows)
+        if spec.layout:
+            parts[-1] += f"\n\nThe raw folder:\n\n```text\n{spec.layout}\n```"
     return "\n\n".join(parts) + "\n"
 
 

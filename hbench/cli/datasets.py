@@ -63,7 +63,7 @@ def _row(spec: Spec) -> dict[str, Any]:
         "title": spec.title,
         "levels": list(spec.levels),
         "test_images": f"{number:,}" if number else "",
-        "size": spec.size or "by hand",
+        "size": spec.size or ("by hand" if spec.manual else "not published"),
         "licence": spec.licence.split(";")[0],
         "here": here(spec),
     }

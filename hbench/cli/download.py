@@ -93,7 +93,11 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 @click.option("--repair", is_flag=True, help="Read every file again and replace what is wrong.")
 @click.option("--remove-archives", is_flag=True, help="Remove each archive once it is unpacked.")
 @click.option("--adopt", type=EXISTING, help="Take the files that already lie in this folder, as they lie.")
-@click.option("--offline", is_flag=True, help="Only say what is here and what is missing.")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Fetch nothing: say what is here and what is missing; with --adopt, unpack it.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be fetched, and from where.")
 def command(
     name: str,
@@ -130,10 +134,10 @@ def command(
         return
     if adopt is not None and _adopted(spec, sources, folder, adopt):
         return
-    if dry_run or offline:
+    if offline:
+        _stay_offline(name, sources, DownloadOptions(folder), jobs=jobs if adopt and not dry_run else None)
+    elif dry_run:
         _list(sources, folder)
-        if offline:
-            _refuse_missing(name, sources, folder)
     elif verify_only:
         if problems := check_all(sources, folder):
             raise summary(problems)
@@ -148,6 +152,17 @@ def command(
         )
     if not (dry_run or offline or verify_only):
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
+
+
+def _stay_offline(name: str, sources: list[RemoteFile], job: DownloadOptions, *, jobs: int | None) -> None:
+    """Unpack the archives that are here and checked, where `jobs` says how many at a time; refuse what is missing."""
+    from hbench.datasets.download.records import state_of
+
+    here = [source for source in sources if state_of(job.folder, source) == "verified"]
+    if jobs and here:
+        _fetch(here, job, jobs)
+    _list(sources, job.folder)
+    _refuse_missing(name, sources, job.folder)
 
 
 def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:

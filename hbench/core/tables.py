@@ -43,17 +43,22 @@ def without_formula(value: Any) -> Any:
     return f"'{value}" if risky else value
 
 
-def read_sheet(path: Path) -> pa.Table:
-    """The columns of a file; the values of CSV and TSV are texts. Raises DataError for a file that is not a table."""
+def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The columns of a file, or only those that are named; the values of CSV and TSV are texts.
+
+    Raises DataError for a file that is not a table, or lacks one of `columns`.
+    """
     if not path.exists():
         raise DataError(f"{path} does not exist", expected="a table")
     if kind_of(path) not in SUFFIXES:
         raise DataError(f"the format of {path} is not known", expected=f"a table in {', '.join(SUFFIXES)}")
     try:
-        table = parquet_table(path) if kind_of(path) == ".parquet" else _read_text(path)
-    except (pa.ArrowException, ValueError, OSError) as error:
+        table = parquet_table(path) if kind_of(path) == ".parquet" else _read_text(path, columns)
+        table = table if columns is None else table.select(list(columns))
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         raise DataError(
-            f"{path} cannot be read", expected="a table", found=(str(error).splitlines() or ["damage"])[0]
+            f"{path} cannot be read", expected=expected, found=(str(error).splitlines() or ["damage"])[0]
         ) from None
     doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if doubled or not len(table):
@@ -65,13 +70,15 @@ def read_sheet(path: Path) -> pa.Table:
     return table
 
 
-def _read_text(path: Path) -> pa.Table:
+def _read_text(path: Path, columns: Sequence[str] | None) -> pa.Table:
     content = pa.BufferReader(read_gzip(path)) if path.suffix.lower() == ".gz" else pa.OSFile(str(path))
     parse = pa_csv.ParseOptions(delimiter=DELIMITERS[kind_of(path)], newlines_in_values=True)
     with content as file:
         names = pa_csv.open_csv(file, parse_options=parse).schema.names
         file.seek(0)
-        convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+        convert = pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, include_columns=columns
+        )
         return pa_csv.read_csv(file, parse_options=parse, convert_options=convert)
 
 

@@ -87,7 +87,7 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
 
 def card(spec: Spec) -> dict[str, object]:
     """What a person wants to know of a dataset, as plain JSON values."""
-    names = ("title", "homepage", "licence", "citation", "size", "defects", "manual")
+    names = ("title", "homepage", "licence", "citation", "size", "defects", "manual", "layout")
     facts = {name: getattr(spec, name) for name in names if getattr(spec, name)}
     return facts | ({"pixels": OPENED} if spec.picture is open_picture else {})
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
+from hbench.core.tables import read_sheet, texts
 from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
 
 
@@ -49,3 +53,49 @@ def json_of(path: Path) -> Any:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except ValueError as error:
         raise DataError(f"{path} is not JSON", found=str(error)) from None
+
+
+def columns_of(path: Path, *names: str) -> list[list[str]]:
+    """The named columns of a table with a header (.csv, .tsv, also .gz), every value as text."""
+    table = read_sheet(path, columns=names)
+    return [texts(table, name) for name in names]
+
+
+HARMLESS = {
+    (module, name)
+    for package in ("numpy.core", "numpy._core")
+    for module, name in ((f"{package}.multiarray", "_reconstruct"), (f"{package}.multiarray", "scalar"))
+} | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+
+
+class Restricted(pickle.Unpickler):
+    """Reads lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that could run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in HARMLESS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return super().find_class(module, name)
+
+
+NOT_A_PICKLE = (
+    OSError,
+    pickle.UnpicklingError,
+    EOFError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+)
+
+
+def plain_pickle(path: Path, *, keys: Sequence[str]) -> dict[str, Any]:
+    """A pickled dictionary of plain values that has these keys; raises ValueError for anything else, which never
+    runs."""
+    try:
+        value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+    except NOT_A_PICKLE as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(value, dict) or not set(keys) <= set(value):
+        raise ValueError(f"it is not a dictionary with the keys {', '.join(keys)}")
+    return value

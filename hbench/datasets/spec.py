@@ -28,9 +28,9 @@ class Spec:
     one tells the raw folder, relative to it; none where nothing is needed. `images`: folders, relative to the raw
     folder, in which items may lie. `counts`: {split: {"images" or a level: n}} as published, checked by every build.
     `official_names`: from the raw folder, {level: {name: the name by which the released evaluators compare}}, where
-    they differ. `manual`: what must be fetched by hand. `digests`: {split: digest}, where the raw files have one
-    exact form. `picture`: opens the image of an item; `on_disk`: whether each item is a file of that name. `lists`:
-    from the raw folder, the list of each test (hbench.datasets.pair_labels).
+    they differ. `manual`: what must be fetched by hand. `layout`: the raw folder drawn as a tree. `digests`:
+    {split: digest}, where the raw files have one exact form. `picture`: opens the image of an item; `on_disk`: whether
+    each item is a file of that name. `lists`: from the raw folder, the list of each test (hbench.datasets.pair_labels).
     """
 
     name: str
@@ -50,6 +50,7 @@ class Spec:
     counts: Counts = field(default_factory=dict)
     defects: tuple[str, ...] = ()
     manual: str = ""
+    layout: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
     picture: Picture = open_picture
     lists: Callable[[Path], dict[str, pa.Table]] | None = None

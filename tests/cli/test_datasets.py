@@ -1,6 +1,7 @@
 """The list of datasets and their cards."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,10 +11,11 @@ from hbench.cli.datasets import command
 from hbench.core.errors import UnknownName
 from hbench.datasets import specs
 
-PAPERS = [
-    "cars196", "cifar100", "cub200", "dyml-animal", "dyml-product", "dyml-vehicle", "fgvc-aircraft", "gldv2", "glyphs",
-    "hgldv2", "inat18-base", "inat18-full", "inat21-mini", "inshop", "nabirds", "omniglot", "omniglot-small", "roxford5k",
-    "rparis6k", "sop",
+PUBLISHED = [
+    "bioscan-5m", "cars196", "cifar100", "cub200", "dyml-animal", "dyml-product", "dyml-vehicle", "ethec", "fashionpedia",
+    "fathomnet-2025", "fgvc-aircraft", "gldv2", "glyphs", "hgldv2", "ilias", "ilias-core", "inat18-base", "inat18-full",
+    "inat21-mini", "inat21-mini-open", "inshop", "met", "nabirds", "omniglot", "omniglot-small", "products-10k",
+    "rare-species", "roxford5k", "rp2k", "rparis6k", "sfm-120k", "sop", "treeoflife-10m-small",
 ]  # fmt: skip
 
 
@@ -37,12 +39,12 @@ def mine(tmp_path):
     )
 
 
-def test_all_benchmarks_of_the_papers_are_listed():
-    assert sorted(specs) == PAPERS
+def test_all_published_benchmarks_are_listed():
+    assert sorted(specs) == PUBLISHED
     told = json.loads(shown("--json"))
-    assert [row["name"] for row in told] == PAPERS
+    assert [row["name"] for row in told] == PUBLISHED
     assert {row["name"]: row["here"] for row in told if row["here"]} == {"glyphs": "ready"}
-    assert all(name in shown() for name in PAPERS)
+    assert all(name in shown() for name in PUBLISHED)
 
 
 def test_own_datasets_are_listed_too(mine):
@@ -50,11 +52,20 @@ def test_own_datasets_are_listed_too(mine):
     assert (own["name"], own["here"], own["levels"]) == ("mine", "ready", ["family", "species"])
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_every_card_says_what_it_is_and_what_to_do_next(name):
     card = json.loads(shown(name, "--json"))
     assert {"title", "citation", "licence", "levels", "protocol", "version"} <= set(card)
     assert ("digests" in card) if name == "glyphs" else (f"hbench download {name}" in card["next"])
+    if name != "glyphs":  # it is drawn, not unpacked
+        assert any(Path(marker).name in card["layout"] for marker in specs[name].markers)
+
+
+def test_a_card_draws_the_raw_folder_as_a_tree():
+    lines = shown("cub200").splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("layout"))
+    assert lines[first] == f"{'layout':<18}CUB_200_2011/"
+    assert lines[first + 3].endswith("    001.Black_footed_Albatross/")
 
 
 def test_a_card_shows_tree_statistics_and_defects():

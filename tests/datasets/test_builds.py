@@ -20,6 +20,7 @@ from hbench.datasets import load, save, specs
 from hbench.datasets.build import counted
 from hbench.datasets.pair_labels import list_of
 from hbench.evaluation.embeddings import Embeddings
+from tests.raw_folders import build, names, touch, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -34,26 +35,6 @@ def home(tmp_path, monkeypatch):
 def raw(tmp_path):
     (tmp_path / "raw").mkdir()
     return tmp_path / "raw"
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def touch(root, items, body=b"image"):
-    for item in items:
-        (root / item).parent.mkdir(parents=True, exist_ok=True)
-        (root / item).write_bytes(body)
-
-
-def names(manifest, item):
-    row = manifest.items.tolist().index(item)
-    return [of_level[i] for of_level, i in zip(manifest.tree.names, manifest.labels[row], strict=True)]
-
-
-def build(name, root, **options):
-    return building.build(specs[name], root, **options)[0]
 
 
 # CUB-200-2011: the real list of its 11,788 images, and the tree of the papers
@@ -414,6 +395,12 @@ def test_a_dyml_header_with_a_line_end_is_understood_too(dyml):
     assert len(build("dyml-vehicle", dyml, unofficial=True).train) == 1
 
 
+def test_names_of_dyml_classes_are_shown_where_a_file_gives_them(dyml):
+    write(dyml / "names.csv", "level,id,name\nfine,17,pickup\n")
+    dataset = build("dyml-vehicle", dyml, unofficial=True)
+    assert names(dataset.train, "train/imgs/2.jpg") == ["coarse 1", "middle 3", "fine 17 pickup"]
+
+
 def test_dyml_has_three_tests_of_one_level_each(dyml, tmp_path):
     save(build("dyml-vehicle", dyml, unofficial=True), tmp_path / "built")
     dataset = load(tmp_path / "built")
@@ -545,6 +532,17 @@ def test_inat21_is_built_from_its_folders(raw):
     dataset = build("inat21-mini", raw, unofficial=True)
     assert names(dataset.train, f"train_mini/{mantis}/b.jpg")[5:] == ["Iris (Mantidae)", "Iris oratoria"]
     assert names(dataset.tests["test"], f"val/{iris}/c.jpg")[5] == "Iris (Iridaceae)"
+
+
+def test_an_open_inat21_keeps_the_images_of_a_species_together(raw):
+    species = [f"{n:05d}_Plantae_Tracheophyta_Liliopsida_Asparagales_Iridaceae_Iris_i{n}" for n in range(10)]
+    touch(raw, [f"{folder}/{each}/a.jpg" for folder in ("train_mini", "val") for each in species])
+    dataset = build("inat21-mini-open", raw, unofficial=True)
+    test = dataset.tests["test"]
+    assert counted(dataset.train)["species"] == 7
+    assert counted(test)["species"] == 3
+    assert not set(dataset.train.tree.names[6]) & set(test.tree.names[6])
+    assert {item.split("/")[0] for item in test.items} == {"train_mini", "val"}
 
 
 def revisited(path, truth):

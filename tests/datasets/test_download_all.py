@@ -399,6 +399,18 @@ def test_offline_and_dry_run_touch_nothing(omniglot, server):
     assert not omniglot.exists()
 
 
+def test_adopted_archives_are_unpacked_offline(omniglot, server, tmp_path):
+    for name in ("images_background_small1.zip", "images_background_small2.zip"):
+        (tmp_path / name).write_bytes(server.files[name])
+    assert run_here("omniglot-small", "--adopt", tmp_path, "--offline", "--dry-run")[1] == 0
+    assert not (omniglot / "images_background_small1").exists()
+    assert run_here("omniglot-small", "--adopt", tmp_path, "--offline")[1] == 0
+    assert (omniglot / "images_background_small2" / "Latin" / "character01").is_dir()
+    (tmp_path / "images_background_small1.zip").unlink()
+    assert run_here("omniglot-small", "--offline")[1] == 0  # what was unpacked is still there
+    assert server.asked == []
+
+
 def test_what_cannot_be_automated_says_where_to_get_it_and_can_be_adopted(home, tmp_path):
     result, code = run_here("dyml-animal")
     assert code == 4

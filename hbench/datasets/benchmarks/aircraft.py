@@ -50,5 +50,14 @@ SPEC = Spec(
         "train": {"variant": 50, "family": 27, "manufacturer": 10},
         "test": {"variant": 50, "family": 43, "manufacturer": 25},
     },
+    layout="""\
+fgvc-aircraft-2013b/data/
+  variants.txt                            one in a line; the first half trains
+  images_manufacturer_trainval.txt        IMAGE NAME
+  images_manufacturer_test.txt
+  images_family_trainval.txt              the other levels alike
+  images_variant_trainval.txt
+  images/
+    IMAGE.jpg""",
 )
 specs.register(SPEC.name)(SPEC)

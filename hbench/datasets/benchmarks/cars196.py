@@ -61,5 +61,9 @@ SPEC = Spec(
         "test": {"images": 8_131, "model": 98, "body_type": 9},
     },
     defects=("the original host is gone: take car_ims.tgz and cars_annos.mat from a mirror, then --mirror or --adopt",),
+    layout="""\
+cars_annos.mat         annotations: relative_im_path, class, …; class_names
+car_ims/
+  000001.jpg""",
 )
 specs.register(SPEC.name)(SPEC)

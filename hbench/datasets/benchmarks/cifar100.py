@@ -71,5 +71,11 @@ SPEC = Spec(
         "test": {"images": 10_000, "class": 100, "superclass": 20},
     },
     defects=("a closed set: the classes of the test are those of the training",),
+    layout="""\
+cifar-100-binary/
+  train.bin                    coarse label, fine label, 3,072 pixels; the images are in here
+  test.bin
+  coarse_label_names.txt
+  fine_label_names.txt""",
 )
 specs.register(SPEC.name)(SPEC)

@@ -64,5 +64,11 @@ SPEC = Spec(
         "the tree puts class 84, Red-legged Kittiwake, into Coraciiformes, with a family Laridae of its own there",
         "Emberizidae and Passerellidae are one family by the label ids of the tree",
     ),
+    layout="""\
+CUB_200_2011/
+  images.txt                   NUMBER PATH
+  images/
+    001.Black_footed_Albatross/
+      IMAGE.jpg""",
 )
 specs.register(SPEC.name)(SPEC)

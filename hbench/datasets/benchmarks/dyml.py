@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets.build import same_content
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.raw_files import lines_of
+from hbench.datasets.raw_files import columns_of, lines_of
 from hbench.datasets.spec import Spec, Splits, specs
 
 LEVELS = ("coarse", "middle", "fine")
@@ -20,6 +21,14 @@ TEST_LEVELS = ("class",)  # whatever the granularity of the test
 TRAIN_HEADER = "fname, coarse_id, middle_id, fine_id"
 TEST_HEADER = "fname, labels"
 PRODUCT = "mini-bmk_all_in_one"
+NAMES = "names.csv"  # not part of the release: level, id, name
+LAYOUT = """\
+names.csv                            only if you have it: level, id, name; the release has none
+train/
+  label.csv                          fname, coarse_id, middle_id, fine_id
+  imgs/
+    0.jpg
+"""
 
 
 def rows_of(path: Path, header: str) -> list[list[str]]:
@@ -47,10 +56,20 @@ def rows_of(path: Path, header: str) -> list[list[str]]:
     return rows
 
 
-def labelled(path: Path, folder: str) -> Manifest:
+def called(raw: Path) -> Callable[[str, str], str]:
+    """What a class is called, given its level and number: "fine 12", and what names.csv says of it, if it is there."""
+    path = raw / NAMES
+    known = {}
+    if path.exists():
+        levels, numbers, names = columns_of(path, "level", "id", "name")
+        known = {(level, number): name for level, number, name in zip(levels, numbers, names, strict=True)}
+    return lambda level, number: " ".join(filter(None, (level, number, known.get((level, number)))))
+
+
+def labelled(raw: Path, path: Path, folder: str) -> Manifest:
     """A manifest with three levels from a label.csv."""
-    rows = rows_of(path, TRAIN_HEADER)
-    names = [tuple(f"{level} {label}" for level, label in zip(LEVELS, labels, strict=True)) for _, *labels in rows]
+    rows, name = rows_of(path, TRAIN_HEADER), called(raw)
+    names = [tuple(name(level, label) for level, label in zip(LEVELS, labels, strict=True)) for _, *labels in rows]
     return manifests.from_names([f"{folder}/{file}" for file, *_ in rows], names, levels=LEVELS)
 
 
@@ -59,7 +78,8 @@ def benchmark(raw: Path, level: str) -> Manifest:
     folder = f"bmk_{level}"
     parts = {part: rows_of(raw / folder / f"{part}.csv", TEST_HEADER) for part in ("query", "gallery")}
     items = [f"{folder}/{part}/{file}" for part, rows in parts.items() for file, _ in rows]
-    labels = [[f"{level} {label}" for rows in parts.values() for _, label in rows]]
+    name = called(raw)
+    labels = [[name(level, label) for rows in parts.values() for _, label in rows]]
     query = np.arange(len(items)) < len(parts["query"])
     manifest = manifests.from_columns(items, labels, levels=TEST_LEVELS, query=query, gallery=~query)
     return dataclasses.replace(manifest, ignore=same_content(raw, items))
@@ -67,20 +87,20 @@ def benchmark(raw: Path, level: str) -> Manifest:
 
 def build_benchmarks(raw: Path) -> Splits:
     """Vehicle and Animal: train/label.csv, and a query and a gallery folder per level."""
-    return {"train": labelled(raw / "train" / "label.csv", "train/imgs")} | {
+    return {"train": labelled(raw, raw / "train" / "label.csv", "train/imgs")} | {
         level: benchmark(raw, level) for level in reversed(LEVELS)
     }
 
 
 def build_product(raw: Path) -> Splits:
     """Product: train/label.csv, and one test set with three labels per image, each level a test of its own."""
-    test = labelled(raw / PRODUCT / "label.csv", f"{PRODUCT}/imgs")
+    test = labelled(raw, raw / PRODUCT / "label.csv", f"{PRODUCT}/imgs")
     names = [[of_level[i] for i in ids] for of_level, ids in zip(test.tree.names, test.labels.T, strict=True)]
     tests = {
         level: manifests.from_columns(list(test.items), [names[i]], levels=TEST_LEVELS)
         for i, level in enumerate(LEVELS)
     }
-    return {"train": labelled(raw / "train" / "label.csv", "train/imgs")} | {
+    return {"train": labelled(raw, raw / "train" / "label.csv", "train/imgs")} | {
         level: tests[level] for level in reversed(LEVELS)
     }
 
@@ -96,7 +116,7 @@ VEHICLE = Spec(
     citation="Sun et al., Dynamic metric learning, CVPR 2021",
     homepage="https://github.com/SupetZYK/DynamicMetricLearning",
     defects=(
-        "classes have numbers only, no names",
+        "classes have numbers only, no names; where you know them, a names.csv (level, id, name) shows them",
         "the header of every csv has no line end: other loaders lose its first image",
         "papers and released settings disagree on the number of classes (Vehicle, Product), so they are not checked",
     ),
@@ -106,6 +126,15 @@ VEHICLE = Spec(
         "files:  the folder of this dataset\n"
         "layout: train/{label.csv,imgs/}, bmk_{fine,middle,coarse}/{query.csv,gallery.csv,query/,gallery/}"
     ),
+    layout=LAYOUT
+    + """\
+bmk_fine/                            bmk_middle/ and bmk_coarse/ alike
+  query.csv                          fname, labels
+  gallery.csv
+  query/
+    0.jpg
+  gallery/
+    0.jpg""",
 )
 ANIMAL = dataclasses.replace(
     VEHICLE,
@@ -122,6 +151,12 @@ PRODUCTS = dataclasses.replace(
     build=build_product,
     markers=(PRODUCT,),
     manual=VEHICLE.manual.split("bmk_")[0] + f"{PRODUCT}/{{label.csv,imgs/}}",
+    layout=LAYOUT
+    + f"""\
+{PRODUCT}/
+  label.csv                          fname, coarse_id, middle_id, fine_id
+  imgs/
+    0.jpg""",
 )
 for _spec in (VEHICLE, ANIMAL, PRODUCTS):
     specs.register(_spec.name)(_spec)

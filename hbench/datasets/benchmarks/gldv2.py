@@ -152,6 +152,17 @@ SPEC = Spec(
         "queries and index images of landmarks without a hierarchical label are left out",
         "the published label 'ocean area ' ends in a space, which goes",
     ),
+    layout="""\
+metadata/
+  train_clean.csv                        landmark_id, images (ids, a space between)
+  train_label_to_hierarchical.csv        landmark_id, category, supercategory, hierarchical_label, natural_or_human_made
+  index_image_to_landmark.csv            id, landmark_id
+  index_label_to_hierarchical.csv
+ground_truth/
+  retrieval_solution_v2.1.csv            id, images, Usage
+train/                                   index/ and test/ alike
+  0/1/2/                                 the first three letters of the id
+    0123456789abcdef.jpg""",
 )
 FLAT_SPEC = dataclasses.replace(
     SPEC,

@@ -84,6 +84,15 @@ SPEC = Spec(
         "test": {"images": 136_093, "species": 2_452},
     },
     defects=("the split cannot be made again from a rule: its files are needed (Inat_dataset_splits)",),
+    layout="""\
+categories.json                    id, name, supercategory, kingdom … genus
+Inat_dataset_splits/
+  Inaturalist_train_set1.txt       train_val2018/Aves/CATEGORY/IMAGE.jpg
+  Inaturalist_test_set1.txt
+train_val2018/
+  SUPERCATEGORY/
+    CATEGORY/                      its id in categories.json
+      IMAGE.jpg""",
 )
 FULL_SPEC = dataclasses.replace(
     SPEC,

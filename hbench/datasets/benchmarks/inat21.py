@@ -1,21 +1,24 @@
-"""iNaturalist 2021, the small training set: 50 images of each of 10,000 species, by the full taxonomy."""
+"""iNaturalist 2021, the small training set: 50 images of each of 10,000 species, by the full taxonomy; and an open
+set of the same images, whose test species are not trained on."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.own_data import images_below
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, held_out, specs
 
 LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 FOLDERS = {"train": "train_mini", "test": "val"}
+Labelled = list[tuple[str, tuple[str, ...]]]
 
 
-def build(raw: Path) -> Splits:
-    """The folders are the labels: NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet."""
+def labelled(raw: Path) -> dict[str, Labelled]:
+    """{split: images with their names}; the folders are NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet."""
     from hbench.tree.names import NameTable
     from hbench.tree.policies import mend
 
@@ -30,10 +33,29 @@ def build(raw: Path) -> Splits:
         )
     rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
     final = mend(NameTable.of(LEVELS, list(rows.values())), ["by-path"]).final
+    return {split: [(item, final[rows[item.split("/")[1]]] or ()) for item in own] for split, own in items.items()}
+
+
+def made(splits: dict[str, Labelled]) -> Splits:
+    """The manifests of labelled images."""
     return {
-        split: manifests.from_names(own, [final[rows[item.split("/")[1]]] or () for item in own], levels=LEVELS)
-        for split, own in items.items()
+        split: manifests.from_names([item for item, _ in own], [names for _, names in own], levels=LEVELS)
+        for split, own in splits.items()
     }
+
+
+def build(raw: Path) -> Splits:
+    """The official training and validation images."""
+    return made(labelled(raw))
+
+
+def build_open(raw: Path) -> Splits:
+    """All images of both folders; three species of ten, by a hash of their names, are the test."""
+    everything = [one for own in labelled(raw).values() for one in own]
+    test = held_out((names[-1] for _, names in everything), fraction=0.3, seed=0)
+    return made(
+        {split: [one for one in everything if (one[1][-1] in test) == (split == "test")] for split in ("train", "test")}
+    )
 
 
 SPEC = Spec(
@@ -52,5 +74,25 @@ SPEC = Spec(
         "test": {"images": 100_000, "species": 10_000},
     },
     defects=("a closed set: the species of the test (the official validation set) are those of the training",),
+    layout="""\
+train_mini/
+  00000_Animalia_Annelida_…_Lumbricus_terrestris/
+    IMAGE.jpg
+val/
+  00000_Animalia_Annelida_…_Lumbricus_terrestris/
+    IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)
+OPEN = dataclasses.replace(
+    SPEC,
+    name="inat21-mini-open",
+    title="iNaturalist 2021, mini training and validation set, split by species",
+    build=build_open,
+    files="inat21-mini",
+    counts={
+        "train": {"images": 7_000 * 60, "species": 7_000},
+        "test": {"images": 3_000 * 60, "species": 3_000},
+    },
+    defects=("the split is hbench's own, after that of iNaturalist 2018 (7 species of 10 train): compare within it",),
+)
+for _spec in (SPEC, OPEN):
+    specs.register(_spec.name)(_spec)

@@ -64,5 +64,14 @@ SPEC = Spec(
         "signed form\n"
         "layout: list_eval_partition.txt, img/WOMEN/…, img/MEN/…, the archive unpacked"
     ),
+    layout="""\
+Eval/list_eval_partition.txt      image_name item_id evaluation_status
+Img/img/
+  WOMEN/
+    Dresses/
+      id_00000002/
+        02_1_front.jpg
+  MEN/
+    …""",
 )
 specs.register(SPEC.name)(SPEC)

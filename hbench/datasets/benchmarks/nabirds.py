@@ -71,5 +71,15 @@ SPEC = Spec(
         "files:  nabirds.tar.gz\n"
         "layout: images/, images.txt, hierarchy.txt, … as in the archive"
     ),
+    layout="""\
+nabirds/
+  classes.txt                  CLASS NAME
+  hierarchy.txt                CHILD PARENT
+  images.txt                   IMAGE PATH
+  image_class_labels.txt       IMAGE CLASS
+  train_test_split.txt         IMAGE 1 (train) or 0
+  images/
+    0295/
+      IMAGE.jpg""",
 )
 specs.register(SPEC.name)(SPEC)

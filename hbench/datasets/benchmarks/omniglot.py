@@ -29,6 +29,12 @@ def build(raw: Path, *, folders: dict[str, str]) -> Splits:
     return splits
 
 
+LAYOUT = """\
+{train}/                         trains
+  Greek/
+    character01/
+      0394_01.png
+{test}/                          tests, alike"""
 SPEC = Spec(
     name="omniglot",
     title="Omniglot",
@@ -44,6 +50,7 @@ SPEC = Spec(
         "train": {"images": 19_280, "character": 964, "alphabet": 30},
         "test": {"images": 13_180, "character": 659, "alphabet": 20},
     },
+    layout=LAYOUT.format(**FOLDERS),
 )
 SMALL_SPEC = dataclasses.replace(
     SPEC,
@@ -57,6 +64,7 @@ SMALL_SPEC = dataclasses.replace(
         "test": {"images": 3_120, "character": 156, "alphabet": 5},
     },
     defects=("Greek and Latin are in both sets: their characters are no open set",),
+    layout=LAYOUT.format(**SMALL),
 )
 specs.register(SPEC.name)(SPEC)
 specs.register(SMALL_SPEC.name)(SMALL_SPEC)

@@ -38,5 +38,11 @@ SPEC = Spec(
         "train": {"images": 59_551, "class": 11_318, "super_class": 12},
         "test": {"images": 60_502, "class": 11_316, "super_class": 12},
     },
+    layout="""\
+Stanford_Online_Products/
+  Ebay_train.txt           image_id class_id super_class_id path
+  Ebay_test.txt
+  bicycle_final/           the other eleven kinds alike
+    IMAGE.JPG""",
 )
 specs.register(SPEC.name)(SPEC)

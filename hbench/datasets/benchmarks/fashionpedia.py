@@ -1,0 +1,95 @@
+"""Fashionpedia: garments, cut out of photographs by their boxes; by kind, category and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import open_picture
+from hbench.datasets.raw_files import json_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+FOLDERS = {"train": "train", "test": "test"}  # the archive of validation and test images unpacks to test/
+FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
+PARTS = {"garment parts", "closures", "decorations"}  # of a garment: no class of its own here
+NICKNAME = "nickname"
+
+
+def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each garment: its item IMAGE@x,y,width,height, and its kind, category and first nickname, if it has one."""
+    content: dict[str, Any] = json_of(path)
+    try:
+        files = {image["id"]: image["file_name"] for image in content["images"]}
+        kinds = {each["id"]: (each["supercategory"], each["name"]) for each in content["categories"]}
+        called = {each["id"]: each["name"] for each in content["attributes"] if each["supercategory"] == NICKNAME}
+        for box in content["annotations"]:
+            kind = kinds[box["category_id"]]
+            if kind[0] in PARTS:
+                continue
+            nicknames = [called[number] for number in sorted(box["attribute_ids"]) if number in called]
+            x, y, width, height = (round(edge) for edge in box["bbox"])
+            yield f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}", (*kind, *nicknames[:1])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is not in the form of Fashionpedia", found=f"no {error}") from None
+
+
+def build(raw: Path) -> Splits:
+    """A nickname under several categories (a DAG) is a node under each; a garment without one repeats its category."""
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import mend
+
+    found = {split: dict(garments(_annotations(raw, split), folder)) for split, folder in FOLDERS.items()}
+    rows = [row for own in found.values() for row in own.values()]
+    final = mend(NameTable.of(SPEC.levels, rows), ["repeat-leaf", "by-path"]).final
+    return {
+        split: manifests.from_names(list(own), [final[row] or () for row in own.values()], levels=SPEC.levels)
+        for split, own in found.items()
+    }
+
+
+def _annotations(raw: Path, split: str) -> Path:
+    below = raw / "annotations" / FILES[split]
+    return below if below.exists() else raw / FILES[split]
+
+
+def picture(root: Path, item: str) -> Image.Image:
+    """The garment, cut out of its photograph."""
+    file, _, box = item.rpartition("@")
+    x, y, width, height = map(int, box.split(","))
+    return open_picture(root, file).crop((x, y, x + max(width, 1), y + max(height, 1)))
+
+
+SPEC = Spec(
+    name="fashionpedia",
+    title="Fashionpedia",
+    levels=("kind", "category", "nickname"),
+    build=build,
+    picture=picture,
+    on_disk=False,
+    markers=(FILES["train"], f"annotations/{FILES['train']}"),
+    protocol=Protocol(recalls=(1, 10, 100)),
+    licence="annotations CC BY 4.0; images as Flickr, Unsplash, Pexels … license them",
+    citation="Jia et al., Fashionpedia: ontology, segmentation, and an attribute localization dataset, ECCV 2020",
+    homepage="https://github.com/cvdfoundation/fashionpedia",
+    counts={"train": {"category": 27}},
+    defects=(
+        "made for segmentation: the items here are the boxes of whole garments (27 categories), the parts of garments (19) "
+        "are left out, the official validation set is the test, and its classes are those of the training",
+        "its attributes are no tree: of 294, the nicknames are taken, of several the first; one under several categories "
+        "is a class in each",
+    ),
+    layout="""\
+instances_attributes_train2020.json      images, categories, attributes, annotations (bbox, attribute_ids)
+instances_attributes_val2020.json
+train/
+  IMAGE.jpg
+test/                                    validation and test images together
+  IMAGE.jpg""",
+)
+specs.register(SPEC.name)(SPEC)

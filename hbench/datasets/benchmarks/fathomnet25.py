@@ -1,0 +1,86 @@
+"""FathomNet 2025: animals of the deep sea, cut out of their pictures; named as exactly as an expert could."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hbench.core.errors import DataError, examples
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import columns_of, json_of
+from hbench.datasets.spec import Spec, Splits, held_out, specs
+
+LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
+ANNOTATIONS = "dataset_train.json"
+TAXONOMY = "taxonomy.csv"
+
+
+def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
+    """The path of each category; what is named at a higher rank than species is repeated down to the species."""
+    from hbench.tree.names import NameTable, stripped
+    from hbench.tree.policies import mend
+
+    known, *ranks = columns_of(raw / TAXONOMY, "name", *LEVELS)
+    rows = {name: stripped(row) for name, row in zip(known, zip(*ranks, strict=True), strict=True)}
+    if lost := sorted(names - set(rows)):
+        raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
+    table = NameTable.of(LEVELS, [rows[name] for name in sorted(names)])
+    final = mend(table, ["fill-from-parent", "repeat-leaf", "by-path"]).final
+    return {name: final[rows[name]] or () for name in names}
+
+
+def build(raw: Path) -> Splits:
+    """The animals of the training file, whose classes are known: half of the categories train, the others test."""
+    annotated: dict[str, Any] = json_of(raw / ANNOTATIONS)
+    try:
+        names = {category["id"]: category["name"] for category in annotated["categories"]}
+        boxes = [(box["image_id"], box["id"], names[box["category_id"]]) for box in annotated["annotations"]]
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{raw / ANNOTATIONS} is not in COCO's form", found=f"no {error}") from None
+    of_name = paths(raw, set(names.values()))
+    test = held_out(names.values(), fraction=0.5, seed=0)
+    splits = {}
+    for split in ("train", "test"):
+        own = [
+            (f"{image}_{box}.png", of_name[name]) for image, box, name in boxes if (name in test) == (split == "test")
+        ]
+        splits[split] = manifests.from_names([item for item, _ in own], [path for _, path in own], levels=LEVELS)
+    return splits
+
+
+SPEC = Spec(
+    name="fathomnet-2025",
+    title="FathomNet 2025 (FGVC12)",
+    levels=LEVELS,
+    build=build,
+    markers=(ANNOTATIONS,),
+    images=("rois", "train/rois"),
+    protocol=Protocol(recalls=(1, 5, 10)),
+    licence="annotations CC BY-ND 4.0; images CC BY-NC-ND 4.0, training and development of models allowed",
+    citation="Katija et al., FathomNet: a global image database for enabling artificial intelligence in the ocean, "
+    "Scientific Reports 2022",
+    homepage="https://github.com/fathomnet/fgvc-comp-2025",
+    counts={"train": {"images": 39 * 300}, "test": {"images": 40 * 300}},
+    defects=(
+        "the classes of the competition's own test are not published: half of the 79 categories, by a hash of their "
+        "names, are the test here",
+        "categories are of any rank, and a category may lie below another; what ends early is repeated down to the "
+        "species",
+    ),
+    manual=(
+        "page:   https://www.kaggle.com/competitions/fathomnet-2025 (a login), images by its download.py\n"
+        "files:  dataset_train.json; rois/, which download.py cuts out; taxonomy.csv, which you make: the columns name, "
+        "kingdom, phylum, class, order, family, genus, species, a row for each of the 79 categories, the ranks below its "
+        "own empty (fathomnet.api.worms.get_ancestors(name) of the package fathomnet gives them)\n"
+        "layout: the three side by side"
+    ),
+    layout="""\
+dataset_train.json             COCO: images, annotations (300 of each category), 79 categories
+taxonomy.csv                   name, kingdom, phylum, class, order, family, genus, species
+rois/
+  IMAGE_ANNOTATION.png         the animals, cut out
+images/
+  IMAGE.png                    whole pictures, not needed""",
+)
+specs.register(SPEC.name)(SPEC)

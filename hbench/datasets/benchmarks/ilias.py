@@ -1,0 +1,115 @@
+"""ILIAS: 1,000 objects by a taxonomy of three levels, to be found among up to 100 million other photographs."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbench.core.errors import DataError, examples
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import json_of, lines_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+TAXONOMY = "taxonomy.json"
+QUERIES, POSITIVES, DISTRACTORS = (f"image_ids/{name}_ids.txt" for name in ("image_query", "positive", "distractor"))
+NOTHING = ("distractor",) * 4
+
+
+def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
+    """{object: its domain, category, kind and itself}; one "other" is not another's."""
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import mend
+
+    nested: Any = json_of(path)
+    try:
+        rows = {
+            each: (domain, category, kind, each)
+            for domain, categories in nested.items()
+            for category, kinds in categories.items()
+            for kind, objects in kinds.items()
+            for each in objects
+        }
+    except (AttributeError, TypeError):
+        raise DataError(f"{path} is not the taxonomy of ILIAS", expected="domain, category, kind, [object]") from None
+    final = mend(NameTable.of(SPEC.levels, rows.values()), ["by-path"]).final
+    return {each: final[row] or () for each, row in rows.items()}
+
+
+def images(path: Path, folder: str) -> list[str]:
+    """The images of a list of ids; what follows the first comma (scale, clutter) is not needed."""
+    ids = [line.split(",")[0].strip() for line in lines_of(path)]
+    return [f"{folder}/{each}" if each.endswith(".jpg") else f"{folder}/{each}.jpg" for each in ids]
+
+
+def build(raw: Path, *, distractors: bool) -> Splits:
+    """The folder of a query or positive is its object; a distractor is of no object."""
+    paths = taxonomy(raw / TAXONOMY)
+    queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
+    others = images(raw / DISTRACTORS, "yfcc100m") if distractors else []
+    core = [*queries, *positives]
+    if lost := sorted({item.split("/")[1] for item in core} - set(paths)):
+        raise DataError(f"objects of {raw / POSITIVES} are not in {TAXONOMY}", found=examples(lost))
+    rows = [*(paths[item.split("/")[1]] for item in core), *[NOTHING] * len(others)]
+    query = np.arange(len(rows)) < len(queries)
+    return {"test": manifests.from_names([*core, *others], rows, levels=SPEC.levels, query=query, gallery=~query)}
+
+
+SPEC = Spec(
+    name="ilias",
+    title="ILIAS, with distractors",
+    levels=("domain", "category", "kind", "object"),
+    build=partial(build, distractors=True),
+    files="ilias",
+    markers=(QUERIES,),
+    on_disk=False,
+    protocol=Protocol(metrics=("mAP@1000", "H-AP"), recalls=(1, 10, 100, 1000)),
+    licence="images of its authors CC BY 4.0, others as their pages say; YFCC100M has its own terms",
+    citation="Kordopatis-Zilos et al., ILIAS: instance-level image retrieval at scale, CVPR 2025",
+    homepage="https://vrg.fel.cvut.cz/ilias/",
+    size="6.3 TB with all distractors",
+    counts={"test": {"queries": 1_232}},
+    defects=(
+        "the taxonomy calls many kinds 'other': each is the other of its own category",
+        "text queries (1,000) are left out",
+        "a list of 100 million distractors is a table of several GB: put the first lines of distractor_ids.txt alone there "
+        "for a part; the digest says which list it was",
+    ),
+    manual=(
+        "page:   https://vrg.fel.cvut.cz/ilias_data/\n"
+        "files:  image_ids/distractor_ids.txt.gz (unpack it), and the shards of yfcc100m/ that you need\n"
+        "layout: image_ids/distractor_ids.txt beside the other lists"
+    ),
+    layout="""\
+taxonomy.json                    {domain: {category: {kind: [object]}}}
+image_ids/
+  image_query_ids.txt            OBJECT/query/Q000_00
+  positive_ids.txt               OBJECT/pos/P000_00,scale,clutter
+  distractor_ids.txt             one id in a line
+ilias_core/
+  OBJECT/
+    query/
+      Q000_00.jpg
+      Q000_00_bbox.txt
+    pos/
+      P000_00.jpg
+      P000_00_bbox.txt
+yfcc100m/                        shards of 100,000 images""",
+)
+CORE = dataclasses.replace(
+    SPEC,
+    name="ilias-core",
+    title="ILIAS, without distractors",
+    build=partial(build, distractors=False),
+    on_disk=True,
+    size="",
+    counts={"test": {"queries": 1_232, "gallery": 4_715, "object": 1_000}},
+    defects=SPEC.defects[:2],
+    manual="",
+)
+for _spec in (SPEC, CORE):
+    specs.register(_spec.name)(_spec)

@@ -1,0 +1,79 @@
+"""The Met: photographs by visitors of the museum against its own pictures of 224,408 exhibits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import json_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+DATABASE = "ground_truth/MET_database.json"
+QUERIES = "ground_truth/testset.json"
+
+
+def exhibits(path: Path, number: str) -> dict[str, str]:
+    """{image: exhibit} of a list of pictures; those without an exhibit are left out."""
+    entries: Any = json_of(path)
+    try:
+        return {entry["path"]: f"exhibit {int(entry[number])}" for entry in entries if entry.get(number) is not None}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is not a list of pictures", expected=f"path and {number}", found=str(error)) from None
+
+
+def build(raw: Path) -> Splits:
+    """The museum's pictures train, and are the gallery of the test; visitors' pictures of an exhibit ask."""
+    database = exhibits(raw / DATABASE, "id")
+    queries = exhibits(raw / QUERIES, "MET_id")
+    both = queries | database
+    query = np.arange(len(both)) < len(queries)
+    return {
+        "train": manifests.from_columns(list(database), [list(database.values())], levels=SPEC.levels),
+        "test": manifests.from_columns(
+            list(both), [list(both.values())], levels=SPEC.levels, query=query, gallery=~query
+        ),
+    }
+
+
+SPEC = Spec(
+    name="met",
+    title="The Met dataset",
+    levels=("exhibit",),
+    build=build,
+    markers=(DATABASE,),
+    images=("images",),
+    protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
+    licence="not found; the museum's own pictures come from its Open Access collection",
+    citation="Ypsilantis et al., The Met dataset: instance-level recognition for artworks, NeurIPS 2021 "
+    "(datasets and benchmarks)",
+    homepage="http://cmp.felk.cvut.cz/met/",
+    counts={
+        "train": {"images": 397_121, "exhibit": 224_408},
+        "test": {"queries": 1_003, "gallery": 397_121},
+    },
+    defects=(
+        "one level; the museum's departments would be others, but are not in these files",
+        "queries that show no exhibit (other art, no art) are left out: they ask whether to answer at all, which no "
+        "ranking shows; the paper's GAP is not computed",
+        "most exhibits have a single picture in the gallery",
+    ),
+    manual=(
+        "page:   http://cmp.felk.cvut.cz/met/\n"
+        "files:  the images and the ground truth\n"
+        "layout: images/ and ground_truth/ side by side"
+    ),
+    layout="""\
+ground_truth/
+  MET_database.json      [{"id": 34, "path": "MET/34/0.jpg"}, …]
+  testset.json           [{"path": …, "MET_id": 34}, …], those of no exhibit without MET_id
+  valset.json            not needed
+images/
+  MET/EXHIBIT/NUMBER.jpg
+  …                      pictures by visitors""",
+)
+specs.register(SPEC.name)(SPEC)

@@ -1,0 +1,60 @@
+"""Products-10K: 10,000 products of a web shop, each in a group; customers' photographs test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hbench.core.errors import DataError, examples
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import columns_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+TRAIN, TEST = "train.csv", "test_kaggletest.csv"
+
+
+def build(raw: Path) -> Splits:
+    """train.csv has image, product and group; the test has image and product, whose group is that of the training."""
+    images, products, groups = columns_of(raw / TRAIN, "name", "class", "group")
+    group_of = dict(zip(products, groups, strict=True))
+    tested, own = columns_of(raw / TEST, "name", "class")
+    if lost := sorted(set(own) - set(group_of)):
+        raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
+    return {
+        split: manifests.from_columns(
+            [f"{split}/{image}" for image in names],
+            [[f"group {group_of[each]}" for each in classes], [f"product {each}" for each in classes]],
+            levels=SPEC.levels,
+        )
+        for split, names, classes in (("train", images, products), ("test", tested, own))
+    }
+
+
+SPEC = Spec(
+    name="products-10k",
+    title="Products-10K",
+    levels=("group", "product"),
+    build=build,
+    markers=(TRAIN,),
+    protocol=Protocol(recalls=(1, 10, 100)),
+    licence="not found",
+    citation="Bai et al., Products-10K: a large-scale product recognition dataset, 2020",
+    homepage="https://products-10k.github.io/",
+    defects=(
+        "a closed set: the products of the test are those of the training",
+        "products and groups have numbers only, no names",
+    ),
+    manual=(
+        "page:   https://products-10k.github.io/ (OneDrive, or Kaggle with a login)\n"
+        "files:  train.zip, test.zip, train.csv, test_kaggletest.csv\n"
+        "layout: all in one folder, the archives unpacked"
+    ),
+    layout="""\
+train.csv                name, class, group
+test_kaggletest.csv      name, class, Usage
+train/
+  IMAGE.jpg
+test/
+  IMAGE.jpg""",
+)
+specs.register(SPEC.name)(SPEC)

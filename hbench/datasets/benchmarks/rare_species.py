@@ -1,0 +1,56 @@
+"""Rare Species: 400 species of the IUCN Red List, up to 30 images of each, all of them a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.raw_files import columns_of
+from hbench.datasets.spec import Spec, Splits, specs
+
+TAXONOMY = ("kingdom", "phylum", "class", "order", "family", "genus")
+TABLE = "metadata.csv"
+
+
+def build(raw: Path) -> Splits:
+    """metadata.csv gives the file and the seven ranks of every image; a species goes by its scientific name."""
+    from hbench.tree.names import NameTable
+    from hbench.tree.policies import mend
+
+    files, *ranks = columns_of(raw / TABLE, "file_name", *TAXONOMY, "sciName")
+    rows = list(zip(*ranks, strict=True))
+    final = mend(NameTable.of(SPEC.levels, rows), ["by-path"]).final
+    return {"test": manifests.from_names(files, [final[row] or () for row in rows], levels=SPEC.levels)}
+
+
+SPEC = Spec(
+    name="rare-species",
+    title="Rare Species",
+    levels=(*TAXONOMY, "species"),
+    build=build,
+    markers=(TABLE,),
+    protocol=Protocol(recalls=(1, 5, 10)),
+    licence="compilation CC0; images CC0 to CC BY-NC-SA, each as metadata/licenses.csv says",
+    citation="Stevens et al., BioCLIP: a vision foundation model for the tree of life, CVPR 2024",
+    homepage="https://huggingface.co/datasets/imageomics/rare-species",
+    counts={"test": {"species": 400, "phylum": 5, "kingdom": 1}},
+    defects=(
+        "a test alone: the images of TreeOfLife-10M, without these species, are what its authors trained on",
+        "five of the species have fewer than 30 different images, so the number of images is not checked",
+    ),
+    manual=(
+        "page:   https://huggingface.co/datasets/imageomics/rare-species\n"
+        "files:  all: hf download imageomics/rare-species --repo-type dataset --local-dir DIR\n"
+        "layout: metadata.csv beside dataset/"
+    ),
+    layout="""\
+metadata.csv                                   file_name, kingdom … genus, species, sciName, common, …
+dataset/
+  KINGDOM-PHYLUM-CLASS-ORDER-FAMILY-GENUS-SPECIES/
+    CONTENT_PAGE_eol_full-size-copy.jpg
+metadata/
+  rarespecies-catalog.csv
+  licenses.csv""",
+)
+specs.register(SPEC.name)(SPEC)

@@ -1,0 +1,73 @@
+"""SfM-120k: photographs of landmarks by the 3-D model that they were matched in; what landmark papers train on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hbench.core.errors import DataError
+from hbench.datasets import manifest as manifests
+from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.raw_files import plain_pickle
+from hbench.datasets.spec import Spec, Splits, specs
+
+FILE = "retrieval-SfM-120k.pkl"
+PARTS = {"train": "train", "test": "val"}
+
+
+def file_of(cid: str) -> str:
+    """Where an image lies: in folders named by the last letters of its id.
+
+    >>> file_of("e1b2f3c4d5")
+    'ims/d5/c4/f3/e1b2f3c4d5'
+    """
+    return f"ims/{cid[-2:]}/{cid[-4:-2]}/{cid[-6:-4]}/{cid}"
+
+
+def part_of(content: dict[str, Any], part: str, path: Path) -> Manifest:
+    """The images of one part, by the number of their model."""
+    try:
+        images = {file_of(str(cid)): f"model {int(model)}" for cid, model in _pairs(content[part])}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} has no list of images in {part}", expected="cids and cluster", found=str(error)
+        ) from None
+    return manifests.from_columns(list(images), [list(images.values())], levels=SPEC.levels)
+
+
+def _pairs(part: dict[str, Any]) -> list[tuple[Any, Any]]:
+    return list(zip(part["cids"], part["cluster"], strict=True))
+
+
+def build(raw: Path) -> Splits:
+    """The models of the training and those of the validation, which is the test here; no model is in both."""
+    path = raw / FILE
+    try:
+        content = plain_pickle(path, keys=tuple(PARTS.values()))
+    except ValueError as error:
+        raise DataError(f"{path} is not the list of SfM-120k", found=str(error)) from None
+    return {split: part_of(content, part, path) for split, part in PARTS.items()}
+
+
+SPEC = Spec(
+    name="sfm-120k",
+    title="SfM-120k",
+    levels=("model",),
+    build=build,
+    markers=(FILE,),
+    protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
+    licence="not stated; images from Flickr",
+    citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI 2018",
+    homepage="http://cmp.felk.cvut.cz/cnnimageretrieval/",
+    defects=(
+        "made to train on: papers test on roxford5k and rparis6k. The official validation models are the test here",
+        "one level; images of one model need not show the same side of it",
+        "the numbers of images and models were found in no file, so they are not checked",
+    ),
+    layout="""\
+retrieval-SfM-120k.pkl      {train, val}: {cids, cluster, qidxs, pidxs, …}, read without running anything in it
+ims/
+  D5/C4/F3/CID              the last six letters of the id""",
+)
+specs.register(SPEC.name)(SPEC)

@@ -1,0 +1,342 @@
+"""Builds of BIOSCAN-5M, Rare Species, FathomNet, the Met, RP2K, Products-10K, ETHEC, Fashionpedia, ILIAS, SfM-120k and
+TreeOfLife.
+
+None of their files may be kept here: every raw folder is made up, in the layout that its publisher documents (the card of
+each draws it).
+"""
+
+import csv
+import json
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hbench.core.errors import DataError, IntegrityError
+from hbench.datasets import load, save
+from tests.raw_folders import build, names, touch, write
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def raw(tmp_path):
+    (tmp_path / "raw").mkdir()
+    return tmp_path / "raw"
+
+
+def write_csv(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+
+
+# BIOSCAN-5M
+
+
+@pytest.fixture
+def bioscan(raw):
+    ant = {"class": "Insecta", "order": "Hymenoptera", "family": "Formicidae", "subfamily": "Ectatomminae"}
+    sulcata = ant | {"genus": "Gnamptogenys", "species": "Gnamptogenys sulcata"}
+    fly = {"class": "Insecta", "order": "Diptera", "family": "Sciaridae", "subfamily": ""}
+    rows = [
+        {"processid": "A1", "chunk": "c0", "split": "train", **sulcata},
+        {"processid": "A2", "chunk": "", "split": "test", **sulcata},
+        {"processid": "A3", "chunk": "c1", "split": "pretrain", **fly, "genus": "", "species": ""},
+        {"processid": "A4", "chunk": "", "split": "key_unseen", **fly, "genus": "", "species": "Sciaridae sp. 1"},
+        {"processid": "A5", "chunk": "", "split": "test_unseen", **fly, "genus": "", "species": "Sciaridae sp. 1"},
+        {"processid": "A6", "chunk": "c0", "split": "train", **fly, "genus": "", "species": "Sciaridae sp. 2"},
+    ]
+    table = raw / "bioscan5m" / "metadata" / "csv" / "BIOSCAN_5M_Insect_Dataset_metadata.csv"
+    write_csv(table, [{"phylum": "Arthropoda", "dna_barcode": "ACGT"} | row for row in rows])
+    return raw
+
+
+def test_bioscan_asks_with_one_partition_and_answers_with_another(bioscan):
+    dataset = build("bioscan-5m", bioscan, unofficial=True)
+    assert dataset.train.items.tolist() == ["train/c0/A1.jpg", "train/c0/A6.jpg"]
+    seen, unseen = dataset.tests["seen"], dataset.tests["unseen"]
+    assert seen.items[seen.query].tolist() == ["test/A2.jpg"]
+    assert seen.items[seen.gallery].tolist() == dataset.train.items.tolist()
+    assert unseen.items[unseen.query].tolist() == ["test_unseen/A5.jpg"]
+    assert unseen.items[unseen.gallery].tolist() == ["key_unseen/A4.jpg"]
+
+
+def test_a_rank_without_a_name_is_a_class_within_its_parent(bioscan):
+    dataset = build("bioscan-5m", bioscan, unofficial=True)
+    assert names(dataset.tests["unseen"], "key_unseen/A4.jpg")[3:] == ["unplaced genus of Sciaridae", "Sciaridae sp. 1"]
+    assert names(dataset.tests["seen"], "test/A2.jpg")[-1] == "Gnamptogenys sulcata"
+
+
+def test_a_table_without_the_columns_is_refused(bioscan):
+    table = bioscan / "bioscan5m" / "metadata" / "csv" / "BIOSCAN_5M_Insect_Dataset_metadata.csv"
+    write(table, "processid,species\nA1,x\n")
+    with pytest.raises(DataError, match="a table with the columns processid, chunk, split"):
+        build("bioscan-5m", bioscan)
+
+
+# Rare Species and TreeOfLife-10M
+
+WHALE = {
+    "kingdom": "Animalia",
+    "phylum": "Chordata",
+    "class": "Mammalia",
+    "order": "Cetacea",
+    "family": "Balaenidae",
+    "genus": "Eubalaena",
+}
+
+
+def test_rare_species_is_a_test_of_its_own(raw):
+    file = "dataset/Animalia-Chordata-Mammalia-Cetacea-Balaenidae-Eubalaena-glacialis/1_2_eol_full-size-copy.jpg"
+    row = {"file_name": file, "rarespecies_id": "a", **WHALE, "species": "glacialis", "sciName": "Eubalaena glacialis"}
+    write_csv(raw / "metadata.csv", [row | {"common": "North Atlantic right whale"}])
+    dataset = build("rare-species", raw, unofficial=True)
+    assert dataset.train is None
+    assert names(dataset.tests["test"], file)[-2:] == ["Eubalaena", "Eubalaena glacialis"]
+    with pytest.raises(IntegrityError, match="test: 1 species, published 400"):
+        build("rare-species", raw)
+
+
+def test_treeoflife_leaves_out_what_is_not_named_to_the_species(raw):
+    rows = [
+        {"split": "train_small", "treeoflife_id": "a", **WHALE, "species": "glacialis"},
+        {"split": "train", "treeoflife_id": "b", **WHALE, "species": "australis"},
+        {"split": "val", "treeoflife_id": "c", **WHALE, "species": "australis"},
+        {"split": "val", "treeoflife_id": "d", **WHALE | {"genus": ""}, "species": ""},
+    ]
+    write_csv(raw / "metadata" / "catalog.csv", rows)
+    dataset = build("treeoflife-10m-small", raw, unofficial=True)
+    assert dataset.train.items.tolist() == ["images/a.jpg"]
+    assert dataset.tests["test"].items.tolist() == ["images/c.jpg"]
+    assert names(dataset.tests["test"], "images/c.jpg")[-1] == "Eubalaena australis"
+
+
+# FathomNet 2025
+
+
+@pytest.fixture
+def fathomnet(raw):
+    octopus = ["Animalia", "Mollusca", "Cephalopoda", "Octopoda", "Octopodidae", "Octopus"]
+    taxa = {
+        "Octopus rubescens": [*octopus, "Octopus rubescens"],
+        "Octopus": [*octopus, ""],
+        "Gastropoda": ["Animalia", "Mollusca", "Gastropoda", "", "", "", ""],
+        "Mycale": ["Animalia", "Porifera", "Demospongiae", "Poecilosclerida", "Mycalidae", "Mycale", ""],
+    }
+    ranks = ["kingdom", "phylum", "class", "order", "family", "genus", "species"]
+    rows = [{"name": name} | dict(zip(ranks, path, strict=True)) for name, path in taxa.items()]
+    write_csv(raw / "taxonomy.csv", rows)
+    categories = [{"id": number, "name": name} for number, name in enumerate(taxa, start=1)]
+    boxes = [{"id": 10 + n, "image_id": 7, "category_id": n, "bbox": [0, 0, 5, 5]} for n in range(1, 5)]
+    write(raw / "dataset_train.json", json.dumps({"images": [], "annotations": boxes, "categories": categories}))
+    return raw
+
+
+def test_fathomnet_gives_half_of_its_categories_to_the_test(fathomnet):
+    dataset = build("fathomnet-2025", fathomnet, unofficial=True)
+    items = [*dataset.train.items, *dataset.tests["test"].items]
+    assert sorted(items) == ["7_11.png", "7_12.png", "7_13.png", "7_14.png"]
+    assert len(dataset.train) == len(dataset.tests["test"]) == 2
+    everything = {item: names(m, item) for m in (dataset.train, dataset.tests["test"]) for item in m.items}
+    assert everything["7_12.png"][-2:] == ["Octopus", "Octopus"]
+    assert everything["7_13.png"][2:] == ["Gastropoda"] * 5
+
+
+def test_a_category_without_its_path_is_named(fathomnet):
+    text = (fathomnet / "taxonomy.csv").read_text()
+    write(fathomnet / "taxonomy.csv", "".join(line for line in text.splitlines(True) if "Mycale," not in line))
+    with pytest.raises(DataError, match=r"not in taxonomy\.csv\s+found:\s+Mycale"):
+        build("fathomnet-2025", fathomnet)
+
+
+# The Met, RP2K, Products-10K
+
+
+def test_visitors_of_the_met_ask_the_museum(raw):
+    database = [{"id": 34, "path": "MET/34/0.jpg"}, {"id": 35, "path": "MET/35/0.jpg"}]
+    queries = [{"path": "test_met/a.jpg", "MET_id": 34}, {"path": "test_noart/b.jpg"}]
+    write(raw / "ground_truth" / "MET_database.json", json.dumps(database))
+    write(raw / "ground_truth" / "testset.json", json.dumps(queries))
+    dataset = build("met", raw, unofficial=True)
+    test = dataset.tests["test"]
+    assert test.items[test.query].tolist() == ["test_met/a.jpg"]
+    assert test.items[test.gallery].tolist() == dataset.train.items.tolist() == ["MET/34/0.jpg", "MET/35/0.jpg"]
+    assert names(test, "test_met/a.jpg") == names(test, "MET/34/0.jpg")
+    write(raw / "ground_truth" / "testset.json", json.dumps({"path": 1}))
+    with pytest.raises(DataError, match="is not a list of pictures"):
+        build("met", raw)
+
+
+def test_rp2k_is_built_from_its_folders(raw):
+    touch(raw, ["all/train/可乐/1.jpg", "all/train/雪碧/2.jpg", "all/test/可乐/3.jpg"])
+    dataset = build("rp2k", raw)
+    assert names(dataset.tests["test"], "test/可乐/3.jpg") == names(dataset.train, "train/可乐/1.jpg") == ["可乐"]
+    assert dataset.root == raw / "all"
+    (raw / "all" / "test" / "可乐" / "3.jpg").unlink()
+    with pytest.raises(DataError, match="test holds no images"):
+        build("rp2k", raw)
+
+
+def test_a_product_of_the_test_is_in_the_group_of_its_training(raw):
+    write(raw / "train.csv", "name,class,group\n1.jpg,0,77\n2.jpg,1,77\n3.jpg,2,78\n")
+    write(raw / "test_kaggletest.csv", "name,class,Usage\n9.jpg,1,Public\n")
+    dataset = build("products-10k", raw, unofficial=True)
+    assert names(dataset.tests["test"], "test/9.jpg") == ["group 77", "product 1"]
+    write(raw / "test_kaggletest.csv", "name,class,Usage\n9.jpg,5,Public\n")
+    with pytest.raises(DataError, match=r"not in train\.csv\s+found:\s+5"):
+        build("products-10k", raw)
+
+
+# ETHEC
+
+
+def specimen(image, genus, epithet):
+    return {
+        "image_path": "2017_02_26R",
+        "image_name": image,
+        "family": "Hesperiidae",
+        "subfamily": "Heteropterinae",
+        "genus": genus,
+        "specific_epithet": epithet,
+    }
+
+
+def test_ethec_counts_an_image_once(raw):
+    lists = {
+        "train": [specimen("1.JPG", "Carterocephalus", "palaemon"), specimen("1.JPG", "Carterocephalus", "palaemon")],
+        "test": [specimen("1.JPG", "Carterocephalus", "palaemon"), specimen("2.JPG", "Heteropterus", "morpheus")],
+    }
+    for part, own in lists.items():
+        path = raw / "ETHEC_dataset" / "splits" / f"{part}.json"
+        write(path, json.dumps({f"token {n}": each for n, each in enumerate(own)}))
+    dataset = build("ethec", raw, unofficial=True)
+    assert dataset.train.items.tolist() == ["IMAGO_build_test_resized/2017_02_26R/1.JPG"]
+    test = dataset.tests["test"]
+    assert test.items.tolist() == ["IMAGO_build_test_resized/2017_02_26R/2.JPG"]
+    assert names(test, test.items[0]) == ["Hesperiidae", "Heteropterinae", "Heteropterus", "Heteropterus morpheus"]
+    write(raw / "ETHEC_dataset" / "splits" / "test.json", "[]")
+    with pytest.raises(DataError, match="is not a list of specimens"):
+        build("ethec", raw)
+
+
+# Fashionpedia
+
+
+@pytest.fixture
+def fashionpedia(raw):
+    content = {
+        "images": [{"id": 1, "file_name": "a.jpg"}],
+        "categories": [
+            {"id": 1, "name": "top, t-shirt, sweatshirt", "supercategory": "upperbody"},
+            {"id": 4, "name": "jacket", "supercategory": "upperbody"},
+            {"id": 31, "name": "sleeve", "supercategory": "garment parts"},
+        ],
+        "attributes": [
+            {"id": 16, "name": "hoodie", "supercategory": "nickname"},
+            {"id": 295, "name": "plain (pattern)", "supercategory": "textile pattern"},
+        ],
+        "annotations": [
+            {"id": 1, "image_id": 1, "category_id": 4, "bbox": [1.2, 2, 4, 6], "attribute_ids": [295, 16]},
+            {"id": 2, "image_id": 1, "category_id": 1, "bbox": [0, 0, 3, 3], "attribute_ids": [16]},
+            {"id": 3, "image_id": 1, "category_id": 1, "bbox": [5, 5, 2, 2], "attribute_ids": [295]},
+            {"id": 4, "image_id": 1, "category_id": 31, "bbox": [0, 0, 1, 1], "attribute_ids": []},
+        ],
+    }
+    for part in ("train", "val"):
+        write(raw / f"instances_attributes_{part}2020.json", json.dumps(content))
+    (raw / "train").mkdir()
+    Image.new("RGB", (10, 10)).save(raw / "train" / "a.jpg")
+    return raw
+
+
+def test_a_nickname_under_two_categories_is_a_class_in_each(fashionpedia):
+    train = build("fashionpedia", fashionpedia, unofficial=True).train
+    assert names(train, "train/a.jpg@1,2,4,6") == ["upperbody", "jacket", "hoodie (jacket)"]
+    assert names(train, "train/a.jpg@0,0,3,3")[2] == "hoodie (top, t-shirt, sweatshirt)"
+    assert names(train, "train/a.jpg@5,5,2,2")[1:] == ["top, t-shirt, sweatshirt"] * 2
+    assert len(train) == 3
+
+
+def test_a_garment_is_cut_out_of_its_photograph(fashionpedia, tmp_path):
+    save(build("fashionpedia", fashionpedia, unofficial=True), tmp_path / "built")
+    assert load(tmp_path / "built").train.picture("train/a.jpg@1,2,4,6").size == (4, 6)
+
+
+def test_annotations_of_another_form_are_refused(fashionpedia):
+    write(fashionpedia / "instances_attributes_val2020.json", json.dumps({"images": []}))
+    with pytest.raises(DataError, match="no 'categories'"):
+        build("fashionpedia", fashionpedia)
+
+
+# ILIAS
+
+
+@pytest.fixture
+def ilias(raw):
+    tree = {
+        "product": {"food": {"cake": ["glowy_flup_468"], "other": ["wavy_zibby_944"]}},
+        "art": {"other": {"other": []}},
+    }
+    tree["art"]["other"]["other"].append("bold_bimp_000")
+    write(raw / "taxonomy.json", json.dumps(tree))
+    write(raw / "image_ids" / "image_query_ids.txt", "glowy_flup_468/query/Q468_00\nbold_bimp_000/query/Q000_00\n")
+    write(raw / "image_ids" / "positive_ids.txt", "glowy_flup_468/pos/P468_00,0.2,7\nbold_bimp_000/pos/P000_00,0.1,3\n")
+    return raw
+
+
+def test_one_other_of_ilias_is_not_another(ilias):
+    test = build("ilias-core", ilias, unofficial=True).tests["test"]
+    assert names(test, "ilias_core/bold_bimp_000/pos/P000_00.jpg") == ["art", "other", "other (other)", "bold_bimp_000"]
+    assert test.items[test.query].tolist()[0] == "ilias_core/glowy_flup_468/query/Q468_00.jpg"
+    write(ilias / "image_ids" / "positive_ids.txt", "wavy_zibby_944/pos/P944_00,0.2,7\nbold_bimp_000/pos/P000_00,1,3\n")
+    with_both = build("ilias-core", ilias, unofficial=True).tests["test"]
+    assert names(with_both, "ilias_core/wavy_zibby_944/pos/P944_00.jpg")[2] == "other (food)"
+
+
+def test_a_distractor_of_ilias_is_ranked_and_of_no_object(ilias):
+    write(ilias / "image_ids" / "distractor_ids.txt", "000/a\n000/b.jpg\n")
+    test = build("ilias", ilias, unofficial=True).tests["test"]
+    assert test.items[test.gallery].tolist()[-2:] == ["yfcc100m/000/a.jpg", "yfcc100m/000/b.jpg"]
+    asked = test.labels[test.query]
+    assert not np.isin(test.labels[-2:], asked).any()
+
+
+def test_an_object_without_a_place_in_the_taxonomy_is_named(ilias):
+    write(ilias / "image_ids" / "image_query_ids.txt", "silly_blob_001/query/Q001_00\n")
+    with pytest.raises(DataError, match="silly_blob_001"):
+        build("ilias-core", ilias)
+
+
+# SfM-120k
+
+
+def test_sfm_trains_and_tests_on_other_models(raw):
+    part = {"cids": ["00001111aaaa", "00001111aabb"], "cluster": [0, 0], "qidxs": [0], "pidxs": [1]}
+    content = {"train": part, "val": part | {"cids": ["2222333344ff", "2222333355ff"], "cluster": np.array([700, 701])}}
+    (raw / "retrieval-SfM-120k.pkl").write_bytes(pickle.dumps(content, protocol=2))
+    dataset = build("sfm-120k", raw)
+    assert dataset.train.items.tolist() == ["ims/aa/aa/11/00001111aaaa", "ims/bb/aa/11/00001111aabb"]
+    assert dataset.tests["test"].tree.names == (("model 700", "model 701"),)
+    (raw / "retrieval-SfM-120k.pkl").write_bytes(pickle.dumps({"train": part, "val": {"cids": []}}, protocol=2))
+    with pytest.raises(DataError, match="has no list of images in val"):
+        build("sfm-120k", raw)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("this must never run",))
+
+
+@pytest.mark.parametrize("content", [Evil(), [1], {"train": {}}])
+def test_a_foreign_or_hostile_list_of_sfm_is_refused_and_never_run(raw, capsys, content):
+    (raw / "retrieval-SfM-120k.pkl").write_bytes(pickle.dumps(content))
+    with pytest.raises(DataError, match="is not the list of SfM-120k"):
+        build("sfm-120k", raw)
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,25 @@
+"""Raw folders of benchmarks, made in tests, and what is built from them."""
+
+from hbench.datasets import build as building
+from hbench.datasets import specs
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def touch(root, items, body=b"image"):
+    for item in items:
+        (root / item).parent.mkdir(parents=True, exist_ok=True)
+        (root / item).write_bytes(body)
+
+
+def names(manifest, item):
+    """The names of an item, coarse to fine."""
+    row = manifest.items.tolist().index(item)
+    return [of_level[i] for of_level, i in zip(manifest.tree.names, manifest.labels[row], strict=True)]
+
+
+def build(name, root, **options):
+    return building.build(specs[name], root, **options)[0]
