@@ -28,6 +28,9 @@ lint() {
 # site: the documentation as pages; a warning, as of a link that leads nowhere, is an error.
 site() { NO_MKDOCS_2_WARNING=1 PYTHONPATH=$ROOT:$ROOT/pipelines "$PYTHON" -m mkdocs build --strict --site-dir "$SCRATCH/site"; }
 
+# gallery: every command of docs/gallery.md, with trainings of two steps, draws a picture of the name and size that is kept.
+gallery() { PYTHONPATH=$ROOT:$ROOT/pipelines "$PYTHON" docs/pictures/gallery.py --check >/dev/null; }
+
 # ---------------------------------------------------------------- the same numbers on every processor
 
 # Tests of values alone, without those that compile for other processors themselves or take long.

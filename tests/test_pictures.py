@@ -48,6 +48,13 @@ def luminance(color):
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
+def test_every_picture_has_the_script_that_draws_it():
+    scripts = {path: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.py")}
+    for picture in [*PICTURES.glob("*.png"), *PICTURES.glob("*.svg")]:
+        own = PICTURES / f"{picture.stem}.py"
+        assert own in scripts or any(f'"{picture.name}"' in text for text in scripts.values()), picture.name
+
+
 def test_the_idea_is_told_apart_in_grey_print():
     """Its two middle levels once were 1.14 : 1."""
     with Image.open(PICTURES / "idea.png") as image:

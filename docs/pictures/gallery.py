@@ -1,6 +1,7 @@
 """Runs the commands of docs/gallery.md and keeps their pictures in docs/pictures/gallery.
 
-Run: python docs/pictures/gallery.py [FOLDER]; runs that are in the folder already are not trained again.
+Run: python docs/pictures/gallery.py [FOLDER]; runs that are in the folder already are not trained again. With --check, as
+in CI, trainings take two steps, and the pictures that come out are only compared with those that are kept, by name and size.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from PIL import Image
 DOCS = Path(__file__).parents[1]
 KEPT = Path(__file__).parent / "gallery"
 MOST = 100_000  # bytes of a picture
+SHORT = ["--set", "epochs=2", "--set", "steps_per_epoch=1"]
 
 
 def lines(page: str) -> list[list[str]]:
@@ -50,12 +52,30 @@ def keep(picture: Path, where: Path = KEPT) -> Path:
 
 
 def main(folder: Path) -> None:
+    """Run every command and keep its picture."""
     for words in lines((DOCS / "gallery.md").read_text(encoding="utf-8")):
         made = run(words, folder)
         if made.suffix == ".png":
             sys.stderr.write(f"{keep(made)}\n")
 
 
+def check(folder: Path) -> None:
+    """Run every command with short trainings; end with a message where a picture is missing, new, or of another size."""
+    sizes = {}
+    for words in lines((DOCS / "gallery.md").read_text(encoding="utf-8")):
+        made = run([*words, *(SHORT if words[1] == "train" else [])], folder)
+        if made.suffix == ".png":
+            with Image.open(keep(made, folder / "kept")) as image:
+                sizes[made.name] = image.size
+    for path in KEPT.iterdir():
+        with Image.open(path) as image:
+            if sizes.pop(path.name, None) != image.size:
+                raise SystemExit(f"{path.name} is not what docs/gallery.md draws: run docs/pictures/gallery.py")
+    if sizes:
+        raise SystemExit(f"not in {KEPT}: {', '.join(sizes)}")
+
+
 if __name__ == "__main__":
+    own = [word for word in sys.argv[1:] if word != "--check"]
     with tempfile.TemporaryDirectory() as temporary:
-        main(Path(*sys.argv[1:2]) if sys.argv[1:] else Path(temporary))
+        (check if "--check" in sys.argv else main)(Path(own[0] if own else temporary))
