@@ -11,8 +11,8 @@ test:             ## the whole suite
 demo:             ## the embedded benchmark, end to end
 	.venv/bin/hbench demo
 
-bench:            ## ratios to the bare matrix product and to peers
-	$(PYTHON) benchmarks/evaluate.py
+bench:            ## measure what docs/scale.md says, and write its tables (half an hour); QUICK=1 only tries it
+	$(PYTHON) benchmarks/tables.py $(if $(QUICK),--quick)
 
 site:             ## site/: the documentation as pages; index.html opens from the disk
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:pipelines $(PYTHON) -m mkdocs build --strict

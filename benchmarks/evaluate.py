@@ -14,11 +14,13 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import json
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -52,6 +54,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.1, help="share of the query blocks that is timed")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", action="store_true", help="measure other packages, too")
+    parser.add_argument("--json", action="store_true", help="as JSON, for benchmarks/tables.py")
     options = parser.parse_args()
     gc.set_threshold(*CYCLES)
     items, nodes = SETS[options.name]
@@ -67,12 +70,37 @@ def main() -> None:
     memory = peak_memory() - before
     if options.peers:
         designs |= peers(vectors, labels, options.threads)
-    print(f"{options.name}: {items:,} × {DIM}, L = {len(nodes)}, {options.threads} threads, numba {compiled}")
-    measure(designs, lambda queries: seconds_of_product(vectors, queries, options.threads), items, options.rounds)
+    found = measure(
+        designs, lambda queries: seconds_of_product(vectors, queries, options.threads), items, options.rounds
+    )
+    title = f"{items:,} × {DIM}, {len(nodes)} levels"
+    if options.json:
+        own = {"title": title, "threads": options.threads, "compiled": compiled, "memory": memory}
+        print(json.dumps([{**own, **each._asdict()} for each in found]))
+        return
+    print(f"{options.name}: {title}, {options.threads} threads, numba {compiled}")
+    for each in found:
+        spread = f"{each.low:.2f} … {each.high:.2f}"
+        print(
+            f"  {each.design:<34}{each.microseconds:9.0f} µs/query {each.ratio:8.2f} × torch.mm ({spread})"
+            f"   whole {each.whole:8.1f} s"
+        )
     print(f"  peak memory of hbench beyond the inputs and libraries {memory:.0f} MB")
 
 
-def measure(designs: dict[str, Design], product: Callable[[int], float], items: int, rounds: int) -> None:
+class Measured(NamedTuple):
+    """Of one design: microseconds a query, how often torch.mm's time (with the lowest and highest), seconds of the set."""
+
+    design: str
+    microseconds: float
+    ratio: float
+    low: float
+    high: float
+    whole: float
+
+
+def measure(designs: dict[str, Design], product: Callable[[int], float], items: int, rounds: int) -> list[Measured]:
+    found = []
     for name, design in designs.items():
         each, ratios = [], []
         for _ in range(rounds):
@@ -82,10 +110,8 @@ def measure(designs: dict[str, Design], product: Callable[[int], float], items: 
             each.append(seconds / queries)
             ratios.append(seconds / queries / bare)
         median, ratio = statistics.median(each), statistics.median(ratios)
-        spread = f"{min(ratios):.2f} … {max(ratios):.2f}"
-        print(
-            f"  {name:<34}{1e6 * median:9.0f} µs/query {ratio:8.2f} × torch.mm ({spread})   whole {median * items:8.1f} s"
-        )
+        found.append(Measured(name, 1e6 * median, ratio, min(ratios), max(ratios), median * items))
+    return found
 
 
 def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads: int) -> dict[str, Design]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import json
 import subprocess
 import sys
 import tempfile
@@ -30,19 +31,25 @@ from hbench.evaluation.measurement import Retrieval, job_of, scorers_of
 from hbench.metrics.significance import mean_of_tests_interval
 from hbench.tree import default_levels
 
-WORKERS = 64
+WORKERS, BLOCKS = 64, 3_000
+Rows = list[tuple[str, ...]]  # cells: what, then what was measured
 
 
-def exponent() -> None:
+def exponent(*, quick: bool) -> Rows:
     """Seconds of a whole evaluation by a sample of its blocks, the best of three rounds over the sizes, and the slope of its
     logarithm."""
-    sizes = (15_000, 30_000, 60_000, 136_000)
+    sizes = (1_000, 2_000, 4_000) if quick else (15_000, 30_000, 60_000, 136_000)
     jobs = [all_pairs_job(unit_vectors(items, DIM), uneven_labels(items, (12, items // 5))) for items in sizes]
     rounds = np.array([[seconds_of_all(job) for job in jobs] for _ in range(4)])
     whole = rounds[1:].min(axis=0)  # the first compiles
-    for items, seconds in zip(sizes, whole, strict=True):
-        print(f"N = {items:>7,}: {1e6 * seconds / items:7.0f} µs/query, whole {seconds:7.1f} s")
-    print(f"time ~ N^{np.polyfit(np.log(sizes), np.log(whole), 1)[0]:.2f}")
+    slope = np.polyfit(np.log(sizes), np.log(whole), 1)[0]
+    pairs = "; ".join(
+        f"{1e9 * seconds / items**2:.1f} ns a pair at {items:,}"
+        for items, seconds in ((sizes[0], whole[0]), (sizes[-1], whole[-1]))
+    )
+    return [
+        (f"time over N = {sizes[0]:,} … {sizes[-1]:,}, all pairs, d = {DIM}, two levels", f"N^{slope:.2f}; {pairs}")
+    ]
 
 
 def seconds_of_all(job: Job) -> float:
@@ -53,10 +60,10 @@ def seconds_of_all(job: Job) -> float:
     return (time.perf_counter() - began) * job.ranker.blocks / len(blocks)
 
 
-def landmarks() -> None:
+def landmarks(*, quick: bool) -> Rows:
     """The shape of Google Landmarks v2, in float16 as such files come."""
-    queries, items, dim = 1_129, 761_757, 2_048
-    labels = uneven_labels(items, (2, 78, 55_000))
+    queries, items, dim = (100, 5_000, 2_048) if quick else (1_129, 761_757, 2_048)
+    labels = uneven_labels(items, (2, 78, items // 13))
     vectors = np.empty((items, dim), np.float16)
     rng = np.random.default_rng(0)
     for start in range(0, items, 1 << 14):
@@ -65,78 +72,81 @@ def landmarks() -> None:
     test = Retrieval(Side(vectors[asked], labels[asked]), Side(vectors, labels), asked, asked.astype(object))
     chosen = conditions(default_levels(3))
     load_libraries()
-    print(f"{queries:,} × {items:,} × {dim:,} in float16")
-    for memory in (None, 2 << 30):
+    rows = []
+    for memory, words in ((None, ""), (2 << 30, ", --max-memory 2G")):
         before, began = peak_memory(reset=True), time.perf_counter()
         job = job_of(test, chosen, memory=memory)
         ready = time.perf_counter()
         measure(job)
         seconds, peak = time.perf_counter() - ready, peak_memory() - before
-        block = job.ranker.scores.block_size
-        print(
-            f"  {block} queries in a block: ordered in {ready - began:.1f} s, measured in {seconds:.1f} s, {peak:.0f} MB"
-        )
+        found = f"{job.ranker.scores.block_size} queries a block: ordered in {ready - began:.1f} s, measured in {seconds:.1f} s"
+        rows.append((f"{queries:,} × {items:,} × {dim:,} in float16{words}", f"{found}, {peak:.0f} MB"))
         del job
+    return rows
 
 
-def process() -> None:
+def process(*, quick: bool) -> Rows:
     """The whole command beside the evaluation in it."""
-    for items in (1_000, 20_000, 60_000):
-        labels = uneven_labels(items, (10, items // 10))
-        vectors = unit_vectors(items, DIM)
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            ids = [f"i{i}" for i in range(items)]
-            flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIM)
-            pq.write_table(pa.table({"id": ids, "embedding": flat}), folder / "vectors.parquet")
-            names = [np.array([f"{level}{label}" for label in labels[:, level]]) for level in range(2)]
-            everyone = np.ones(items, bool)
-            columns = {"coarse": names[0], "fine": names[1], "query": everyone, "gallery": everyone}
-            pq.write_table(pa.table({"item": ids, **columns}), folder / "set.parquet")
-            hbench = [sys.executable, "-m", "hbench", "evaluate"]
-            command = [*hbench, str(folder / "vectors.parquet"), "--dataset", str(folder / "set.parquet"), "--json"]
-            each = []
-            for _ in range(4):
-                began = time.perf_counter()
-                subprocess.run(command, check=True, capture_output=True)
-                each.append(time.perf_counter() - began)
-        alone = []
-        for _ in range(3):  # the first loads the compiled code
+    return [process_of(items) for items in ((1_000,) if quick else (1_000, 20_000, 60_000))]
+
+
+def process_of(items: int) -> tuple[str, str]:
+    labels = uneven_labels(items, (10, items // 10))
+    vectors = unit_vectors(items, DIM)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ids = [f"i{i}" for i in range(items)]
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIM)
+        pq.write_table(pa.table({"id": ids, "embedding": flat}), folder / "vectors.parquet")
+        names = [np.array([f"{level}{label}" for label in labels[:, level]]) for level in range(2)]
+        everyone = np.ones(items, bool)
+        columns = {"coarse": names[0], "fine": names[1], "query": everyone, "gallery": everyone}
+        pq.write_table(pa.table({"item": ids, **columns}), folder / "set.parquet")
+        hbench = [sys.executable, "-m", "hbench", "evaluate"]
+        command = [*hbench, str(folder / "vectors.parquet"), "--dataset", str(folder / "set.parquet"), "--json"]
+        each = []
+        for _ in range(4):
             began = time.perf_counter()
-            measure(all_pairs_job(vectors, labels))
-            alone.append(time.perf_counter() - began)
-        whole = f"{min(each[1:]):.2f} s (first {each[0]:.2f} s)"
-        print(
-            f"{items:,} items: whole process {whole}, evaluation alone {min(alone[1:]):.2f} s (first {alone[0]:.2f} s)"
-        )
+            subprocess.run(command, check=True, capture_output=True)
+            each.append(time.perf_counter() - began)
+    alone = []
+    for _ in range(3):  # the first loads the compiled code
+        began = time.perf_counter()
+        measure(all_pairs_job(vectors, labels))
+        alone.append(time.perf_counter() - began)
+    return (
+        f"`hbench evaluate` as a process, {items:,} items",
+        f"{min(each[1:]):.1f} s; the evaluation in it {min(alone[1:]):.1f} s",
+    )
 
 
-def bootstrap() -> None:
+def bootstrap(*, quick: bool) -> Rows:
     """The intervals of a large test."""
-    values = np.random.default_rng(0).random((20, 136_093))
+    queries = 1_000 if quick else 136_093
+    values = np.random.default_rng(0).random((20, queries))
     began = time.perf_counter()
     mean_of_tests_interval([values])
-    print(f"20 metrics × 136,093 queries, 2,000 resamples: {time.perf_counter() - began:.2f} s")
+    return [(f"2,000 bootstrap samples of {queries:,} queries and 20 metrics", f"{time.perf_counter() - began:.1f} s")]
 
 
-def simulate() -> None:
+def simulate(*, quick: bool) -> Rows:
     """How long 64 workers take, as a multiple of an even share, when blocks are tasks and when each has a fixed part.
 
     A block's cost: the product, plus what its queries' positives cost, in the measured proportions. A worker's speed is
     lognormal (σ = 0.1, neighbours on the same host); some run at a quarter, as a throttled or shared machine does.
     """
+    del quick  # it takes no time
     rng = np.random.default_rng(0)
-    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), 3_000 // 12 + 1)[
-        :3_000
-    ]  # of positives, canonical order
+    share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), BLOCKS // 12 + 1)[:BLOCKS]  # of positives, in order
     cost = 1 + 0.35 + 1.6 * share
-    print(f"{'slow workers':>14}{'blocks as tasks':>18}{'fixed parts':>14}   (64 workers, {len(cost):,} blocks)")
+    rows: Rows = []
     for slow in (0, 1, 4, 8):
         speed = rng.lognormal(0, 0.1, WORKERS)
         speed[:slow] /= 4
         even = cost.sum() / speed.sum()
         parts = [part.sum() / own for part, own in zip(np.array_split(cost, WORKERS), speed, strict=True)]
-        print(f"{slow:>14}{tasks(cost, speed) / even:>18.2f}{max(parts) / even:>14.2f}")
+        rows.append((str(slow), f"{tasks(cost, speed) / even:.2f}", f"{max(parts) / even:.2f}"))
+    return rows
 
 
 def tasks(cost: np.ndarray, speed: np.ndarray) -> float:
@@ -162,4 +172,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = {each.__name__: each for each in (exponent, landmarks, process, bootstrap, simulate)}
     parser.add_argument("what", choices=what)
-    what[parser.parse_args().what]()
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--json", action="store_true", help="as JSON, for benchmarks/tables.py")
+    options = parser.parse_args()
+    rows = what[options.what](quick=options.quick)
+    print(json.dumps(rows) if options.json else "\n".join(": ".join(row) for row in rows))
