@@ -61,6 +61,7 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test.")
 @click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
 @click.option("--policy", metavar="NAME", multiple=True, help="Mend labels that form no tree: hbench tree validate.")
+@click.option("--tree", type=click.Path(path_type=Path), help="A tree, whose nodes the one column of --levels names.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
 def command(name: str | None, *, source: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Build the dataset NAME from its raw files, or your own from --from, under NAME.
@@ -157,6 +158,8 @@ def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tupl
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
     table, root, item, split = _source(source, options)
     levels = _levels(table, source, options["levels"])
+    if options["tree"] is not None:
+        table, levels = _placed(table, levels, options["tree"])
     table, item, images = without_images(table, item)
     root = folder / IMAGES if images else root
     mended: dict[str, int] = {}
@@ -181,6 +184,26 @@ def _source(source: Path, options: dict[str, Any]) -> tuple[pa.Table, Path, str,
     split = options["split_folders"]
     table = folder_table(source, levels=_named(options["levels"]), split_folders=split, depth=options["depth"])
     return table, source, "item", SPLIT if split else None
+
+
+def _placed(table: pa.Table, levels: list[str], tree: Path) -> tuple[pa.Table, list[str]]:
+    """The table with a column per level of a tree in place of the one that names a node of it, and those levels."""
+    import pyarrow as pa
+
+    from hbench.core.tables import texts
+    from hbench.datasets.own_data import check_columns
+    from hbench.tree import files as tree_files
+    from hbench.tree.names import paths_of_nodes
+
+    if len(levels) != 1:
+        raise UsageError("with --tree one column says which node an item is", expected="--levels COLUMN")
+    check_columns(table, levels)
+    names = tree_files.read(tree)
+    rows = paths_of_nodes(names, texts(table, levels[0]))
+    table = table.drop_columns([level for level in (*levels, *names.levels) if level in table.column_names])
+    for place, level in enumerate(names.levels):
+        table = table.append_column(level, pa.array([row[place] if place < len(row) else "" for row in rows]))
+    return table, list(names.levels)
 
 
 def _named(levels: str | None) -> list[str]:

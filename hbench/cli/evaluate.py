@@ -113,6 +113,9 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
     type=SIMILARITY,
     help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]",
 )
+@click.option(
+    "--policy", "policies", metavar="NAME", multiple=True, help="Mend the names of a table given by --dataset."
+)
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
@@ -141,7 +144,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     from hbench import datasets
 
     _refuse_options(options)
-    data = datasets.load(dataset)
+    data = datasets.load(dataset, options["policies"])
     given = _given(file, options["ids"], options["query"], options["gallery"])
     conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
     conditions["metrics"] = _names(options["metrics"])

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from hbench.core import paths
-from hbench.core.errors import DataError, IntegrityError, UnknownName
+from hbench.core.errors import DataError, IntegrityError, UnknownName, UsageError
 from hbench.core.tables import SUFFIXES, kind_of
 from hbench.datasets import benchmarks
 from hbench.datasets.dataset import Dataset, Protocol, read, save
@@ -27,9 +28,9 @@ __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_na
 OPENED = "opened as the papers did: colours hidden under transparency are shown, EXIF turns nothing"
 
 
-def load(name_or_path: str | Path) -> Dataset:
+def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
     """A dataset by its registered name ("sop", "sop@1"), from a built dataset's folder, or from one table
-    (.csv, .tsv, .parquet).
+    (.csv, .tsv, .parquet), whose names the policies (hbench.tree.policies) mend.
 
     Raises UnknownName for a name that is not registered, DataError where its files are not on this disk,
     IntegrityError where they are not what was built.
@@ -37,7 +38,12 @@ def load(name_or_path: str | Path) -> Dataset:
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
     if kind_of(path) in SUFFIXES:
-        return read_single(path)
+        return read_single(path, policies)
+    if policies:
+        raise UsageError(
+            "a policy mends the names of a table", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),
+            fix="leave --policy out: it was chosen when the dataset was built",
+        )  # fmt: skip
     if name not in specs:
         if path.is_dir() and ((path / "dataset.json").exists() or not _own_folder(name)):
             return _as_published(read(path))

@@ -25,21 +25,40 @@ from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
 from hbench.tree import RESERVED, default_levels
 from hbench.tree.names import NameTable
+from hbench.tree.record import mend_sheet
 
 SPLIT = "split"
 
 
-def read_single(path: Path) -> Dataset:
+def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
     """A dataset from one file: a parquet manifest, or a table (hbench.core.tables) with `item`, the levels coarse to fine and
-    optionally `split` (train, test), `query`, `gallery` (true, false)."""
+    optionally `split` (train, test), `query`, `gallery` (true, false); `policies` mend the names of a table."""
     if kind_of(path) == ".parquet" and _is_manifest(path):
+        if policies:
+            raise UsageError(
+                f"{path} was built", expected="a policy for a table that was not", fix="leave --policy out"
+            )
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
     table = read_sheet(path)
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
+    if policies:
+        table, mended = mend_sheet(table, levels, policies)
+        levels = list(mended.table.levels)
+    _refuse_empty_names(table, levels)
     train, tests = by_split(table, levels=levels)
     version = next(iter(tests.values())).digest[:12]
     return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
+
+
+def _refuse_empty_names(table: pa.Table, levels: Sequence[str]) -> None:
+    for level in levels:
+        if empty := texts(table, level).count(""):
+            raise DataError(
+                f"{empty} rows have no name at the level {level}",
+                expected=f"a name for each of {', '.join(levels)}",
+                fix="fill them in, or choose what they mean, as --policy unknown: hbench tree validate lists the policies",
+            )
 
 
 def _is_manifest(path: Path) -> bool:

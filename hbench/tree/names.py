@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import TreeError
+from hbench.core.errors import TreeError, UnknownName, examples
 from hbench.tree import LabelTree, default_levels
 
 Row = tuple[str, ...]
@@ -131,6 +131,33 @@ def stripped(row: Iterable[str]) -> Row:
     while names and not names[-1]:
         names.pop()
     return tuple(names)
+
+
+def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
+    """The names from the coarsest level down to each node, which may be an inner one.
+
+    Raises UnknownName for a name that is no node of the table, TreeError for one that stands in several places.
+
+    >>> paths_of_nodes(NameTable.of(("family", "genus"), [("Felidae", "Felis"), ("Felidae", "Lynx")]), ["Felidae", "Lynx"])
+    [('Felidae',), ('Felidae', 'Lynx')]
+    """
+    places: dict[str, set[Row]] = defaultdict(set)
+    for row in table.rows:
+        for depth in range(1, len(row) + 1):
+            places[row[depth - 1]].add(row[:depth])
+    found = []
+    for node in nodes:
+        if node not in places:
+            raise UnknownName("node of the tree", node, list(places))
+        if len(places[node]) > 1:
+            raise TreeError(
+                f"{node!r} stands in several places of the tree",
+                expected="one path for each node that labels an item",
+                found=examples(" > ".join(row) for row in sorted(places[node])),
+                fix="mend the tree first (hbench tree validate), or give the items a column per level",
+            )
+        found += places[node]
+    return found
 
 
 def levels_for(levels: Row, rows: Iterable[Row]) -> Row:

@@ -21,6 +21,7 @@ from hbench.core.errors import TreeError, UsageError
 from hbench.core.registry import Registry
 from hbench.tree import ROOT, SHOWN_NODES
 from hbench.tree.names import CONTROL, REMARKS, ROOT_KEY, Key, NameTable, Row, find_problems, levels_for
+from hbench.tree.partial import ended_early
 
 NewRows = Mapping[Row, Row | None]
 
@@ -133,6 +134,19 @@ def cut(table: NameTable) -> NewRows:
     """Every path is cut at the deepest level that all of them reach."""
     depth = min((len(row) for row in table.rows if row), default=0)
     return {row: row[:depth] for row in table.rows}
+
+
+@policy("unknown", mends=["ragged", "placeholder"], stage=3)
+def unknown(table: NameTable) -> NewRows:
+    """A path may end early: below its last name nothing is known, and metrics leave open what the class is."""
+
+    def known(row: Row) -> Row:
+        names = list(row)
+        while names and table.is_placeholder(names[-1]):
+            names.pop()
+        return tuple(names)
+
+    return {row: ended_early(known(row), table.levels) for row in table.rows}
 
 
 @policy("by-path", mends=["homonym", "several parents"], stage=4)

@@ -1,0 +1,91 @@
+"""Partial labels: paths that end early, because below their last name nothing is known.
+
+A path (order, family, "") is made as long as the others by names of its own kind, so that tables, trees and files hold it like
+any other; every ending has its own:
+
+>>> ended_early(("Carnivora", "Felidae"), ("order", "family", "genus"))
+('Carnivora', 'Felidae', '[unknown below family Felidae]')
+>>> rows = [("Carnivora", "Felidae", "Felis"), ended_early(("Carnivora", "Felidae"), ("order", "family", "genus"))]
+>>> tree, labels = LabelTree.from_names(rows, levels=["order", "family", "genus"])
+>>> known = known_levels(tree)[labels[:, -1]]
+>>> known.tolist()
+[3, 2]
+
+The level of a pair is then known to lie between two bounds. Felis and the other may be one genus, and may be not:
+
+>>> lowest, highest = level_bounds((labels, known), (labels, known))
+>>> lowest.tolist(), highest.tolist()
+([[3, 2], [2, 2]], [[3, 3], [3, 3]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import TreeError, examples
+from hbench.tree import Labels, LabelTree, levels_of_pairs
+
+MARK = "[unknown below "
+Known = NDArray[np.uint8]
+PartialLabels = tuple[Labels, Known]
+
+
+def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
+    """A row of names made as long as `levels`; nothing is known below its last name."""
+    if not row:
+        return row
+    name = row[-1] if is_unknown(row[-1]) else f"{MARK}{levels[len(row) - 1]} {row[-1]}]"
+    return row + (name,) * (len(levels) - len(row))
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a name says that nothing is known here."""
+    return name.startswith(MARK)
+
+
+def known_levels(tree: LabelTree) -> Known:
+    """How many levels, 1 … L, are known of every fine class; uint8 (C,), L throughout for a tree without partial labels.
+
+    Raises TreeError for a class of which nothing is known, or that has a name below an unknown one.
+    """
+    known = np.full(len(tree.paths), tree.depth, np.uint8)
+    for level in range(tree.depth, 0, -1):
+        unknown = np.fromiter(map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1]))
+        if not unknown.any():
+            continue
+        here = unknown[tree.paths[:, level - 1]]
+        if level == 1 or (here & (known > level)).any():
+            _refuse(tree, np.flatnonzero(here & (known > level) | (level == 1) & here))
+        known[here] = level - 1
+    return known
+
+
+def _refuse(tree: LabelTree, classes: NDArray[np.intp]) -> None:
+    raise TreeError(
+        f"{len(classes)} paths of partial labels begin with an unknown name, or have a name below one",
+        expected="known names from the coarsest level on, then unknown ones down to the finest",
+        found=examples(tree.names[-1][i] for i in classes.tolist()),
+        fix="take the names from the source again, by --policy unknown",
+    )
+
+
+def is_partial(tree: LabelTree) -> bool:
+    """Whether some path ends early."""
+    return bool((known_levels(tree) < tree.depth).any())
+
+
+def level_bounds(queries: PartialLabels, gallery: PartialLabels) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The lowest and the highest level that every pair may have, from labels (Q, L) and (G, L) with their known levels
+    (Q,) and (G,): two uint8 (Q, G).
+
+    They are equal where one is known to diverge from the other, or both are known to the finest level. Otherwise the one
+    that is known less far, to level m, may be any class below its last known node, so that the level is m … L.
+    """
+    (asked, of_queries), (ranked, of_gallery) = queries, gallery
+    shorter = np.minimum(of_queries[:, None], of_gallery[None, :])
+    lowest = np.minimum(levels_of_pairs(asked, ranked), shorter)
+    depth = np.uint8(asked.shape[1])
+    return lowest, np.where(lowest == shorter, depth, lowest)

@@ -1,0 +1,176 @@
+"""Partial labels: paths that end early, and what the level of a pair may then be, against every completion of the paths."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbench.cli import group
+from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
+from hbench.datasets import load
+from hbench.tree import LabelTree
+from hbench.tree.names import NameTable, find_problems
+from hbench.tree.partial import ended_early, is_partial, known_levels, level_bounds
+from hbench.tree.policies import mend
+from tests import oracle
+
+LEVELS = ("order", "family", "genus")
+partial_rows = st.lists(
+    st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(tuple), min_size=1, max_size=6
+)  # fmt: skip
+
+
+def run(*arguments: object) -> None:
+    CliRunner().invoke(group, list(map(str, arguments)), catch_exceptions=False, standalone_mode=False)
+
+
+def nested(row: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that say their path, so that rows form a tree."""
+    return tuple("/".join(row[: depth + 1]) for depth in range(len(row)))
+
+
+def tree_of(rows: list[tuple[str, ...]]) -> tuple[LabelTree, np.ndarray]:
+    return LabelTree.from_names([ended_early(nested(row), LEVELS) for row in rows], levels=LEVELS)
+
+
+def completions(row: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Every path of three levels that begins with the row; "n" is a name that no row has."""
+    return [row + rest for rest in itertools.product("abn", repeat=3 - len(row))]
+
+
+@given(partial_rows)
+def test_the_bounds_of_a_level_are_those_over_every_completion_of_the_two_paths(rows: list[tuple[str, ...]]) -> None:
+    tree, labels = tree_of(rows)
+    known = known_levels(tree)[labels[:, -1]]
+    assert known.tolist() == [len(row) for row in rows]
+    assert is_partial(tree) == any(len(row) < 3 for row in rows)
+    lowest, highest = level_bounds((labels, known), (labels, known))
+    for (i, first), (j, second) in itertools.product(enumerate(rows), repeat=2):
+        pairs = itertools.product(completions(first), completions(second))
+        levels = [oracle.level_of(one, other) for one, other in pairs]
+        assert (lowest[i, j], highest[i, j]) == (min(levels), max(levels))
+
+
+@given(partial_rows)
+def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known(rows: list[tuple[str, ...]]) -> None:
+    table = NameTable.of(LEVELS, [nested(row) for row in rows])
+    mended = mend(table, ["unknown"])
+    tree, items = mended.table.tree()
+    assert items.sum() == len(rows)
+    ends = {path: path[:known] for path, known in zip(names_of(tree), known_levels(tree).tolist(), strict=True)}
+    assert set(ends.values()) == {nested(row) for row in rows}
+    assert tree.depth == 3  # also where no row reaches the finest level
+
+
+def names_of(tree: LabelTree) -> list[tuple[str, ...]]:
+    return [tuple(names[i] for names, i in zip(tree.names, path, strict=True)) for path in tree.paths.tolist()]
+
+
+def test_trailing_placeholders_are_unknown_and_a_name_below_one_stays_a_problem() -> None:
+    table = NameTable.of(
+        LEVELS, [("Carnivora", "Felidae", "NA"), ("Carnivora", "NA", "unknown"), ("Anura", "NA", "Rana")]
+    )
+    mended = mend(table, ["unknown"]).table
+    assert list(mended.rows) == [
+        ("Carnivora", "Felidae", "[unknown below family Felidae]"),
+        ("Carnivora", "[unknown below order Carnivora]", "[unknown below order Carnivora]"),
+        ("Anura", "NA", "Rana"),
+    ]
+    assert [problem.kind for problem in find_problems(mended)] == ["placeholder"]
+    both = mend(table, ["unknown", "by-path"]).table
+    assert [problem.kind for problem in find_problems(both)] == ["placeholder"]
+
+
+def test_rows_of_which_nothing_is_known_stay_a_problem() -> None:
+    mended = mend(NameTable.of(LEVELS, [("NA", "", ""), ("a", "b", "c")]), ["unknown"]).table
+    assert [problem.kind for problem in find_problems(mended)] == ["ragged"]
+
+
+def test_homonyms_that_end_early_are_told_apart_by_path() -> None:
+    rows = [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis", "catus")]
+    tree, _ = mend(NameTable.of(("kingdom", "genus", "species"), rows), ["unknown", "by-path"]).table.tree()
+    assert known_levels(tree).tolist() == [2, 2, 3]
+    assert len(set(tree.names[2])) == 3
+
+
+def test_two_rules_for_short_rows_are_refused() -> None:
+    for other in ("repeat-leaf", "cut"):
+        with pytest.raises(UsageError, match="both mend ragged"):
+            mend(NameTable.of(LEVELS, [("a",)]), ["unknown", other])
+
+
+@pytest.mark.parametrize("row", [("[unknown below order a]",) * 3, ("a", "[unknown below order a]", "c")])
+def test_unknown_names_above_known_ones_are_refused(row: tuple[str, ...]) -> None:
+    tree, _ = LabelTree.from_names([row], levels=LEVELS)
+    with pytest.raises(TreeError, match="begin with an unknown name, or have a name below one"):
+        known_levels(tree)
+
+
+TABLE = "item,order,family,genus\n1,Carnivora,Felidae,Felis\n2,Carnivora,Felidae,\n3,Carnivora,,\n4,Anura,,\n"
+KNOWN = [3, 2, 1, 1]
+
+
+def test_a_table_with_empty_cells_at_the_fine_end_is_opened_by_the_policy_and_refused_without(tmp_path: Path) -> None:
+    path = tmp_path / "zoo.csv"
+    path.write_text(TABLE)
+    test = load(path, ["unknown"]).tests["test"]
+    assert known_levels(test.tree)[test.labels[:, -1]].tolist() == KNOWN
+    with pytest.raises(DataError, match=r"no name at the level family[\s\S]*--policy unknown"):
+        load(path)
+    with pytest.raises(UsageError, match="chosen when the dataset was built"):
+        load("glyphs", ["unknown"])
+
+
+def test_the_mended_table_and_the_built_manifest_say_it_themselves(tmp_path: Path) -> None:
+    (tmp_path / "zoo.csv").write_text(TABLE)
+    run(
+        "tree",
+        "validate",
+        tmp_path / "zoo.csv",
+        "--levels",
+        "order,family,genus",
+        "--policy",
+        "unknown",
+        "-o",
+        tmp_path / "mended.parquet",
+    )
+    built = ["--levels", "order,family,genus", "--policy", "unknown", "-o", tmp_path / "built"]
+    run("build", "zoo", "--from", tmp_path / "zoo.csv", *built)
+    digests = set()
+    for source in (tmp_path / "mended.parquet", tmp_path / "built" / "test.parquet"):
+        test = load(source).tests["test"]
+        assert known_levels(test.tree)[test.labels[:, -1]].tolist() == KNOWN
+        digests.add(test.digest)
+    assert len(digests) == 1
+
+
+NEWICK = "((Felis,Lynx)Felidae,Anura)root;"
+EDGES = "parent,child\nroot,Felidae\nroot,Anura\nFelidae,Felis\nFelidae,Lynx\n"
+
+
+@pytest.mark.parametrize(("name", "text"), [("tree.nwk", NEWICK), ("edges.csv", EDGES)])
+def test_an_item_may_be_labelled_by_an_inner_node_of_a_tree(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "zoo.csv").write_text("item,node\n1,Felis\n2,Felidae\n3,Anura\n")
+    command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / name]
+    run(*command, "--policy", "unknown", "-o", tmp_path / "built")
+    test = load(tmp_path / "built").tests["test"]
+    assert test.levels == ("level1", "level2")
+    assert known_levels(test.tree)[test.labels[:, -1]].tolist() == [2, 1, 1]
+    (tmp_path / "zoo.csv").write_text("item,node\n1,Feliz\n")
+    with pytest.raises(UnknownName, match="did you mean 'Felis'"):
+        run(*command, "-o", tmp_path / "other")
+
+
+def test_a_node_that_stands_in_two_places_labels_no_item(tmp_path: Path) -> None:
+    (tmp_path / "tree.nwk").write_text("((x)a,(x)b)root;")
+    (tmp_path / "zoo.csv").write_text("item,node\n1,x\n")
+    command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / "tree.nwk"]
+    with pytest.raises(TreeError, match=r"'x' stands in several places[\s\S]*a > x, b > x"):
+        run(*command, "-o", tmp_path / "built")
