@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, Batch
 from hbench.engine.job import Job, Values
-from hbench.engine.kernels import numpy_twins, rank_full_rows, rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels import leave_out, numpy_twins, rank_full_rows, rank_positives, rank_sums, sort_keys
 from hbench.engine.ranker import Ranker
 from hbench.engine.top_k import TopResults
+from hbench.metrics import partial_lists
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
+from hbench.metrics.partial_lists import Reading
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer, scorers_by_name
 
 
@@ -33,6 +35,7 @@ class Kernels(NamedTuple):
     rank: Callable[..., None]
     levels_of_best: Callable[..., None]
     sum_up: Callable[..., None]
+    leave_out: Callable[..., None]
     how: Callable[[bool], rank_positives.RankingRule]
 
     @property
@@ -56,9 +59,21 @@ def how_plain(pessimistic: bool) -> rank_positives.RankingRule:
 
 
 COMPILED = Kernels(
-    sort_keys.sort, rank_positives.rank_rows, rank_full_rows.levels_of_best, rank_sums.sum_up, how_compiled
+    sort_keys.sort,
+    rank_positives.rank_rows,
+    rank_full_rows.levels_of_best,
+    rank_sums.sum_up,
+    leave_out.leave_out,
+    how_compiled,
 )
-PLAIN = Kernels(numpy_twins.sort, numpy_twins.rank_rows, numpy_twins.levels_of_best, numpy_twins.sum_up, how_plain)
+PLAIN = Kernels(
+    numpy_twins.sort,
+    numpy_twins.rank_rows,
+    numpy_twins.levels_of_best,
+    numpy_twins.sum_up,
+    numpy_twins.leave_out,
+    how_plain,
+)
 
 
 ITEMS = 600_000  # of rows sorted at once by one thread, unless one row has more: calls cost time, too
@@ -73,14 +88,27 @@ class Workspace(NamedTuple):
     ranks: NDArray[np.int32]
     levels: NDArray[np.uint8]
     above: rank_sums.SumBuffers
+    read: tuple[NDArray[np.int32], NDArray[np.uint8]]
+
+
+def read_by(
+    reading: Reading, ranked: rank_positives.RankedPositives, room: Workspace, by: Kernels
+) -> rank_positives.RankedPositives:
+    """Ranked codes as ranks and levels, in the room for them."""
+    ranks, levels = room.read
+    to = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
+    by.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, to)
+    return to
 
 
 @dataclass(frozen=True)
 class MetricGroup:
-    """The fast metrics, by row of the values, that are taken of one list: the whole one, or without its last item."""
+    """The fast metrics, by row of the values, that are taken of one list: the whole one, without its last item, or under one
+    reading of its codes."""
 
     scorers: dict[int, Scorer]
     loses_last: bool
+    reading: Reading | None
     lowest: int
     tables: rank_sums.Tables
 
@@ -90,7 +118,8 @@ class MetricGroup:
         return {row: each.grade for row, each in self.scorers.items() if FAST[each.name.base].graded and each.grade}
 
     def batch(self, counts: NDArray[np.int64]) -> Batch:
-        """A batch without sums, for queries of these level counts (n, L+1)."""
+        """A batch without sums, for queries of these counts by code (n, K)."""
+        counts = counts if self.reading is None else self.reading.counts(counts)
         cuts = np.unique(np.array([each.name.cut for each in self.scorers.values() if each.name.cut], np.int64))
         shape = (len(counts), len(self.grades), counts.shape[1])
         binary = any(FAST[each.name.base].binary for each in self.scorers.values())
@@ -104,16 +133,18 @@ class MetricGroup:
         ranked: rank_positives.RankedPositives,
         queries: NDArray[np.int64],
         batch: Batch,
-        above: rank_sums.SumBuffers,
+        room: Workspace,
         by: Kernels,
     ) -> None:
         """Sum up for a batch of queries (n,), in input positions."""
+        if self.reading is not None:
+            ranked = read_by(self.reading, ranked, room, by)
         if self.loses_last:
             ranked = _without_last(ranked, batch.wanted.counts)
         for place, grade in enumerate(self.grades.values()):
             relevance, weight = grade(queries, batch.wanted.counts)
             batch.wanted.relevance[:, place], batch.wanted.weight[:, place] = relevance, weight
-        by.sum_up(ranked, batch.wanted, batch.tables, above, batch.sums)
+        by.sum_up(ranked, batch.wanted, batch.tables, room.above, batch.sums)
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Write the metrics of a batch to their rows of the values (M, n)."""
@@ -133,7 +164,8 @@ def _without_last(ranked: rank_positives.RankedPositives, counts: NDArray[np.int
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """`lists` of fast metrics, and the `others` by row of the `metrics` values; `lowest` level that they ask for."""
+    """`lists` of fast metrics, and the `others` by row of the `metrics` values; `lowest` level that they ask for. `asked`: the
+    rows that ask only the queries known to some level, and that level."""
 
     ranker: Ranker
     steps: Kernels
@@ -142,19 +174,25 @@ class MetricPlan:
     lists: Sequence[MetricGroup]
     others: Mapping[int, ScoreQuery]
     lowest: int
+    asked: Mapping[int, int]
     spare: list[Workspace] = field(default_factory=list)
 
     @classmethod
     def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], steps: Kernels, *, pessimistic: bool) -> MetricPlan:
         known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
-        by_list = [{row: each for row, each in known.items() if each.loses_last == loses} for loses in (False, True)]
+        by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
+        for row, each in sorted(known.items(), key=lambda item: item[1].loses_last):
+            by_list.setdefault((each.loses_last, each.reading.name if each.reading else ""), {})[row] = each
         others = {row: each for row, each in enumerate(scorers) if row not in known}
         levels = [each.arguments.get("level", 1) for each in known.values()]
-        lowest = 1 if others else min(levels, default=1)
+        lowest = 1 if others or ranker.known is not None else min(levels, default=1)
         tables = rank_sums.tables(len(ranker.columns))
-        both = zip((False, True), by_list, strict=True)
-        lists = [MetricGroup(each, loses, lowest, tables) for loses, each in both if each]
-        return cls(ranker, steps, steps.how(pessimistic), len(scorers), lists, others, lowest)
+        lists = [
+            MetricGroup(each, loses, next(iter(each.values())).reading, lowest, tables)
+            for (loses, _), each in by_list.items()
+        ]
+        asked = {row: each.asked for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.asked}
+        return cls(ranker, steps, steps.how(pessimistic), len(scorers), lists, others, lowest, asked)
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """What is to be sorted of the rows of these canonical queries: their positives, and they themselves; with many
@@ -165,6 +203,13 @@ class MetricPlan:
         whole = sizes >= self.how.many
         begins, sizes = np.where(whole, 0, begins), np.where(whole, len(self.ranker.columns), sizes)
         return sort_keys.Parts(begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest)
+
+    def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
+        """The parts of these canonical queries as they are sorted: by the codes of their items, where these are no levels."""
+        if self.ranker.known is None:
+            return parts
+        starts, ends = (each[first:last] for each in self.ranker.coded)
+        return parts._replace(starts=starts, ends=ends)
 
     @property
     def most_positives(self) -> int:
@@ -181,7 +226,8 @@ class MetricPlan:
     def room_bytes(self) -> int:
         items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
         lookup = min(most, self.how.many) * (4 * rank_positives.BUCKETS + 4)
-        return items * self._by_score(0).bytes_per_item + max(most, RANKS) * 5 + lookup + most * 9
+        read = 0 if self.ranker.known is None else max(most, RANKS) * 5
+        return items * self._by_score(0).bytes_per_item + max(most, RANKS) * 5 + read + lookup + most * 9
 
     @contextmanager
     def room(self) -> Iterator[Workspace]:
@@ -192,12 +238,15 @@ class MetricPlan:
             items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
             ranks, levels = np.empty(max(most, RANKS), np.int32), np.empty(max(most, RANKS), np.uint8)
             lookup = rank_positives.scratch(min(most, self.how.many))
-            own = Workspace(self._by_score(items), lookup, ranks, levels, rank_sums.scratch(most))
+            read = ranks[:0], levels[:0]
+            if self.ranker.known is not None:
+                read = np.empty_like(ranks), np.empty_like(levels)
+            own = Workspace(self._by_score(items), lookup, ranks, levels, rank_sums.scratch(most), read)
         yield own
         self.spare.append(own)
 
     def _by_score(self, items: int) -> sort_keys.SortedKeys:
-        return sort_keys.room(items, self.ranker.scores.dtype, self.ranker.tie_key)
+        return sort_keys.room(items, self.ranker.scores.dtype, self.ranker.code_ties)
 
 
 SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
@@ -242,14 +291,17 @@ class FastBlock:
     def __init__(self, plan: MetricPlan, block: int) -> None:
         self.plan, self.ranker, self.queries = plan, plan.ranker, plan.ranker.rows(block)
         self.first = block * self.ranker.scores.block_size
-        counts = self.ranker.counts(self.first, self.first + len(self.queries))
+        self.counts = self.ranker.counts_by_code(self.first, self.first + len(self.queries))
+        self.reading = None if self.ranker.known is None else partial_lists.known(self.ranker.depth)
+        counts = self.counts if self.reading is None else self.reading.counts(self.counts)
         self.values = Values.empty(plan.metrics, counts)
-        self.batches = [(listed, listed.batch(counts)) for listed in plan.lists]
+        self.batches = [(listed, listed.batch(self.counts)) for listed in plan.lists]
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         self.ranker.mask(scores, self.first + start)
-        parts = self.plan.parts(self.first + start, self.first + start + len(scores))
-        positives = self.values.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
+        first, last = self.first + start, self.first + start + len(scores)
+        parts = self.plan.coded(self.plan.parts(first, last), first, last)
+        positives = self.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
         with self.plan.room() as room:
             for at in sort_keys.fitting(positives, len(room.ranks)):
                 own = slice(start + at.start, start + at.stop)
@@ -276,19 +328,19 @@ class FastBlock:
     def add_ranked(self, ranked: rank_positives.RankedPositives, at: slice, room: Workspace) -> None:
         """Value the queries `at` these places of the block by the ranks of their positives."""
         for listed, batch in self.batches:
-            listed.add(ranked, self.queries[at], batch.part(at), room.above, self.plan.steps)
+            listed.add(ranked, self.queries[at], batch.part(at), room, self.plan.steps)
         if self.plan.others:
-            for n, sequence in enumerate(_sequences(ranked, self.values.counts[at]), at.start):
+            for n, sequence in enumerate(_sequences(ranked, self.counts[at]), at.start):
                 for row, other in self.plan.others.items():
                     self.values.values[row, n] = other(int(self.queries[n]), sequence)
+        if self.reading is not None:
+            self.values.first_level[at] = _levels_at_rank_1(read_by(self.reading, ranked, room, self.plan.steps))
 
     def _first_levels(
         self, scores: NDArray[np.floating], parts: sort_keys.Parts, ranked: rank_positives.RankedPositives
     ) -> NDArray[np.uint8]:
         """The level of the item ranked first; (n,)."""
-        some = ranked.ends > ranked.starts
-        place = np.where(some, ranked.starts, 0)
-        levels = np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
+        levels = _levels_at_rank_1(ranked)
         if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
             self.plan.steps.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
         return levels
@@ -296,7 +348,18 @@ class FastBlock:
     def finish(self) -> Values:
         for listed, batch in self.batches:
             listed.put(batch, self.values.values)
+        if self.ranker.known is not None:
+            of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
+            for row, level in self.plan.asked.items():
+                self.values.values[row, of_queries < level] = np.nan
         return self.values
+
+
+def _levels_at_rank_1(ranked: rank_positives.RankedPositives) -> NDArray[np.uint8]:
+    """The level of the positive at rank 1, 0 where there is none; (n,)."""
+    some = ranked.ends > ranked.starts
+    place = np.where(some, ranked.starts, 0)
+    return np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
 
 
 def _sequences(ranked: rank_positives.RankedPositives, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.errors import UsageError
 from hbench.core.version import __version__
 from hbench.engine.ranker import Ranker
 from hbench.engine.similarity import Similarity, named
@@ -33,14 +34,15 @@ from hbench.metrics.level_sequence import LevelSequence, Ties
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.name_columns import NameColumns
 from hbench.metrics.names import MetricName, default_metrics
-from hbench.metrics.protocols import Protocol, ScoreQuery, protocols
+from hbench.metrics.protocols import Protocol, ScoreQuery, paper, protocols
 from hbench.metrics.relevance import Relevance, relevances
 from hbench.metrics.relevance import alpha as alpha_relevance
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Each choice by its name and, where it is a function, as that function."""
+    """Each choice by its name and, where it is a function, as that function. `partial`: whether some paths of the labels end
+    early (hbench.tree.partial)."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -53,6 +55,7 @@ class Conditions:
     ties: Ties
     protocol_name: str
     protocol: Protocol
+    partial: bool = False
 
     def signature(self, dataset: str, tests: Iterable[str], protocol: str | None = None) -> str:
         """The text without which a score cannot be quoted."""
@@ -63,6 +66,7 @@ class Conditions:
             f"sim:{self.similarity_name}",
             "self:excluded-by-id",
             f"ties:{self.ties_name}",
+            *["labels:partial"] * self.partial,
         ]
         return "|".join(
             [*parts, f"rel:{self.relevance_name}", f"protocol:{protocol or self.protocol_name}", f"hbench:{version}"]
@@ -78,8 +82,14 @@ def conditions(
     similarity: str = "cosine",
     ties: str = "pessimistic",
     protocol: str = "paper",
+    partial: bool = False,
 ) -> Conditions:
     """The conditions in words turned into functions; UnknownName or UsageError before any work starts."""
+    if partial and protocols[protocol] is not paper:
+        raise UsageError(
+            "the released evaluators know no partial labels", expected="--protocol paper", found=f"--protocol {protocol}",
+            fix="or leave the items that are not known to the finest level out: --policy drop",
+        )  # fmt: skip
     by_level = alpha_relevance(alpha)
     parsed = [
         name if isinstance(name, MetricName) else MetricName.parse(name) for name in metrics or default_metrics(levels)
@@ -101,6 +111,7 @@ def conditions(
         ties=ties_policies[ties],
         protocol_name=protocol,
         protocol=protocols[protocol],
+        partial=partial,
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, pays_exactly
+from hbench.core.errors import TreeError
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import Similarity, cosine
 from hbench.metrics.level_sequence import (
@@ -30,8 +31,9 @@ from hbench.metrics.level_sequence import (
     level_ranges,
     level_sequence,
     pessimistic,
+    unknown_ranges,
 )
-from hbench.tree import Labels
+from hbench.tree import MOST_LEVELS, Labels
 
 ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
 SEED = 20220710
@@ -116,12 +118,14 @@ def duplicates(
 class Side:
     """Vectors (N, D) and labels (N, L), coarse to fine, of the queries or of the gallery.
 
-    `ignore` (N,): a gallery item is left out of the list of every query of its own group; -1 is no group.
+    `ignore` (N,): a gallery item is left out of the list of every query of its own group; -1 is no group. `known` uint8
+    (N,): under partial labels (hbench.tree.partial), how many levels are known, of both sides or of none.
     """
 
     vectors: NDArray[np.floating]
     labels: Labels
     ignore: NDArray[np.int64] | None = None
+    known: NDArray[np.uint8] | None = None
 
 
 LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -133,6 +137,10 @@ class Ranker:
     Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row that is the query
     itself, left out of its list; -1 for none. `mutual`: whether the queries are the gallery, and only each itself is left
     out of its list. `memory` bounds what is held beyond the vectors and labels, in bytes.
+
+    `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial labels the level is the lowest
+    that is possible. `coded` are the ranges by code (hbench.metrics.partial_lists), of which each is written over those before
+    it, ordered by `code_ties`; without partial labels a code is a level.
     """
 
     def __init__(
@@ -156,8 +164,17 @@ class Ranker:
         self.queries = self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
+        self.coded, self.code_ties = (self.starts, self.ends), self.tie_key
+        self.known = None if queries.known is None else queries.known[self.queries]
+        if self.known is not None and gallery.known is not None:
+            sides_known = (
+                (queries.labels[self.queries], self.known),
+                (gallery.labels[self.columns], gallery.known[self.columns]),
+            )
+            self._code(unknown_ranges(*sides_known, (self.starts, self.ends)), tie_key)
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
+        tables += 0 if self.known is None else sum(each.nbytes for each in self.coded)
         sides = [(gallery.vectors, self.columns), (queries.vectors, self.queries)]
         content = _content_digest(*sides[: 1 if gallery is queries else 2])  # before rows are moved and scaled in place
         rows = similarity(queries.vectors, gallery.vectors)
@@ -167,6 +184,19 @@ class Ranker:
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, memory=left)
         self.digest = _digest(content, self)
+
+    def _code(self, unknown: tuple[NDArray[np.int64], NDArray[np.int64]], tie_key: Ties) -> None:
+        """Take ranges of unknown levels, two (Q, L − 1), among the ranges by code, two (Q, 2L − 1)."""
+        assert self.known is not None
+        if 2 * self.depth - 1 > MOST_LEVELS:
+            raise TreeError("the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2} levels at most",
+                            found=f"{self.depth}")  # fmt: skip
+        beyond = np.arange(1, self.depth + 1) > self.known[:, None]
+        self.starts, self.ends = (np.where(beyond, 0, each) for each in (self.starts, self.ends))
+        coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
+        coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
+        coded[0, :, 1::2], coded[1, :, 1::2] = unknown
+        self.coded, self.code_ties = (coded[0], coded[1]), tie_key(2 * self.depth - 1)
 
     @property
     def blocks(self) -> int:
@@ -192,6 +222,22 @@ class Ranker:
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(counts, (rows, inside.sum(axis=1)), 1)
         return counts
+
+    def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
+        """How many items the lists of a range of the canonical queries hold of every code; (n, 2L), or (n, L+1) where codes
+        are levels."""
+        counts = self.counts(first, last)
+        if self.known is None:
+            return counts
+        rows, columns = self.left_out(first, last)
+        starts, ends = (each[first:last, 1::2] for each in self.coded)
+        unknown = ends - starts
+        inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
+        np.subtract.at(unknown, rows, inside.astype(np.int64))
+        counts[:, 1:-1] -= unknown
+        coded = np.zeros((len(counts), 2 * self.depth), np.int64)
+        coded[:, 0], coded[:, 1::2], coded[:, 2::2] = counts[:, 0], counts[:, 1:], unknown
+        return coded
 
     def mask(self, scores: NDArray[np.floating], first: int) -> None:
         """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the score of their
@@ -235,7 +281,7 @@ def _content_digest(*sides: tuple[NDArray[np.floating], NDArray[np.int64]]) -> s
 def _digest(content: str, ranker: Ranker) -> str:
     """sha256 of the vectors' digest, the label tree, what is left out, the ties policy, and the shapes of blocks."""
     digest = hashlib.sha256(f"{content} {ranker.scores.block_size} {ranker.tie_key.tolist()}".encode())
-    for array in (ranker.starts, ranker.ends, *ranker.left_out(0, len(ranker.queries))):
+    for array in (*ranker.coded, *ranker.left_out(0, len(ranker.queries))):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 

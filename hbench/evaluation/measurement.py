@@ -35,8 +35,10 @@ from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.evaluation.shards import Part
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns, NamedSequences
+from hbench.metrics.partial_lists import partial_scorers
 from hbench.metrics.protocols import Protocol, ScoreQuery, Setting, protocols, scorers_by_name
 from hbench.tree import Labels, affected
+from hbench.tree.partial import is_partial, known_levels
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,11 @@ def scorers_of(
     also: Protocol | None = None,
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
-    """The functions of one query that give a report its values: every metric under the protocol, then under `also`."""
+    """The functions of one query that give a report its values: every metric under the protocol, then under `also`; of
+    partial labels with all unknown wrong and right."""
     setting = Setting(chosen.levels, chosen.relevance, chosen.exponent, labels, all_pairs, names)
+    if chosen.partial:
+        return list(partial_scorers(chosen.metrics, setting))
     protocols = [chosen.protocol] if also is None else [chosen.protocol, also]
     return [protocol(metric, setting) for protocol in protocols for metric in chosen.metrics]
 
@@ -77,13 +82,20 @@ def job_of(test: Retrieval, chosen: Conditions, *, also: Protocol | None = None,
     names = None if test.names is None else test.names[0]
     scorers = scorers_of(chosen, test.queries.labels, all_pairs=test.gallery is None, also=also, names=names)
     results = 8 * len(scorers) * len(test.queries.labels)
+    queries, gallery = test.queries, test.gallery
+    if chosen.partial and queries.known is None:  # another test of the dataset has the partial labels
+        queries, gallery = _fully_known(queries), gallery and _fully_known(gallery)
     ranker = Ranker(
-        test.queries, test.gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties,
+        queries, gallery, self_rows=test.self_rows, similarity=chosen.similarity, tie_key=chosen.ties,
         memory=None if memory is None else memory - results,
     )  # fmt: skip
     metrics = ",".join(map(str, chosen.metrics))
     by_name = _by_name(test, ranker, chosen) if scorers_by_name(scorers) else None
     return Job(ranker, scorers, f"{chosen.signature('', ())} {metrics} {also and also.__name__}", by_name=by_name)
+
+
+def _fully_known(side: Side) -> Side:
+    return replace(side, known=np.full(len(side.labels), side.labels.shape[1], np.uint8))
 
 
 def _by_name(test: Retrieval, ranker: Ranker, chosen: Conditions) -> NameColumns | None:
@@ -168,7 +180,9 @@ def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
     rows = embedding_files.align(source, manifest.items[items])
     selected: Any = SelectedRows(source.vectors, rows, movable=source.movable)
-    return Side(selected, manifest.labels[items], None if manifest.ignore is None else manifest.ignore[items])
+    ignore = None if manifest.ignore is None else manifest.ignore[items]
+    known = known_levels(manifest.tree)[manifest.labels[items, -1]] if is_partial(manifest.tree) else None
+    return Side(selected, manifest.labels[items], ignore, known)
 
 
 def measured_sequences(

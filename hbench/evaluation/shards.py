@@ -27,7 +27,7 @@ from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Conditions, Execute, Job, conditions
 from hbench.engine.measure import Measurement, OnBlock, measure
-from hbench.evaluation.reports.report import Report, Subject, report_of
+from hbench.evaluation.reports.report import Report, Subject, report_of, rows_of_values
 
 WRITTEN = "a file that hbench evaluate --shard wrote"
 FIELDS = ("values", "first_level", "counts", "tied")
@@ -73,6 +73,7 @@ class Words(Strict):
     protocol: str
     also: str | None
     warnings: tuple[str, ...]
+    partial: bool = False
 
 
 class Header(Strict):
@@ -150,7 +151,7 @@ def _shard(path: Path) -> tuple[Header, dict[str, NDArray[Any]]]:
 
 def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Evaluation) -> dict[str, NDArray[Any]]:
     """The arrays of a test from all shards; SubmissionError where one is missing, or of another type or shape."""
-    names = len(evaluation.chosen.metrics) * (2 if evaluation.also else 1)
+    names = rows_of_values(evaluation.chosen) * (2 if evaluation.also else 1)
     kinds = {"positions": "i", "ids": "U", "values": "f", "first_level": "u", "counts": "i", "tied": "b"}
     widths = {"values": (names,), "counts": (len(evaluation.chosen.levels) + 1,)}
     for arrays in shards:
@@ -216,10 +217,11 @@ def _in_words(evaluation: Evaluation) -> dict[str, Any]:
         "protocol": chosen.protocol_name,
         "also": evaluation.also,
         "warnings": list(evaluation.warnings),
+        "partial": chosen.partial,
     }
 
 
 def _from_words(words: Words) -> Evaluation:
-    keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol")
+    keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol", "partial")
     chosen = conditions(words.levels, **{key: getattr(words, key) for key in keys})
     return Evaluation(words.subject, chosen, words.also, words.warnings)

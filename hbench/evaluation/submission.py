@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hbench.core.errors import SubmissionError
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import Dataset, load
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, conditions
@@ -28,6 +28,7 @@ from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports.report import Report, Subject, SubmittedFile
 from hbench.metrics.names import MetricName, default_metrics
+from hbench.tree.partial import known_levels
 
 
 def evaluate(
@@ -80,9 +81,16 @@ def examine(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
     names = metrics or list(dict.fromkeys([*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]))
-    warnings: list[str] = []
+    warnings = partial_labels_of(data)
+    if warnings and (isinstance(given, Ranking) or data.lists):
+        raise SubmissionError(
+            "partial labels are scored by embeddings alone", expected="an embedding file, positives by label",
+            found="a ranking" if isinstance(given, Ranking) else "listed positives",
+        )  # fmt: skip
+    partial = bool(warnings)
     if isinstance(given, Ranking) and not all(run_levels.is_full(given, test) for test in data.tests.values()):
-        names, warnings = feasible(names, given.depth, asked=metrics is not None)
+        names, remarks = feasible(names, given.depth, asked=metrics is not None)
+        warnings += remarks
     chosen = conditions(
         data.levels,
         metrics=names,
@@ -91,7 +99,10 @@ def examine(
         similarity=similarity or data.protocol.similarity,
         ties=ties,
         protocol=protocol_name(protocol, data),
+        partial=partial,
     )
+    if partial and also_official:
+        raise UsageError("the released evaluators know no partial labels", fix="leave the official values out")
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     doubts = doubts_of(given, data) if doubted else ()
@@ -125,6 +136,24 @@ def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Su
         for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
     ]
     return [*own, *embedding_files.problems_between(queries, gallery)]
+
+
+def partial_labels_of(dataset: Dataset) -> list[str]:
+    """How far the queries of each test are known, in words, where some labels end early."""
+    found = []
+    for name, test in dataset.tests.items():
+        known = known_levels(test.tree)[test.labels[:, -1]]
+        if (known < test.tree.depth).any():
+            asked = np.bincount(known[test.query], minlength=test.tree.depth + 1)
+            parts = [
+                f"{count:,} to {level}" for level, count in zip(test.levels, asked[1:].tolist(), strict=True) if count
+            ]
+            items = int((known[test.gallery] < test.tree.depth).sum())
+            found.append(
+                f"{name}: partial labels: queries are known {', '.join(parts)}; {items:,} gallery items end early and are "
+                "left out where their level is unknown"
+            )
+    return found
 
 
 def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str], list[str]]:

@@ -81,7 +81,8 @@ def _ranker(test: Retrieval, vectors: SelectedRows, asked: NDArray[np.int64], ch
     some: Any = vectors
     ignore = None if test.queries.ignore is None else test.queries.ignore[asked]
     own = asked if test.self_rows is None else test.self_rows[asked]
-    side = Side(some, test.queries.labels[asked], ignore)
+    known = None if test.queries.known is None else test.queries.known[asked]
+    side = Side(some, test.queries.labels[asked], ignore, known)
     return Ranker(side, test.gallery or test.queries, self_rows=own, similarity=chosen.similarity, tie_key=chosen.ties)
 
 

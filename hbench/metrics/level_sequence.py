@@ -114,3 +114,29 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
         starts[:, level] = np.where(present, first[run], 0)
         ends[:, level] = np.where(present, np.append(first[1:], len(labels))[run], 0)
     return starts, ends
+
+
+def unknown_ranges(
+    queries: tuple[Labels, NDArray[np.uint8]],
+    gallery: tuple[Labels, NDArray[np.uint8]],
+    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where in the canonical gallery the items start and end whose level for a query is known to be l = 1 … L − 1 at least
+    and L at most; two (Q, L − 1) arrays, from labels, how many levels of each are known, and the `ranges` of the levels.
+
+    Where the query is known to l, these are all that share its node there; where it is known further, the items that end
+    at its node, which lie side by side under an unknown node of their own.
+    """
+    (asked, of_queries), (ranked, of_gallery), (starts, ends) = queries, gallery, ranges
+    found = np.zeros((2, len(asked), asked.shape[1] - 1), np.int64)
+    for level in range(1, asked.shape[1]):
+        column, here = level - 1, np.flatnonzero(of_gallery == level)
+        nodes, first, count = np.unique(ranked[here, column], return_index=True, return_counts=True)
+        place = np.searchsorted(nodes, asked[:, column]).clip(max=max(len(nodes) - 1, 0))
+        ending = of_queries > level
+        if len(nodes):
+            ending &= nodes[place] == asked[:, column]
+            found[:, ending, column] = here[first][place[ending]], (here[first] + count)[place[ending]]
+        whole = of_queries == level
+        found[:, whole, column] = starts[whole, column], ends[whole, column]
+    return found[0], found[1]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from hbench.metrics.name_columns import NamedSequences, equal_columns
 from hbench.metrics.names import MetricName
 from hbench.metrics.relevance import Relevance
 from hbench.tree import Labels
+
+if TYPE_CHECKING:
+    from hbench.metrics.partial_lists import Reading
 
 Counts = NDArray[np.int64]
 ScoreQuery = Callable[[int, LevelSequence], float]
@@ -46,7 +49,9 @@ class Scorer:
 
     `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of the
     levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is dropped first. `by_name`:
-    the value of a query that is ranked by name; None where the protocol goes by the tree.
+    the value of a query that is ranked by name; None where the protocol goes by the tree. Under partial labels
+    (hbench.metrics.partial_lists) `reading` makes levels of the codes in a sequence, and queries that are not known to the
+    level `asked` are not asked.
     """
 
     name: MetricName
@@ -55,6 +60,8 @@ class Scorer:
     grade: Grade | None = None
     loses_last: bool = False
     by_name: ScoreNamed | None = None
+    reading: Reading | None = None
+    asked: int = 0
 
     def __call__(self, query: int, sequence: LevelSequence) -> float:
         return self.function(query, sequence)

@@ -145,7 +145,7 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     for row in table.rows:
         for depth in range(1, len(row) + 1):
             places[row[depth - 1]].add(row[:depth])
-    found = []
+    found: list[Row] = []
     for node in nodes:
         if node not in places:
             raise UnknownName("node of the tree", node, list(places))

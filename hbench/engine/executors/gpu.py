@@ -113,12 +113,13 @@ def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:
 
 
 def _levels(ranker: Ranker, first: int, count: int, device: torch.device) -> Tensor:
-    """The level (n, G) of every item for the canonical queries from `first` on; 0 of what is left out."""
+    """The code (n, G) of every item for the canonical queries from `first` on, its level where labels are not partial; 0 of
+    what is left out."""
     column = torch.arange(len(ranker.columns), device=device)
     levels = torch.zeros((count, len(column)), dtype=torch.uint8, device=device)
-    for level in range(ranker.depth):
-        start, end = (_moved(each[first : first + count, level, None], device) for each in (ranker.starts, ranker.ends))
-        levels += (start <= column) & (column < end)
+    for code in range(ranker.coded[0].shape[1]):
+        start, end = (_moved(each[first : first + count, code, None], device) for each in ranker.coded)
+        levels[(start <= column) & (column < end)] = code + 1
     queries, columns = (_moved(each, device) for each in ranker.left_out(first, first + count))
     levels[queries, columns] = 0
     return levels
@@ -126,7 +127,7 @@ def _levels(ranker: Ranker, first: int, count: int, device: torch.device) -> Ten
 
 def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> RankedRows:
     """Order rows of scores (n, G): by score, then by the tie key of the level; both with the best first."""
-    tie_key = plan.ranker.tie_key
+    tie_key = plan.ranker.code_ties
     keys = descending(rows) << 8 | _moved(tie_key.astype(np.int64), rows.device)[levels.long()]
     keys = keys.sort(dim=1).values
     level = _moved(np.argsort(tie_key).astype(np.uint8), rows.device)[keys & 255]

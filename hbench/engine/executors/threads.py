@@ -132,6 +132,7 @@ class Triangle:
         square = rows[:, queries.start - first : queries.stop - first]
         symmetric = np.array_equal(square, square.T)
         np.fill_diagonal(square, -np.inf)
+        parts = self.plan.coded(parts, queries.start, queries.stop)
         parts = parts._replace(begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first)
         with self.plan.room() as room:
             by_score = room.by_score

@@ -166,3 +166,14 @@ def threshold_sum(ranks: Ranks, levels: Levels, reaches: NDArray[np.bool_], weig
     """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
     own = np.flatnonzero(reaches[levels])
     return float((np.cumsum(weight[levels[own]]) / ranks[own]).sum())
+
+
+def leave_out(ranked: RankedPositives, stays: Levels, level: Levels, to: RankedPositives) -> None:
+    """Write the ranks, levels and ends of n lists; `stays` (1 or 0) and `level` by code."""
+    for query, (first, end) in enumerate(zip(ranked.starts.tolist(), ranked.ends.tolist(), strict=True)):
+        codes = ranked.levels[first:end]
+        ranks = ranked.ranks[first:end] - np.cumsum(1 - stays[codes].astype(np.int32))
+        listed = np.flatnonzero((stays * (level > 0))[codes])
+        place = slice(first, first + len(listed))
+        to.ranks[place], to.levels[place] = ranks[listed], level[codes[listed]]
+        to.ends[query] = place.stop

@@ -27,6 +27,7 @@ from hbench.core.version import __version__
 from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement
 from hbench.metrics.names import MetricName
+from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.relevance import inverted
 from hbench.metrics.significance import mean_of_tests_interval
 
@@ -60,7 +61,8 @@ class Document(Strict):
     """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
 
     `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
-    submission (hbench.evaluation.embeddings.doubts).
+    submission (hbench.evaluation.embeddings.doubts). `unknown_wrong`, `unknown_right`: under partial labels, the metrics that
+    go by all levels with every unknown level at its lowest, and at its highest (docs/metrics.md); `scores` are of what is known.
     """
 
     schema_version: int = SCHEMA
@@ -76,6 +78,8 @@ class Document(Strict):
     embedding: SubmittedFile | None = None
     scores: dict[str, Score]
     official: dict[str, Score] = Field(default_factory=dict)
+    unknown_wrong: dict[str, Score] = Field(default_factory=dict)
+    unknown_right: dict[str, Score] = Field(default_factory=dict)
     by_test: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     mistakes: dict[str, dict[str, int]] = Field(default_factory=dict)
     doubts: tuple[str, ...] = ()
@@ -259,10 +263,13 @@ def report_of(
 ) -> Report:
     """The report of all tests: a score is the mean over the tests of its mean over the queries.
 
-    Values beyond the chosen metrics are those of a second protocol and become the report's `official`.
+    Values beyond the chosen metrics are those of a second protocol and become the report's `official`; of partial labels, those
+    with all unknown wrong, then with all unknown right.
     """
     names = [str(name) for name in chosen.metrics]
     scores = summarise([each.values[:, each.canonical] for each in measurements.values()])
+    others = scores[len(names) :]
+    graded = [str(name) for name in chosen.metrics if is_graded(name)] if chosen.partial else []
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,
@@ -275,7 +282,9 @@ def report_of(
         method=subject.method,
         embedding=subject.source,
         scores=dict(zip(names, scores, strict=False)),
-        official=dict(zip(names, scores[len(names) :], strict=False)),
+        official={} if chosen.partial else dict(zip(names, others, strict=False)),
+        unknown_wrong=dict(zip(graded, others, strict=False)),
+        unknown_right=dict(zip(graded, others[len(graded) :], strict=False)),
         by_test={name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
         if len(measurements) > 1
         else {},
@@ -288,6 +297,12 @@ def report_of(
     tests = np.repeat(np.array(list(measurements), dtype=object), [len(ids[name]) for name in measurements])
     queries = np.concatenate([ids[name] for name in measurements])
     return Report(document, dict(zip(names, values, strict=False)), queries, tests)
+
+
+def rows_of_values(chosen: Conditions) -> int:
+    """How many values every query has under one protocol: the metrics; of partial labels, also with all unknown wrong and
+    right."""
+    return len(chosen.metrics) + 2 * sum(map(is_graded, chosen.metrics)) * chosen.partial
 
 
 def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:

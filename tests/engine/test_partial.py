@@ -1,0 +1,133 @@
+"""Partial labels in the engine: every path of it against double loops over all pairs, and against whole labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hbench.core import compiled
+from hbench.core.errors import TreeError, UsageError
+from hbench.engine.executors import threads
+from hbench.engine.job import Job, conditions
+from hbench.engine.kernels import leave_out, numpy_twins, rank_positives
+from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.measure import measure
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.similarity import dot
+from hbench.evaluation.measurement import scorers_of
+from hbench.metrics.level_sequence import optimistic, pessimistic
+from hbench.metrics.partial_lists import partial_scorers
+from hbench.metrics.protocols import Setting
+from hbench.metrics.relevance import alpha
+from hbench.tree import LabelTree
+from hbench.tree.partial import ended_early, known_levels
+from tests import oracle_partial as oracle
+
+NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
+WAYS = [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED]
+
+
+@pytest.fixture
+def go(monkeypatch):
+    """Sets which of the ways is gone, though the tests here are small (tests/engine/test_rank_positives.py)."""
+
+    def set_to(way):
+        way = way if compiled.available() else NUMPY
+        monkeypatch.setattr(compiled, "SMALL", 10**9 if way is NUMPY else -1)
+        few, many = way or MIXED
+        monkeypatch.setattr(rank_positives, "FEW", few)
+        monkeypatch.setattr(rank_positives, "MANY", many)
+
+    return set_to
+
+
+def levels_of(depth):
+    return [f"level{level}" for level in range(1, depth + 1)]
+
+
+def random_paths(rng, items, depth, share):
+    """Nested paths of names; of a share of them only the first levels are known."""
+    columns = np.minimum(rng.geometric(0.5, size=(items, depth)), 3)
+    paths = [tuple("/".join(map(str, row[: level + 1])) for level in range(depth)) for row in columns.tolist()]
+    ends = np.where(rng.random(items) < share, rng.integers(1, depth + 1, items), depth)
+    return [path[:end] for path, end in zip(paths, ends.tolist(), strict=True)]
+
+
+def labelled(paths, depth):
+    tree, labels = LabelTree.from_names(
+        [ended_early(path, levels_of(depth)) for path in paths], levels=levels_of(depth)
+    )
+    return labels, known_levels(tree)[labels[:, -1]]
+
+
+def random_problem(rng, depth, share=0.5):
+    """Queries, gallery (None: the queries), the rows of the queries in the gallery, ignore groups, and all paths."""
+    items = int(rng.integers(2, 40))
+    paths = random_paths(rng, items, depth, share)
+    labels, known = labelled(paths, depth)
+    spread = int(rng.integers(1, 5))
+    vectors = rng.integers(-spread, spread + 1, size=(items, 3)).astype(np.float32)
+    vectors[:: int(rng.integers(1, 9))] = vectors[0]
+    ignore = rng.integers(-1, 4, size=items) if rng.random() < 0.3 else None
+    if rng.random() < 0.5:
+        return Side(vectors, labels, ignore, known), None, None, paths
+    part = int(rng.integers(1, items))
+    groups = (None, None) if ignore is None else (ignore[:part], ignore)
+    own = np.where(rng.random(part) < 0.5, np.arange(part), -1)
+    asked = Side(vectors[:part], labels[:part], groups[0], known[:part])
+    return asked, Side(vectors, labels, groups[1], known), own, paths
+
+
+def expected_of(query, problem, depth, worst):
+    """The list of one query by double loops."""
+    queries, gallery, own, paths = problem
+    ranked = gallery or queries
+    itself = query if gallery is None else own[query]
+    group = -1 if queries.ignore is None else queries.ignore[query]
+    listed = [
+        item for item in range(len(ranked.labels))
+        if item != itself and not (group >= 0 and ranked.ignore[item] == group)
+    ]  # fmt: skip
+    scores = [float(queries.vectors[query] @ ranked.vectors[item]) for item in listed]
+    return oracle.ranked_bounds(scores, [paths[item] for item in listed], paths[query], depth, pessimistic=worst)
+
+
+def names_of(depth):
+    return [*oracle.GRADED, *(oracle.spelled(base, level) for base in oracle.OF_LEVEL for level in levels_of(depth))]
+
+
+def scorers(depth, labels):
+    chosen = conditions(levels_of(depth), metrics=names_of(depth), partial=True)
+    return partial_scorers(chosen.metrics, Setting(levels_of(depth), alpha(), 1.0, labels, True))
+
+
+def expected_values(ranked, asked, depth):
+    of_level = [
+        oracle.of_level(base, ranked, level, asked) for base in oracle.OF_LEVEL for level in range(1, depth + 1)
+    ]
+    exact = [oracle.graded(name, oracle.known(ranked), depth) for name in oracle.GRADED]
+    bounds = [
+        oracle.graded(name, read(ranked), depth) for read in (oracle.wrong, oracle.right) for name in oracle.GRADED
+    ]
+    return [*exact, *of_level, *bounds]
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**9), st.integers(1, 8), st.booleans(), st.sampled_from(WAYS))
+def test_every_way_equals_double_loops_over_all_pairs(go, seed, depth, worst, way):
+    go(way)
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, depth)
+    queries, gallery, own, paths = problem
+    policy = pessimistic if worst else optimistic
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    found = measure(Job(ranker, scorers(depth, queries.labels)))
+    for query in range(len(queries.labels)):
+        ranked = expected_of(query, problem, depth, worst)
+        slow = expected_values(ranked, len(paths[query]), depth)
+        np.testing.assert_allclose(found.values[:, query], slow, rtol=1e-11, atol=1e-14)
+        known = oracle.known(ranked)
+        assert found.counts[query].tolist() == [known.count(level) for level in range(depth + 1)]
+        assert found.first_level[query] == (known[0] if known else 0)
