@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core import compiled
-from hbench.core.errors import TreeError, UsageError
+from hbench.core.errors import TreeError
+from hbench.engine import block_values, score_blocks
 from hbench.engine.executors import threads
 from hbench.engine.job import Job, conditions
-from hbench.engine.kernels import leave_out, numpy_twins, rank_positives
-from hbench.engine.kernels.rank_positives import RankedPositives
+from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
@@ -131,3 +133,70 @@ def test_every_way_equals_double_loops_over_all_pairs(go, seed, depth, worst, wa
         known = oracle.known(ranked)
         assert found.counts[query].tolist() == [known.count(level) for level in range(depth + 1)]
         assert found.first_level[query] == (known[0] if known else 0)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**9), st.integers(1, 8), st.booleans())
+def test_whole_labels_read_as_partial_ones_have_the_same_values(go, seed, depth, worst):
+    go(MIXED)
+    queries, gallery, own, _paths = random_problem(np.random.default_rng(seed), depth, share=0)
+    policy = pessimistic if worst else optimistic
+    chosen = conditions(levels_of(depth), metrics=names_of(depth))
+    whole = scorers_of(chosen, queries.labels, all_pairs=gallery is None)
+    sides = [side and replace(side, known=None) for side in (queries, gallery)]
+    plain = measure(Job(Ranker(*sides, self_rows=own, similarity=dot, tie_key=policy), whole))
+    ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
+    found = measure(Job(ranker, scorers(depth, queries.labels)))
+    graded, every = len(oracle.GRADED), len(whole)
+    np.testing.assert_allclose(found.values[:every], plain.values, rtol=1e-12)  # sums may be split at other cuts
+    for bound in (found.values[every : every + graded], found.values[every + graded :]):
+        np.testing.assert_allclose(bound, plain.values[:graded], rtol=1e-12)
+    assert np.array_equal(found.first_level, plain.first_level)
+    assert np.array_equal(found.tied, plain.tied)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**9), st.integers(20, 120), st.booleans())
+def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(go, monkeypatch, seed, items, worst):
+    go((4, 10**7))
+    for name, value in {"BLOCK": 16, "CHUNK": 24 * 8 * 4}.items():
+        monkeypatch.setattr(score_blocks, name, value)
+    monkeypatch.setattr(threads, "SMALL", -1)
+    rng = np.random.default_rng(seed)
+    labels, known = labelled(random_paths(rng, items, 3, 0.5), 3)
+    side = Side(rng.integers(-3, 4, size=(items, 8)).astype(np.float32), labels, None, known)
+    job = Job(Ranker(side, similarity=dot, tie_key=pessimistic if worst else optimistic), scorers(3, labels))
+
+    def by_rows(job, blocks):
+        return threads._by_rows(job, block_values.plan_of(job.ranker, job.scorers), blocks, 2)
+
+    expected = measure(job, execute=by_rows)
+    ways = [measure(job)]
+    if compiled.available():
+        assert threads.triangle_of(job, block_values.plan_of(job.ranker, job.scorers), range(job.ranker.blocks), 2)
+    ways.append(measure(job, execute=pytest.importorskip("hbench.engine.executors.gpu").on_device("cpu")))
+    for found in ways:
+        for name in ("values", "first_level", "counts", "tied"):
+            assert np.array_equal(getattr(found, name), getattr(expected, name), equal_nan=name == "values"), name
+
+
+def test_items_of_another_order_have_the_same_bits():
+    rng = np.random.default_rng(4)
+    paths = random_paths(rng, 300, 4, 0.4)
+    vectors = rng.normal(size=(300, 16)).astype(np.float32)
+    found = []
+    for order in (np.arange(300), rng.permutation(300)):
+        labels, known = labelled([paths[item] for item in order], 4)
+        job = Job(Ranker(Side(vectors[order], labels, None, known)), scorers(4, labels))
+        values = np.empty((len(job.scorers), 300))
+        values[:, order] = measure(job).values
+        found.append((values, job.digest))
+    assert np.array_equal(found[0][0], found[1][0], equal_nan=True)
+    assert found[0][1] == found[1][1]
+
+
+def test_a_tree_too_deep_for_codes_of_a_byte_is_refused():
+    labels = np.zeros((2, 129), np.int32)
+    side = Side(np.eye(2, dtype=np.float32), labels, None, np.full(2, 129, np.uint8))
+    with pytest.raises(TreeError, match="too deep for partial labels"):
+        Ranker(side)

@@ -27,19 +27,28 @@ def percent(value: float | None, digits: int = 2) -> str:
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
-    """metric, score, 95 % interval, the official value where one differs, queries; a line per metric (all by
-    default)."""
+    """metric, score, 95 % interval, the official value where one differs, of partial labels the scores with all unknown
+    wrong and right, queries; a line per metric (all by default)."""
     listed = {name: document.scores[name] for name in names or document.scores}
     official = {name: score for name, score in document.official.items() if name in listed}
     differs = {name for name, score in official.items() if percent(score.value, 9) != percent(listed[name].value, 9)}
+    unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
         line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
         if differs:
             line.insert(3, percent(official[name].value) if name in differs else "same")
+        line[3:3] = [percent(each[name].value) if name in each else "" for each in unknown.values()]
         cells.append(tuple(line))
-    header = ["metric", f"{document.protocol} protocol", "95 % interval", *["official"] * bool(differs), "queries"]
+    columns = [*["official"] * bool(differs), *unknown]
+    header = ["metric", f"{document.protocol} protocol", "95 % interval", *columns, "queries"]
     return BoardTable(tuple(header), cells, list(document.warnings))
+
+
+def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
+    """The scores of partial labels beside those of what is known, by what is made of the unknown; none of whole labels."""
+    both = {"unknown wrong": document.unknown_wrong, "unknown right": document.unknown_right}
+    return both if document.unknown_wrong else {}
 
 
 def tables(document: Document) -> list[BoardTable]:
@@ -81,13 +90,16 @@ def interval(score: Score) -> str:
 
 
 def as_csv(document: Document) -> str:
-    """metric, value, low, high, official, queries, skipped; fractions in full precision."""
-    text = io.StringIO()
+    """metric, value, low, high, official, queries, skipped, and of partial labels the values with all unknown wrong and right;
+    fractions in full precision."""
+    text, unknown = io.StringIO(), unknown_of(document)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["metric", "value", "low", "high", "official", "queries", "skipped"])
+    columns = [name.replace(" ", "_") for name in unknown]
+    writer.writerow(["metric", "value", "low", "high", "official", "queries", "skipped", *columns])
     for name, score in document.scores.items():
         official = document.official[name].value if name in document.official else None
-        writer.writerow([name, score.value, score.low, score.high, official, score.queries, score.skipped])
+        others = [each[name].value if name in each else None for each in unknown.values()]
+        writer.writerow([name, score.value, score.low, score.high, official, score.queries, score.skipped, *others])
     return text.getvalue()
 
 

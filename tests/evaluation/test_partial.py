@@ -1,0 +1,134 @@
+"""Partial labels from a table to a report: three values, the signature, shards, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli import group
+from hbench.core.errors import SubmissionError, UsageError
+from hbench.datasets import load
+from hbench.evaluation.reports import formats, report
+from hbench.evaluation.submission import evaluate
+from tests import oracle_partial as oracle
+
+LEVELS = ("order", "family", "genus")
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> tuple[Path, Path, list[tuple[str, ...]], np.ndarray]:
+    """A table of 60 items whose paths end early here and there, their embeddings, the paths and the vectors."""
+    rng = np.random.default_rng(8)
+    paths = []
+    for ends in rng.choice([1, 2, 3], p=[0.1, 0.3, 0.6], size=60).tolist():
+        order, family, genus = rng.integers(2, size=3).tolist()
+        paths.append((f"o{order}", f"f{order}{family}", f"g{order}{family}{genus}")[:ends])
+    vectors = rng.integers(-4, 5, size=(60, 5)).astype(np.float32)
+    vectors[:, 0] += 9  # none is zero
+    lines = ["item," + ",".join(LEVELS), *(f"{n}.jpg,{','.join([*path, '', ''][:3])}" for n, path in enumerate(paths))]
+    (tmp_path / "zoo.csv").write_text("\n".join(lines) + "\n")
+    ids = pa.array([f"{n}.jpg" for n in range(60)])
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 5)
+    pq.write_table(pa.table({"id": ids, "embedding": rows}), tmp_path / "zoo.parquet")
+    return tmp_path / "zoo.csv", tmp_path / "zoo.parquet", paths, vectors
+
+
+def hbench(*arguments: object) -> str:
+    done = CliRunner().invoke(group, list(map(str, arguments)), catch_exceptions=False, standalone_mode=False)
+    return done.stdout
+
+
+def means_by_loops(paths: list[tuple[str, ...]], vectors: np.ndarray) -> dict[str, dict[str, float]]:
+    """Means of some metrics by double loops over all pairs."""
+    found: dict[str, dict[str, list[float]]] = {kind: {} for kind in ("scores", "unknown_wrong", "unknown_right")}
+    for query, path in enumerate(paths):
+        others = [item for item in range(len(paths)) if item != query]
+        scores = [float(vectors[query] @ vectors[item]) for item in others]
+        ranked = oracle.ranked_bounds(scores, [paths[item] for item in others], path, 3)
+        readings = {"scores": oracle.known, "unknown_wrong": oracle.wrong, "unknown_right": oracle.right}
+        for kind, read in readings.items():
+            for name in ("H-AP", "wAP", "ASI", "NDCG", "HD@2"):
+                found[kind].setdefault(name, []).append(oracle.graded(name, read(ranked), 3))
+        for level, mark in enumerate(("/order", "/family", ""), start=1):
+            for base in ("AP", "R@1"):
+                value = oracle.of_level(base, ranked, level, len(path))
+                found["scores"].setdefault(base + mark, []).append(value)
+    return {kind: {name: float(np.nanmean(own)) for name, own in each.items()} for kind, each in found.items()}
+
+
+METRICS = "H-AP,wAP,ASI,NDCG,HD@2,AP/order,AP/family,AP,R@1/order,R@1/family,R@1"
+
+
+def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo) -> None:
+    table, embeddings, paths, vectors = zoo
+    call = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--similarity", "dot", "--metrics", METRICS)
+    document = json.loads(hbench(*call, "--json"))
+    for kind, expected in means_by_loops(paths, vectors).items():
+        assert {name: score["value"] for name, score in document[kind].items()} == pytest.approx(expected, rel=1e-9)
+    known = [len(path) for path in paths]
+    assert document["scores"]["R@1"]["queries"] == known.count(3)
+    assert document["scores"]["R@1/family"]["queries"] == 60 - known.count(1)
+    assert document["scores"]["R@1/order"]["queries"] == 60
+    assert "|labels:partial|" in document["signature"]
+    assert (
+        f"{known.count(1)} to order, {known.count(2)} to family, {known.count(3)} to genus" in document["warnings"][0]
+    )
+    assert "unknown wrong" in hbench(*call)
+
+
+def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path: Path) -> None:
+    table, embeddings, _, _ = zoo
+    call = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--max-memory", "100M")
+    whole = json.loads(hbench(*call, "--json"))
+    for part in (1, 2):
+        hbench(*call, "--shard", f"{part}/2", "-o", tmp_path / f"{part}.npz")
+    merged = json.loads(hbench("merge", tmp_path / "1.npz", tmp_path / "2.npz", "--format", "json"))
+    assert merged == whole
+    for _ in range(2):
+        assert json.loads(hbench(*call, "--json", "--resume", tmp_path / "kept")) == whole
+
+
+def test_every_format_shows_the_three_values(zoo) -> None:
+    table, embeddings, _, _ = zoo
+    document = evaluate(embeddings, load(table, ["unknown"]), metrics=["H-AP", "AP"]).document
+    header, line = formats.as_csv(document).splitlines()[:2]
+    assert header.endswith(",unknown_wrong,unknown_right")
+    assert [float(value) for value in line.split(",")[-2:]] == [
+        document.unknown_wrong["H-AP"].value,
+        document.unknown_right["H-AP"].value,
+    ]
+    assert formats.table(document).cells[1][3:5] == ("", "")  # a metric of one level has one value
+    for kind in ("markdown", "latex"):
+        assert "unknown right" in formats.FORMATS[kind](document)
+
+
+def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path: Path) -> None:
+    _, embeddings, _, _ = zoo
+    (tmp_path / "whole.csv").write_text("item,order,genus\n" + "".join(f"{n}.jpg,o,g{n % 7}\n" for n in range(60)))
+    document = evaluate(embeddings, tmp_path / "whole.csv").document
+    assert document.unknown_wrong == document.unknown_right == {}
+    assert "partial" not in document.signature
+    assert "unknown" not in formats.as_csv(document)
+    document_in_words = document.model_dump(mode="json")
+    assert report.Document.model_validate(document_in_words) == document
+
+
+def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_path: Path) -> None:
+    table, embeddings, _, _ = zoo
+    data = load(table, ["unknown"])
+    with pytest.raises(UsageError, match="released evaluators know no partial labels"):
+        evaluate(embeddings, data, protocol="official")
+    with pytest.raises(UsageError, match="released evaluators know no partial labels"):
+        evaluate(embeddings, data, also_official=True)
+    (tmp_path / "run.csv").write_text("id,images\n" + "".join(f"{n}.jpg,0.jpg\n" for n in range(60)))
+    with pytest.raises(SubmissionError, match="scored by embeddings alone"):
+        evaluate(tmp_path / "run.csv", data)
+    hbench("tree", "validate", table, "--policy", "unknown", "-o", tmp_path / "mended.csv")
+    with pytest.raises(UsageError, match="no gap is measured of partial labels"):
+        hbench("gap", embeddings, "-d", tmp_path / "mended.csv", "--batch", "20")
