@@ -57,6 +57,8 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     if not isinstance(given, Embeddings) or data.lists:
         raise UsageError("a gap is measured of embeddings, by labels", expected="an embedding file and a label tree")
     chosen = submission.examine(given, data, metrics=names, similarity=options["similarity"]).chosen
+    if chosen.partial:
+        raise UsageError("no gap is measured of partial labels", fix="leave their items out: --policy drop")
     for name, manifest in data.tests.items():
         items = int(manifest.gallery.sum())
         if items < 2 * batch:

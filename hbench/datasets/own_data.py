@@ -25,7 +25,6 @@ from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
 from hbench.tree import RESERVED, default_levels
 from hbench.tree.names import NameTable
-from hbench.tree.record import mend_sheet
 
 SPLIT = "split"
 
@@ -43,6 +42,8 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
     table = read_sheet(path)
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
     if policies:
+        from hbench.tree.record import mend_sheet  # which loads networkx
+
         table, mended = mend_sheet(table, levels, policies)
         levels = list(mended.table.levels)
     _refuse_empty_names(table, levels)

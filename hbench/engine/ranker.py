@@ -164,14 +164,10 @@ class Ranker:
         self.queries = self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
         self.starts, self.ends = level_ranges(queries.labels[self.queries], gallery.labels[self.columns])
+        self.known: NDArray[np.uint8] | None = None
         self.coded, self.code_ties = (self.starts, self.ends), self.tie_key
-        self.known = None if queries.known is None else queries.known[self.queries]
-        if self.known is not None and gallery.known is not None:
-            sides_known = (
-                (queries.labels[self.queries], self.known),
-                (gallery.labels[self.columns], gallery.known[self.columns]),
-            )
-            self._code(unknown_ranges(*sides_known, (self.starts, self.ends)), tie_key)
+        if queries.known is not None and gallery.known is not None:
+            self._code(queries, gallery, tie_key)
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(each.nbytes for each in self.coded)
@@ -185,12 +181,17 @@ class Ranker:
         self.scores = Scores(rows, self.queries, self.columns, memory=left)
         self.digest = _digest(content, self)
 
-    def _code(self, unknown: tuple[NDArray[np.int64], NDArray[np.int64]], tie_key: Ties) -> None:
-        """Take ranges of unknown levels, two (Q, L − 1), among the ranges by code, two (Q, 2L − 1)."""
-        assert self.known is not None
+    def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
+        """Take the ranges of unknown levels among those by code, two (Q, 2L − 1)."""
+        assert queries.known is not None
+        assert gallery.known is not None
         if 2 * self.depth - 1 > MOST_LEVELS:
-            raise TreeError("the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2} levels at most",
+            raise TreeError("the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2 + 1} levels at most",
                             found=f"{self.depth}")  # fmt: skip
+        self.known = queries.known[self.queries]
+        asked = queries.labels[self.queries], self.known
+        ranked = gallery.labels[self.columns], gallery.known[self.columns]
+        unknown = unknown_ranges(asked, ranked, (self.starts, self.ends))
         beyond = np.arange(1, self.depth + 1) > self.known[:, None]
         self.starts, self.ends = (np.where(beyond, 0, each) for each in (self.starts, self.ends))
         coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbench.core.errors import SubmissionError, examples
+from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import conditions
 from hbench.engine.measure import measure
@@ -23,6 +23,9 @@ from hbench.engine.similarity import as_vectors
 from hbench.evaluation.measurement import Retrieval, job_of
 from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.tree import LabelTree, as_labels, default_levels
+from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.partial import is_partial, known_levels
+from hbench.tree.policies import mend, refuse_with_policies
 
 Vectors = NDArray[np.floating]
 
@@ -40,6 +43,7 @@ def score(
     protocol: str = "paper",
     ties: str = "pessimistic",
     similarity: str = "cosine",
+    policies: Sequence[str] = (),
     threads: int | None = None,
     memory: int | None = None,
 ) -> Report:
@@ -47,14 +51,15 @@ def score(
     its own list) or a gallery.
 
     Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
-    default. `memory` bounds what is held beyond the vectors, in bytes. Raises SubmissionError for vectors that cannot
+    default; `policies` (hbench.tree.policies) mend labels that are names, as "unknown" those that end early with empty names.
+    `memory` bounds what is held beyond the vectors, in bytes. Raises SubmissionError for vectors that cannot
     be ranked, TreeError for labels that are no tree, UnknownName for names.
     """
     if (gallery is None) != (gallery_labels is None):
         raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")
     ranked = None if gallery is None or gallery_labels is None else (gallery, gallery_labels)
     test, tree = _retrieval_of_arrays(
-        vectors, labels, ranked, level_names=level_names, needs_direction=similarity == "cosine"
+        vectors, labels, ranked, level_names=level_names, policies=policies, needs_direction=similarity == "cosine"
     )
     chosen = conditions(
         tree.levels,
@@ -64,6 +69,7 @@ def score(
         similarity=similarity,
         ties=ties,
         protocol=protocol,
+        partial=test.queries.known is not None,
     )
     digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
     measurement = measure(job_of(test, chosen, memory=memory), execute=partial(on_threads, threads=threads))
@@ -76,10 +82,14 @@ def _retrieval_of_arrays(
     gallery: tuple[ArrayLike, ArrayLike] | None,
     *,
     level_names: Sequence[str] | None,
+    policies: Sequence[str],
     needs_direction: bool,
 ) -> tuple[Retrieval, LabelTree]:
+    names = None
     if _are_names(labels) or (gallery is not None and _are_names(gallery[1])):
-        labels, gallery = _numbered(labels, gallery)
+        labels, gallery, names = _numbered(labels, gallery, level_names, policies)
+    elif policies:
+        raise UsageError("a policy mends names", expected="labels of names", found="numbers")
     sides = [_side(vectors, labels, "vectors", needs_direction)]
     if gallery is not None:
         sides.append(_side(*gallery, "gallery vectors", needs_direction))
@@ -88,9 +98,11 @@ def _retrieval_of_arrays(
             raise SubmissionError(
                 "queries and gallery differ in dimension", expected=f"{dimensions[0]}", found=f"{dimensions[1]}"
             )
-    tree, renumbered = LabelTree.from_labels(np.concatenate([paths for _, paths in sides]), levels=level_names)
-    asked = len(sides[0][1])
-    queries, ranked = Side(sides[0][0], renumbered[:asked]), Side(sides[-1][0], renumbered[asked:])
+    numbers = np.concatenate([paths for _, paths in sides])
+    tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
+    asked, known = len(sides[0][1]), known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
+    both = (slice(asked), sides[0][0]), (slice(asked, None), sides[-1][0])
+    queries, ranked = (Side(rows, renumbered[at], None, None if known is None else known[at]) for at, rows in both)
     ids = np.array([str(position) for position in range(asked)], dtype=object)
     return Retrieval(queries, None if gallery is None else ranked, None, ids), tree
 
@@ -100,9 +112,12 @@ def _are_names(labels: ArrayLike) -> bool:
 
 
 def _numbered(
-    labels: ArrayLike, gallery: tuple[ArrayLike, ArrayLike] | None
-) -> tuple[ArrayLike, tuple[ArrayLike, ArrayLike] | None]:
-    """Labels that are names, (N, L) or (N,), as numbers that the queries and the gallery share."""
+    labels: ArrayLike,
+    gallery: tuple[ArrayLike, ArrayLike] | None,
+    level_names: Sequence[str] | None,
+    policies: Sequence[str],
+) -> tuple[ArrayLike, tuple[ArrayLike, ArrayLike] | None, tuple[tuple[str, ...], ...]]:
+    """Labels that are names, (N, L) or (N,), as numbers that the queries and the gallery share, and the names by number."""
     sides = [np.asarray(each) for each in (labels, *(gallery or ())[1:])]
     columns = [each[:, None] if each.ndim == 1 else each for each in sides]
     if any(each.ndim != 2 or each.shape[1] != columns[0].shape[1] for each in columns):
@@ -110,9 +125,22 @@ def _numbered(
             "the names of queries and gallery differ in levels", found=", ".join(str(each.shape) for each in sides)
         )
     rows = [tuple(map(str, row)) for row in np.concatenate(columns).tolist()]
-    _, numbers = LabelTree.from_names(rows, levels=default_levels(columns[0].shape[1]))
+    levels = tuple(level_names or default_levels(columns[0].shape[1]))
+    if policies:
+        rows, levels = _mended(rows, levels, policies)
+    tree, numbers = LabelTree.from_names(rows, levels=levels)
     asked = len(columns[0])
-    return numbers[:asked], None if gallery is None else (gallery[0], numbers[asked:])
+    return numbers[:asked], None if gallery is None else (gallery[0], numbers[asked:]), tree.names
+
+
+def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
+    mended = mend(NameTable.of(levels, rows), policies)
+    refuse_with_policies(mended.table, "the labels")
+    kept = [after for row in rows if (after := mended.final[stripped(row)]) is not None]
+    if len(kept) < len(rows) or mended.table.levels != levels:
+        raise UsageError("vectors keep their labels here", expected="a policy that leaves out no row and no level",
+                         found=", ".join(policies), fix="leave the rows out of both arrays")  # fmt: skip
+    return kept, levels
 
 
 def _side(vectors: ArrayLike, labels: ArrayLike, what: str, needs_direction: bool) -> tuple[Vectors, NDArray[np.int64]]:

@@ -82,12 +82,9 @@ def examine(
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
     names = metrics or list(dict.fromkeys([*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]))
     warnings = partial_labels_of(data)
-    if warnings and (isinstance(given, Ranking) or data.lists):
-        raise SubmissionError(
-            "partial labels are scored by embeddings alone", expected="an embedding file, positives by label",
-            found="a ranking" if isinstance(given, Ranking) else "listed positives",
-        )  # fmt: skip
     partial = bool(warnings)
+    if partial:
+        _refuse_partial(given, data, also_official=also_official)
     if isinstance(given, Ranking) and not all(run_levels.is_full(given, test) for test in data.tests.values()):
         names, remarks = feasible(names, given.depth, asked=metrics is not None)
         warnings += remarks
@@ -101,8 +98,6 @@ def examine(
         protocol=protocol_name(protocol, data),
         partial=partial,
     )
-    if partial and also_official:
-        raise UsageError("the released evaluators know no partial labels", fix="leave the official values out")
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     doubts = doubts_of(given, data) if doubted else ()
@@ -136,6 +131,18 @@ def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Su
         for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
     ]
     return [*own, *embedding_files.problems_between(queries, gallery)]
+
+
+def _refuse_partial(given: Submission, data: Dataset, *, also_official: bool) -> None:
+    """Refuse what partial labels cannot be scored by."""
+    if isinstance(given, Ranking) or data.lists:
+        raise SubmissionError(
+            "partial labels are scored by embeddings alone",
+            expected="an embedding file, positives by label",
+            found="a ranking" if isinstance(given, Ranking) else "listed positives",
+        )
+    if also_official:
+        raise UsageError("the released evaluators know no partial labels", fix="leave the official values out")
 
 
 def partial_labels_of(dataset: Dataset) -> list[str]:

@@ -21,6 +21,7 @@ from hbench.train.recipes.recipe import Recipe
 from hbench.train.records import checkpoints
 from hbench.train.steps.gradients import Objective, build_objective
 from hbench.train.steps.optimizers import BODY, build_optimizers
+from hbench.tree.partial import is_partial
 
 PCA_IMAGES = 8192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -102,6 +103,11 @@ class TrainingRun:
 def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
     """A run before its first step; everything that begins at random begins from the recipe's seed."""
     manifest, device = training_manifest(data), processes.device
+    if is_partial(manifest.tree):
+        raise DataError(
+            f"training labels of {data.name} end early", expected="every training item known to the finest level",
+            fix="build the dataset again, with --policy drop or repeat-leaf",
+        )  # fmt: skip
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
     _refuse_two_passes(model, recipe)

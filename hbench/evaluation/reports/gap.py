@@ -52,8 +52,6 @@ def gap_of(
 ) -> Gap:  # fmt: skip
     """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of ROADMAP's calibration."""
     asked = len(test.queries.labels)
-    if chosen.partial:
-        raise UsageError("no gap is measured of partial labels", fix="leave their items out: --policy drop")
     whole = measure(job_of(test, chosen)).values
     totals, defined = np.zeros_like(whole), np.zeros(whole.shape, np.int64)
     counts = np.empty((len(batches), asked, test.queries.labels.shape[1] + 1), np.int64)
