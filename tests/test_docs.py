@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -26,6 +27,8 @@ ELSEWHERE = {  # pages whose commands are run by others
     "gallery",  # docs/pictures/gallery.py, which keeps what they draw
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
+TRIED = "test_the_blocks_of_a_page_run_in_order"
+LONG = {"training", "look"}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}
 
 
@@ -61,21 +64,36 @@ def demo(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_in_order(page, demo, tmp_path):
-    work = tmp_path / "work"
+def run_of(page, demo, folder):
+    """The process that ran the blocks of a page, in a folder of its own."""
+    work = folder / "work"
     work.mkdir()
     if "$ hbench demo\n" in page.read_text(encoding="utf-8"):
         shutil.copytree(demo, work / "hbench-demo")
-    run = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "tests.page", str(page)],
         capture_output=True,
         text=True,
         check=False,
         cwd=work,
         timeout=250,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "HBENCH_DATA": str(tmp_path / "data")},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "HBENCH_DATA": str(folder / "data")},
     )
+
+
+@pytest.fixture(scope="module")
+def runs(request, demo, tmp_path_factory):
+    """The runs of all pages that are asked for, two at a time, those of most commands first: much of a command waits for
+    one processor."""
+    wanted = [item.callspec.params["page"] for item in request.session.items if item.originalname == TRIED]
+    wanted.sort(key=lambda page: page.stem not in LONG)
+    with ThreadPoolExecutor(2) as pool:
+        yield {page: pool.submit(run_of, page, demo, tmp_path_factory.mktemp(page.stem)) for page in wanted}
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run_in_order(page, runs):
+    run = runs[page].result()
     assert run.returncode == 0, run.stdout + run.stderr
 
 
