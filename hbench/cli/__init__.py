@@ -34,6 +34,7 @@ VERBS = {
     "losses": "list the losses, their formulas and defaults",
     "recipes": "list the training recipes",
     "train": "train from a recipe",
+    "detect": "train an object detector, and score it",
     "embed": "embed a dataset's images with a model",
     "study": "train and compare a family of recipes",
     "cite": "print the BibTeX of a dataset, metric, loss or method",

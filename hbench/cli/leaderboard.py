@@ -127,18 +127,23 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 @click.option("--year", type=int, help="[default: the year of the report]")
 @click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or own]")
 def add(name: str, report: Path, method: str | None, to: Path | None, **details: Any) -> None:
-    """Add a row from the JSON report of `hbench evaluate`, with all that is needed to score it again.
+    """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is needed to score it again.
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
     """
     from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard import detection
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
     from hbench.evaluation.reports import report as reports
 
-    document = reports.read(report)
     known = name in leaderboard.names() or Path(name).is_file()
-    board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
-    row = leaderboard_runs.row_of(document, board, method=method, **details)
+    if detection.is_detection(report):
+        board = leaderboard.read(name)
+        row = detection.row_of(report, board, method=method, **details)
+    else:
+        document = reports.read(report)
+        board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
+        row = leaderboard_runs.row_of(document, board, method=method, **details)
     path = to or leaderboard_runs.target(name)
     leaderboard_runs.add(row, board, path)
     say(f"added {row.method} to {path}")

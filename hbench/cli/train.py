@@ -53,8 +53,8 @@ def _with_sizes(chosen: Recipe) -> Recipe:
 
     if not (is_open(chosen) and chosen.dataset):
         return chosen
+    from hbench.train.records.validation import split_off
     from hbench.train.run import training_manifest
-    from hbench.train.validation import split_off
 
     return fitted_to(chosen, training_manifest(split_off(datasets.load(chosen.dataset), chosen)[0]))
 

@@ -13,6 +13,7 @@ MODULES = {
     "look": ("matplotlib", "jinja2", "pandas", "sklearn", "scipy"),
     "train": ("torch", "torchvision", "timm", "pytorch_metric_learning", "tensorboard"),
     "pipelines": ("open_clip", "transformers", "fastcluster", "faiss", "yaml"),
+    "detection": ("torchmetrics", "pycocotools", "defusedxml"),
     "cluster": ("dask", "distributed"),
 }
 

@@ -6,7 +6,7 @@ ValueError (an OSError for pictures), which every caller turns into its own mess
 | bytes | bound |
 |---|---|
 | text | its size: 64 MiB for what people write, 1 GiB for lists of ids, 8 GiB for annotations of datasets |
-| JSON, TOML, YAML | nested at most 100 deep; YAML without aliases; no lone surrogates |
+| JSON, TOML, YAML, XML | nested at most 100 deep; YAML without aliases, XML without entities; no lone surrogates |
 | what is compressed | unpacks to at most 20 times its own size, or to 256 MiB where that is more |
 | zip, npz, torch files | at most 10,000 members, deflated or stored, never encrypted |
 | Arrow | every batch is validated in full before a value is touched |
@@ -21,6 +21,7 @@ ValueError: it is nested more than 100 deep
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tomllib
@@ -121,6 +122,22 @@ def parse_yaml(text: str, loader: Any) -> Any:
         return yaml.load(text, Loader=loader)
     except (ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
         raise yaml.YAMLError(str(error)) from None
+
+
+def parse_xml(text: str) -> Any:
+    """The root element of an XML text; ValueError for broken or deep ones, and for those that define entities."""
+    from defusedxml import ElementTree
+
+    depth, root = 0, None
+    try:
+        for event, element in ElementTree.iterparse(io.StringIO(text), events=("start", "end")):
+            depth += 1 if event == "start" else -1
+            if depth > DEPTH:
+                raise ValueError(TOO_DEEP)
+            root = element
+    except SyntaxError as error:  # ElementTree's ParseError is one
+        raise ValueError(str(error)) from None
+    return root
 
 
 def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:

@@ -13,15 +13,19 @@ from hbench.core.tables import read_sheet, texts
 from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
 
 
-def lines_of(path: Path) -> list[str]:
-    """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
+def text_of(path: Path) -> str:
+    """The text in a file; raises DataError where it is missing or no text."""
     try:
-        text = read_text(path, most=ANNOTATIONS)
+        return read_text(path, most=ANNOTATIONS)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except ValueError as error:
         raise DataError(f"{path} is not a text file", found=str(error)) from None
-    return [line for line in text.splitlines() if line.strip()]
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
+    return [line for line in text_of(path).splitlines() if line.strip()]
 
 
 def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None = None) -> list[list[str]]:

@@ -43,6 +43,7 @@ from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, Moment
 from hbench.train.records.trackers import opened
+from hbench.train.records.validation import best_after, is_over, split_off, validated
 from hbench.train.run import TrainingRun, begin, let_body_rest, training_manifest
 from hbench.train.steps.gradients import (
     StepTensors,
@@ -54,7 +55,6 @@ from hbench.train.steps.gradients import (
     read_all,
 )
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
-from hbench.train.validation import best_after, is_over, split_off, validated
 
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"

@@ -37,10 +37,10 @@ from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model, Sampler, Schedule
 from hbench.train.records import checkpoints as checkpoint
 from hbench.train.records.log import Log
+from hbench.train.records.validation import split_off
 from hbench.train.run import BestStep, begin
 from hbench.train.steps.gradients import accumulated, direct, in_two_passes
 from hbench.train.steps.optimizers import FACTORS, build_optimizers, set_rates
-from hbench.train.validation import split_off
 from hbench.tree.names import class_rows
 from tests.training import small_glyphs, tiny
 

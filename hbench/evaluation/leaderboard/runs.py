@@ -57,6 +57,12 @@ def recorded(row: Row, board: Leaderboard) -> Recorded:
 
 def _conditions(signature: str) -> Recorded:
     said = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
+    if "rel" not in said:
+        raise SubmissionError(
+            "this row is of object detection: no embedding file gives its scores",
+            found=signature,
+            fix="hbench detect RECIPE --score detections.json --root DIR",
+        )
     name, _, exponent = said["rel"].partition("=")
     return Recorded(said["protocol"], said["sim"], said["ties"], name, float(exponent or 1))
 

@@ -1,0 +1,67 @@
+"""hbench detect: train an object detector from a recipe, and score it on Pascal VOC."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hbench.cli.names import DETECTOR
+from hbench.cli.terminal import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from hbench.evaluation.leaderboard.detection import DetectionReport
+
+
+@click.command("detect", short_help="train an object detector, and score it")
+@click.argument("recipe", type=DETECTOR)
+@click.option(
+    "--root", type=click.Path(path_type=Path, file_okay=False), required=True,
+    help="The folder of VOC2007/ and VOC2012/, or of VOCdevkit/.",
+)  # fmt: skip
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help='Change one setting: backbone="resnet101".')
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/RECIPE]")
+@click.option("--resume", is_flag=True, help="Go on after the last whole epoch in that folder.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@click.option(
+    "--score", type=click.Path(path_type=Path, dir_okay=False),
+    help="Train nothing: score this detections.json (COCO's form).",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
+def command(
+    recipe: str, *, root: Path, changes: tuple[str, ...], out: Path | None, resume: bool, device: str, score: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Train Faster R-CNN by RECIPE (voc07-rambo, voc07-cross-entropy, or a TOML file), then print AP50 and AP50:95.
+
+    The folder of the run gets detections.json and report.json, which `hbench leaderboard add voc07` takes.
+
+    Example: hbench detect voc07-rambo --root /data/VOCdevkit
+    """
+    import torch
+
+    from hbench.train.detection import run
+    from hbench.train.detection.recipe import resolve
+
+    chosen = resolve(recipe, changes)
+    folder = out or Path("runs") / Path(recipe).stem
+    if score is not None:
+        report = run.scored_again(chosen, root, score, folder)
+    else:
+        place = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        report = run.run(
+            chosen, root, folder, device=place, resume=resume,
+            on_epoch=lambda epoch, loss: say(f"epoch {epoch} of {chosen.epochs}: loss {loss:.4f}"),
+        )  # fmt: skip
+    show_json(report.model_dump(mode="json")) if as_json else _show(report)
+    say(f"wrote {folder / run.REPORT}: hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it")
+
+
+def _show(report: DetectionReport) -> None:
+    rows = [[name, _percent(value)] for name, value in {**report.scores, **report.per_class}.items()]
+    show_table(f"{report.method}, {report.backbone}, percent", ["", "AP"], rows)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"

@@ -1,0 +1,118 @@
+"""Builds torchvision's Faster R-CNN with the classifier's loss exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import ResNet50_Weights, ResNet101_Weights
+from torchvision.models.detection import FasterRCNN
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.models.detection.roi_heads import RoIHeads, fastrcnn_loss
+from torchvision.ops import MultiScaleRoIAlign
+
+from hbench.losses.baselines.rambo import RamboClasses
+from hbench.train.detection.recipe import DetectionRecipe
+from hbench.train.models.weights import fetched
+
+WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
+ClassLoss = Callable[[Tensor, Tensor], Tensor]  # of logits (n, 1 + C) and classes (n,), 0 the background
+
+
+class RankedHeads(RoIHeads):  # type: ignore[misc]
+    """The heads of Faster R-CNN, of which `class_loss` teaches the classifier; everything else is torchvision's."""
+
+    class_loss: ClassLoss
+
+    def forward(
+        self, features: Any, proposals: Any, image_shapes: Any, targets: Any = None
+    ) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
+        if not self.training:
+            found: tuple[list[dict[str, Tensor]], dict[str, Tensor]] = super().forward(
+                features, proposals, image_shapes
+            )
+            return found
+        proposals, _, classes, offsets = self.select_training_samples(proposals, targets)
+        shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
+        logits, boxes = self.box_predictor(shared)
+        _, regression = fastrcnn_loss(logits, boxes, classes, offsets)
+        return [], {"loss_classifier": self.class_loss(logits, torch.cat(classes)), "loss_box_reg": regression}
+
+
+class ClassifierRankLoss(nn.Module):
+    """RaMBO's AP losses of the log-probabilities log p(c | region), by which detections of a class are ranked at test time;
+    the background is no class of its own ([R] §4.6, §5.2)."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, logits: Tensor, classes: Tensor) -> Tensor:
+        scores = logits.float().log_softmax(dim=1)[:, 1:]
+        targets = classes[:, None] == torch.arange(1, logits.shape[1], device=logits.device)
+        loss: Tensor = self.loss(scores, targets)
+        return loss
+
+
+def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
+    """The detector of a recipe; raises DataError where its backbone's weights cannot be fetched."""
+    number = len(recipe.classes) + 1
+    sizes = {"min_size": recipe.shorter, "max_size": recipe.longer, "box_score_thresh": recipe.least_score}
+    model = _small(number, sizes) if recipe.backbone == "small" else _resnet(recipe, number, sizes)
+    chosen = recipe.classification
+    if chosen.loss == "rambo":
+        parameters = chosen.model_dump(exclude={"loss"})
+        model.roi_heads.__class__ = RankedHeads  # its parts are made by torchvision: only what it does is exchanged
+        model.roi_heads.class_loss = ClassifierRankLoss(RamboClasses(**parameters))
+    return model
+
+
+def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> FasterRCNN:
+    weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
+    where = str(Path(torch.hub.get_dir()) / "checkpoints")
+    backbone = fetched(
+        lambda: resnet_fpn_backbone(
+            backbone_name=recipe.backbone, weights=weights, trainable_layers=3 if weights else 5
+        ),
+        recipe.backbone,
+        where,
+    )
+    return FasterRCNN(backbone, number, **sizes)
+
+
+def _small(number: int, sizes: dict[str, Any]) -> FasterRCNN:
+    """A few convolutions on 64-pixel images: for trying a recipe and for tests, not for results."""
+    widths = (3, 16, 32, 48)
+    layers = [
+        layer
+        for before, after in pairwise(widths)
+        for layer in (nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(4, after), nn.ReLU())
+    ]
+    backbone = nn.Sequential(*layers)
+    backbone.out_channels = widths[-1]  # type: ignore[assignment]
+    return FasterRCNN(
+        backbone,
+        rpn_anchor_generator=AnchorGenerator(sizes=((16, 24),), aspect_ratios=((0.5, 1.0, 2.0),)),
+        box_roi_pool=MultiScaleRoIAlign(featmap_names=["0"], output_size=5, sampling_ratio=2),
+        box_head=nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * 25, 64), nn.ReLU()),
+        box_predictor=_Predictor(64, number),
+        rpn_pre_nms_top_n_train=200, rpn_post_nms_top_n_train=60, rpn_pre_nms_top_n_test=200,
+        rpn_post_nms_top_n_test=40, box_batch_size_per_image=48, box_detections_per_img=20,
+        **sizes,
+    )  # fmt: skip
+
+
+class _Predictor(nn.Module):
+    """Logits (n, C) and box offsets (n, 4 C) of regions."""
+
+    def __init__(self, width: int, number: int) -> None:
+        super().__init__()
+        self.logits, self.offsets = nn.Linear(width, number), nn.Linear(width, 4 * number)
+
+    def forward(self, shared: Tensor) -> tuple[Tensor, Tensor]:
+        return self.logits(shared), self.offsets(shared)

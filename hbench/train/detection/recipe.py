@@ -1,0 +1,102 @@
+"""Says how a detector is trained: a TOML file beside this module, or one's own."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from hbench.core.errors import ConfigError, DataError, UnknownName
+from hbench.core.schema import STRICT, build
+from hbench.core.untrusted import parse_toml, read_text
+
+CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog", "horse",
+    "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+Positive = Annotated[int, Field(gt=0)]
+Above = Annotated[float, Field(gt=0)]
+
+
+class Classification(BaseModel):
+    """What teaches the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC; λ, margin and memory are RaMBO's."""
+
+    model_config = STRICT
+    loss: Literal["cross-entropy", "rambo"] = "cross-entropy"
+    lam: Above = 0.5
+    margin: Annotated[float, Field(ge=0)] = 0.15
+    memory: Annotated[int, Field(ge=0)] = 7
+    joint: Annotated[float, Field(ge=0, le=1)] = 1 / 3
+
+
+class DetectionRecipe(BaseModel):
+    """`train` and `test`: lists of VOC, YEAR/PART. `shorter`, `longer`: an image is scaled so that its shorter side has so many
+    pixels and its longer one no more than that. `drops`: after these epochs the learning rate is divided by ten. `warmup`: steps
+    in which it rises to `lr`. `least_score`: detections below are left out. `source`: whose values these are."""
+
+    model_config = STRICT
+    method: str
+    backbone: Literal["resnet50", "resnet101", "small"] = "resnet50"
+    weights: Literal["imagenet", "random"] = "imagenet"
+    train: tuple[str, ...] = ("2007/trainval", "2012/trainval")
+    test: tuple[str, ...] = ("2007/test",)
+    classes: tuple[str, ...] = CLASSES
+    classification: Classification = Classification()
+    epochs: Positive = 12
+    batch: Positive = 8
+    lr: Above = 0.01
+    drops: tuple[int, ...] = (9,)
+    warmup: Annotated[int, Field(ge=0)] = 500
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    shorter: Positive = 600
+    longer: Positive = 1000
+    flip: Annotated[float, Field(ge=0, le=1)] = 0.5
+    least_score: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    seed: Annotated[int, Field(ge=0)] = 0
+    source: str = ""
+
+
+def names() -> list[str]:
+    """The recipes that ship with hbench."""
+    return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+
+
+def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
+    """The recipe of a name or TOML file, with `changes` such as "batch=4" made last; raises UnknownName, DataError or
+    ConfigError."""
+    if name_or_file.endswith(".toml"):
+        try:
+            text = read_text(Path(name_or_file))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{name_or_file} cannot be read", expected="a TOML recipe", found=str(error)) from None
+    elif name_or_file in names():
+        text = _folder().joinpath(f"{name_or_file}.toml").read_text(encoding="utf-8")
+    else:
+        raise UnknownName("detection recipe", name_or_file, names())
+    values = _parsed(text, name_or_file)
+    for change in changes:
+        values = _merged(values, _parsed(change, f"--set {change}"))
+    return build(DetectionRecipe, values, source=name_or_file)
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"{source} is not TOML", expected='KEY = VALUE, texts in "quotes"', found=str(error)
+        ) from None
+
+
+def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(values[key], own) for key, own in change.items() if isinstance(own, dict) and key in values}
+    return values | change | both
+
+
+def _folder() -> Any:
+    return resources.files("hbench.train.detection")

@@ -1,0 +1,219 @@
+"""Trains a detector by a recipe, detects the objects of the test images, and writes their scores.
+
+The folder of a run gets recipe.json, log.jsonl, last.pt (weights, optimiser, epoch), detections.json in COCO's form and
+report.json, which `hbench leaderboard add voc07` takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hbench.core.errors import ConfigError, DataError
+from hbench.core.files import replacing, write_text
+from hbench.core.untrusted import LIST, load_tensors, read_json
+from hbench.core.version import __version__
+from hbench.evaluation.leaderboard.detection import DetectionFile, DetectionReport
+from hbench.train.detection.detector import detector_of
+from hbench.train.detection.recipe import DetectionRecipe
+from hbench.train.detection.scores import DetectionScores, scores_of
+from hbench.train.detection.voc import VocPart, part_of
+
+OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
+DATASET = ("voc07", "1")
+LAST, DETECTIONS, REPORT = "last.pt", "detections.json", "report.json"
+
+
+def run(
+    recipe: DetectionRecipe, root: Path, out: Path, *, device: str = "cpu", resume: bool = False,
+    on_epoch: OnEpoch = lambda epoch, loss: None,
+) -> DetectionReport:  # fmt: skip
+    """Train, detect and score; raises DataError for files that are missing, ConfigError where the loss is no number."""
+    if (out / LAST).exists() and not resume:
+        raise DataError(
+            f"{out} holds a run", expected="a new folder", fix="--resume goes on with it, or name another --out"
+        )
+    training, test = part_of(root, recipe.train, recipe.classes), part_of(root, recipe.test, recipe.classes)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "recipe.json", recipe.model_dump_json(indent=2) + "\n")
+    torch.manual_seed(recipe.seed)
+    model = detector_of(recipe).to(device)
+    learn(model, training, recipe, out=out, on_epoch=on_epoch)
+    found = detect(model, test)
+    return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
+
+
+def learn(
+    model: nn.Module, part: VocPart, recipe: DetectionRecipe, *, out: Path | None = None,
+    on_epoch: OnEpoch = lambda epoch, loss: None,
+) -> list[float]:  # fmt: skip
+    """Train in place; the loss of every step of this call. With `out`, every epoch is kept there, and the last gone on with."""
+    device = next(model.parameters()).device
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    steps = -(-len(part.files) // recipe.batch)
+    first = _gone_on(model, optimizer, out / LAST) if out is not None and (out / LAST).exists() else 0
+    losses: list[float] = []
+    for epoch in range(first, recipe.epochs):
+        model.train()
+        for step, places in enumerate(batches(len(part.files), recipe, epoch)):
+            for group in optimizer.param_groups:
+                group["lr"] = rate(recipe, epoch, epoch * steps + step)
+            images, targets = zip(*(example(part, place, recipe, epoch) for place in places), strict=True)
+            parts = model([image.to(device) for image in images], [_on(target, device) for target in targets])
+            loss = sum(parts.values(), start=torch.zeros((), device=device))
+            if not loss.isfinite():
+                raise ConfigError(
+                    f"the loss is {float(loss)} at step {step} of epoch {epoch + 1}", fix="a smaller --set lr=…"
+                )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        mean = sum(losses[-steps:]) / steps
+        if out is not None:
+            _kept(model, optimizer, epoch + 1, mean, out)
+        on_epoch(epoch + 1, mean)
+    return losses
+
+
+def rate(recipe: DetectionRecipe, epoch: int, step: int) -> float:
+    """The learning rate: it rises linearly in the first `warmup` steps, and is a tenth after each of `drops`."""
+    rising = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
+    return recipe.lr * rising * 0.1 ** sum(epoch >= drop for drop in recipe.drops)
+
+
+def batches(number: int, recipe: DetectionRecipe, epoch: int) -> Iterator[list[int]]:
+    """All images once, in an order of this epoch's own."""
+    order = random.Random(f"{recipe.seed} {epoch}").sample(range(number), number)
+    yield from (order[at : at + recipe.batch] for at in range(0, number, recipe.batch))
+
+
+def example(part: VocPart, place: int, recipe: DetectionRecipe, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """An image and its objects, mirrored or not; difficult objects are not learnt from."""
+    image, boxes = part.image(place), part.boxes[place]
+    corners = boxes.corners[~boxes.difficult].clone()
+    if random.Random(f"{recipe.seed} {epoch} {place}").random() < recipe.flip:
+        image = image.flip(-1)
+        corners[:, [0, 2]] = image.shape[-1] - corners[:, [2, 0]]
+    return image, {"boxes": corners, "labels": boxes.classes[~boxes.difficult]}
+
+
+@torch.no_grad()
+def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
+    """{boxes, labels, scores} of every image, one after another."""
+    device = next(model.parameters()).device
+    model.eval()
+    found = (model([part.image(place).to(device)])[0] for place in range(len(part.files)))
+    return [{key: value.cpu() for key, value in each.items()} for each in found]
+
+
+def written(
+    recipe: DetectionRecipe, test: VocPart, found: list[dict[str, Tensor]], scores: DetectionScores, out: Path
+) -> DetectionReport:
+    """Write detections.json and report.json; the report."""
+    text = json.dumps(list(coco_results(test, found))) + "\n"
+    write_text(out / DETECTIONS, text)
+    report = DetectionReport(
+        dataset="@".join(DATASET),
+        method=recipe.method,
+        backbone=recipe.backbone,
+        loss=recipe.classification.loss,
+        pretraining=recipe.weights,
+        batch_size=recipe.batch,
+        trained_on=recipe.train,
+        tested_on=recipe.test,
+        scores=_known({"AP50": scores.ap50, "AP50:95": scores.ap50_95}),
+        per_class=_known(scores.per_class),
+        images=len(test.files),
+        detections=DetectionFile(file=DETECTIONS, sha256=hashlib.sha256(text.encode()).hexdigest()),
+        dataset_digest=test.digest,
+        date=datetime.now(UTC).date().isoformat(),
+        hbench=__version__,
+    )
+    write_text(out / REPORT, report.model_dump_json(indent=2) + "\n")
+    return report
+
+
+def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> DetectionReport:
+    """The report of a detections.json that somebody has, written to `out`; raises DataError for another file."""
+    test = part_of(root, recipe.test, recipe.classes)
+    places = {image.stem: place for place, image in enumerate(test.files)}
+    rows: list[list[list[float]]] = [[] for _ in places]
+    try:
+        for each in read_json(file, most=LIST):
+            x, y, width, height = each["bbox"]
+            corners = [x, y, x + width, y + height]
+            rows[places[str(each["image_id"])]].append([*corners, int(each["category_id"]), float(each["score"])])
+        found = [
+            _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes)) for own in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file} does not hold detections of these images", expected="COCO's results: image_id, category_id, bbox, score",
+            found=f"{type(error).__name__}: {error}",
+        ) from None  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    return written(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
+
+
+def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
+    labels = rows[:, 4].long()
+    if not (rows.isfinite().all() and ((labels >= 1) & (labels <= classes)).all()):
+        raise ValueError(f"a category outside of 1 … {classes}, or a number that is none")
+    return {"boxes": rows[:, :4].float(), "labels": labels, "scores": rows[:, 5].float()}
+
+
+def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict[str, Any]]:
+    """Each detection as COCO's results have it; the image goes by its id, the box by corner, width and height."""
+    for file, each in zip(part.files, found, strict=True):
+        for box, label, score in zip(
+            each["boxes"].tolist(), each["labels"].tolist(), each["scores"].tolist(), strict=True
+        ):
+            x, y, right, bottom = (round(edge, 2) for edge in box)
+            size = [round(right - x, 2), round(bottom - y, 2)]
+            yield {"image_id": file.stem, "category_id": label, "bbox": [x, y, *size], "score": round(score, 6)}
+
+
+def _known(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
+
+
+def _on(target: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {key: value.to(device) for key, value in target.items()}
+
+
+def _kept(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, loss: float, out: Path) -> None:
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "epoch": epoch,
+        "torch": torch.get_rng_state(),
+    }
+    with replacing(out / LAST) as temporary:
+        torch.save(state, temporary)
+    with (out / "log.jsonl").open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"epoch": epoch, "loss": loss}) + "\n")
+
+
+def _gone_on(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> int:
+    try:
+        state = load_tensors(path)
+    except (ValueError, UnpicklingError, OSError, EOFError) as error:
+        raise DataError(
+            f"{path} cannot be gone on with", found=str(error), fix="begin again in another --out"
+        ) from None
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["torch"])
+    return int(state["epoch"])

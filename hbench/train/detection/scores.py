@@ -1,0 +1,55 @@
+"""Scores detections by average precision, with torchmetrics and COCO's own matching of boxes.
+
+AP50 is VOC 2007's: the mean over eleven recalls 0, 0.1 … 1 of the best precision at that recall or a higher one, for boxes that
+overlap the truth by at least one half; it is what RaMBO's Tab. 5 and mmdetection print for VOC 2007. AP50:95 is COCO's, the
+mean over 101 recalls and overlaps 0.5, 0.55 … 0.95. Difficult objects are ignored in both. COCO gives a detection the best
+object that is still free, VOC's own program the best of all objects, so AP50 may differ from it in the second decimal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pycocotools  # noqa: F401  # what torchmetrics says of its absence names no extra
+import torch
+from torch import Tensor
+from torchmetrics.detection import MeanAveragePrecision
+
+from hbench.train.detection.voc import Boxes
+
+OUTSIDE = 2e10  # pixels: beyond COCO's largest area, so that the matching ignores the object, by its ordinary overlap
+ELEVENTHS = slice(0, None, 10)  # of COCO's 101 recalls
+
+
+class DetectionScores(NamedTuple):
+    """AP50 of each class and their mean, and the mean AP50:95, all in 0 … 1; NaN for a class without objects."""
+
+    per_class: dict[str, float]
+    ap50: float
+    ap50_95: float
+
+
+def scores_of(found: Sequence[dict[str, Tensor]], truth: Sequence[Boxes], classes: Sequence[str]) -> DetectionScores:
+    """The scores of detections {boxes (n, 4), labels (n,), scores (n,)} per image against its objects."""
+    metric = MeanAveragePrecision(backend="pycocotools", extended_summary=True)
+    metric.update(
+        [{key: value.cpu() for key, value in each.items()} for each in found], [_target(each) for each in truth]
+    )
+    result: dict[str, Any] = metric.compute()
+    precision = result["precision"][0, ELEVENTHS, :, 0, -1]  # overlap ½, all areas, 100 detections: (11, classes)
+    of_number = dict(zip(result["classes"].reshape(-1).tolist(), precision.mean(dim=0).tolist(), strict=True))
+    objects = torch.cat([each.classes[~each.difficult] for each in truth]).unique().tolist()
+    per_class = {
+        name: of_number.get(n, 0.0) if n in objects else float("nan") for n, name in enumerate(classes, start=1)
+    }
+    known = [value for value in per_class.values() if not math.isnan(value)]
+    mean = sum(known) / len(known) if known else float("nan")
+    return DetectionScores(per_class, mean, float(result["map"]))
+
+
+def _target(boxes: Boxes) -> dict[str, Tensor]:
+    width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)
+    area = torch.where(boxes.difficult, torch.full_like(width, OUTSIDE), width * height)
+    return {"boxes": boxes.corners, "labels": boxes.classes, "area": area}

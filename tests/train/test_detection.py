@@ -1,0 +1,332 @@
+"""Object detection: Pascal VOC read, Faster R-CNN taught by cross-entropy and by RaMBO, boxes scored."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+from torch import Tensor
+
+from hbench.cli.detect import command
+from hbench.cli.leaderboard import command as leaderboard
+from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName
+from hbench.evaluation.leaderboard import read as read_board
+from hbench.evaluation.leaderboard import read_file
+from hbench.evaluation.leaderboard.detection import row_of
+from hbench.evaluation.leaderboard.runs import recorded
+from hbench.losses.baselines.rambo import RamboClasses
+from hbench.train.detection.detector import ClassifierRankLoss, detector_of
+from hbench.train.detection.recipe import CLASSES, names, resolve
+from hbench.train.detection.run import batches, detect, example, learn, rate, run
+from hbench.train.detection.scores import scores_of
+from hbench.train.detection.voc import Boxes, boxes_of, part_of
+from tests import shapes
+
+SMALL = [
+    'backbone="small"', 'weights="random"', 'train=["2007/trainval"]', 'classes=["disc", "square", "bar"]', "batch=4",
+    "epochs=1", "warmup=5", "shorter=64", "longer=64",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def voc(tmp_path_factory):
+    root = tmp_path_factory.mktemp("voc")
+    shapes.draw(root / "VOC2007", "trainval", 300)
+    shapes.draw(root / "VOC2007", "test", 40)
+    return root
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # images of 64 pixels: threads would wait for one another
+    yield
+    torch.set_num_threads(before)
+
+
+def boxes(corners, classes, difficult=None):
+    return Boxes(
+        torch.tensor(corners, dtype=torch.float32).reshape(-1, 4),
+        torch.tensor(classes),
+        torch.tensor(difficult or [False] * len(classes), dtype=torch.bool),
+    )
+
+
+def detections(corners, labels, scores):
+    return {
+        "boxes": torch.tensor(corners, dtype=torch.float32).reshape(-1, 4),
+        "labels": torch.tensor(labels, dtype=torch.int64),
+        "scores": torch.tensor(scores, dtype=torch.float32),
+    }
+
+
+# Reading
+
+
+def test_corners_count_pixels_from_zero_and_end_outside(tmp_path):
+    path = tmp_path / "a.xml"
+    path.write_text(shapes.annotation([("bar", (1, 2, 10, 20), 0), ("disc", (5, 5, 5, 5), 1)]))
+    found = boxes_of(path, shapes.CLASSES)
+    assert found.corners.tolist() == [[0, 1, 10, 20], [4, 4, 5, 5]]
+    assert found.classes.tolist() == [3, 1]
+    assert found.difficult.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<annotation>", "is not an annotation of VOC"),
+        ("<!DOCTYPE a [<!ENTITY b 'c'>]><annotation>&b;</annotation>", "is not an annotation of VOC"),
+        ("<a>" * 200 + "</a>" * 200, "nested more than 100 deep"),
+        (shapes.annotation([("bar", (9, 2, 3, 20), 0)]), "a box from"),
+        (shapes.annotation([("bar", ("inf", 2, 3, 20), 0)]), "a box from"),
+        (shapes.annotation([("bar", ("x", 2, 3, 20), 0)]), "could not convert"),
+        (shapes.annotation([("unicorn", (1, 2, 3, 20), 0)]), "unicorn"),
+    ],
+)
+def test_a_broken_or_hostile_annotation_is_refused(tmp_path, text, message):
+    (tmp_path / "a.xml").write_text(text)
+    with pytest.raises(DataError, match=message):
+        boxes_of(tmp_path / "a.xml", shapes.CLASSES)
+
+
+def test_two_years_are_one_part_wherever_they_lie(tmp_path):
+    for year, part in (("VOC2007", "trainval"), ("VOC2012", "val")):
+        shapes.draw(tmp_path / "VOCdevkit" / year, part, 2)
+    both = part_of(tmp_path, ["2007/trainval", "2012/val"], shapes.CLASSES)
+    assert [file.parts[-3] for file in both.files] == ["VOC2007", "VOC2007", "VOC2012", "VOC2012"]
+    (tmp_path / "VOCdevkit").rename(tmp_path / "moved")
+    assert part_of(tmp_path / "moved", ["2007/trainval", "2012/val"], shapes.CLASSES).digest == both.digest
+    with pytest.raises(DataError, match="VOC 2007 is not in"):
+        part_of(tmp_path, ["2007/trainval"], shapes.CLASSES)
+
+
+def test_a_list_that_leaves_its_folder_is_refused(tmp_path):
+    shapes.draw(tmp_path / "VOC2007", "test", 1)
+    (tmp_path / "VOC2007" / "ImageSets" / "Main" / "test.txt").write_text("../../secret\n")
+    with pytest.raises(DataError, match="names no images"):
+        part_of(tmp_path, ["2007/test"], shapes.CLASSES)
+
+
+# Scores: hand-worked
+
+TRUTH = [[0, 0, 10, 10]]
+
+
+def test_a_perfect_detector_has_ap_one():
+    scores = scores_of([detections(TRUTH, [1], [0.3])], [boxes(TRUTH, [1])], ["disc"])
+    assert scores.ap50 == pytest.approx(1)
+    assert scores.ap50_95 == pytest.approx(1)
+
+
+def test_a_box_that_overlaps_by_62_percent_counts_at_one_half_and_at_two_more_overlaps():
+    found = [detections([[0, 0, 6.2, 10]], [1], [0.9])]  # 62 of 100 pixels
+    scores = scores_of(found, [boxes(TRUTH, [1])], ["disc"])
+    assert scores.ap50 == pytest.approx(1)
+    assert scores.ap50_95 == pytest.approx(3 / 10)  # 0.5, 0.55 and 0.6 of ten
+
+
+def test_ap50_is_the_mean_over_eleven_recalls():
+    """Two objects: ranks are right, wrong, right. Precision 1 up to recall ½ (0 … 0.5: six recalls), then 2/3 (five)."""
+    truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 1])
+    found = detections([[0, 0, 10, 10], [40, 40, 50, 50], [20, 20, 30, 30]], [1, 1, 1], [0.9, 0.8, 0.7])
+    assert scores_of([found], [truth], ["disc"]).ap50 == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
+
+
+def test_a_difficult_object_is_neither_asked_for_nor_a_mistake():
+    truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 1], [False, True])
+    both = detections([[20, 20, 30, 30], [0, 0, 10, 10]], [1, 1], [0.9, 0.8])
+    assert scores_of([both], [truth], ["disc"]).ap50 == pytest.approx(1)
+    missed = detections([[0, 0, 10, 10]], [1], [0.8])
+    assert scores_of([missed], [truth], ["disc"]).ap50 == pytest.approx(1)
+    touching = detections([[20, 20, 60, 60], [0, 0, 10, 10]], [1, 1], [0.9, 0.8])  # holds it whole, overlaps by 1/16
+    assert scores_of([touching], [truth], ["disc"]).ap50 < 0.6
+
+
+def test_a_class_without_objects_has_no_ap_and_does_not_lower_the_mean():
+    scores = scores_of([detections(TRUTH, [1], [0.3])], [boxes(TRUTH, [1])], ["disc", "bar"])
+    assert scores.per_class["disc"] == pytest.approx(1)
+    assert scores.per_class["bar"] != scores.per_class["bar"]
+    assert scores.ap50 == pytest.approx(1)
+
+
+def test_a_class_that_is_never_detected_has_ap_zero():
+    truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 2])
+    scores = scores_of([detections(TRUTH, [1], [0.3])], [truth], ["disc", "bar"])
+    assert scores.per_class["bar"] == pytest.approx(0)
+    assert scores.ap50 == pytest.approx(0.5)
+
+
+# Recipes and the loss
+
+
+def test_the_shipped_recipes_have_the_values_of_the_paper():
+    assert names() == ["voc07-cross-entropy", "voc07-rambo"]
+    rambo = resolve("voc07-rambo")
+    assert (rambo.epochs, rambo.batch, rambo.lr, rambo.drops) == (12, 8, 0.1, (9,))
+    own = rambo.classification
+    assert (own.lam, own.margin, own.memory, own.joint) == (0.5, 0.15, 7, pytest.approx(1 / 3))
+    assert len(CLASSES) == len(set(CLASSES)) == 20
+    cross_entropy = resolve("voc07-cross-entropy")
+    differing = {"method", "lr", "least_score", "source", "classification"}
+    assert rambo.model_dump(exclude=differing) == cross_entropy.model_dump(exclude=differing)
+
+
+def test_changes_and_mistakes_of_recipes(tmp_path):
+    assert resolve("voc07-rambo", ["classification.lam=2.0"]).classification.margin == 0.15
+    with pytest.raises(UnknownName, match="voc07-rambo"):
+        resolve("voc07-ramb")
+    with pytest.raises(ConfigError, match="lamb"):
+        resolve("voc07-rambo", ["classification.lamb=2.0"])
+    with pytest.raises(ConfigError, match="is not TOML"):
+        resolve("voc07-rambo", ["batch"])
+    with pytest.raises(DataError, match=r"mine\.toml cannot be read"):
+        resolve(str(tmp_path / "mine.toml"))
+
+
+def test_the_rank_loss_is_rambos_of_log_probabilities_without_the_background():
+    logits = torch.tensor([[0.0, 2.0, 1.0], [1.0, -1.0, 3.0], [4.0, 0.5, 0.2]], requires_grad=True)
+    classes = torch.tensor([2, 1, 0])
+    loss = ClassifierRankLoss(RamboClasses(margin=0.0, memory=0))(logits, classes)
+    # one positive in each class's list: region 1 for class 1, region 0 for class 2
+    log_p = logits.detach() - logits.detach().exp().sum(dim=1, keepdim=True).log()
+    ranks = [int((log_p[:, c] > log_p[i, c]).sum()) + 1 for c, i in ((1, 1), (2, 0))]
+    mean_ap = sum(1 / rank for rank in ranks) / 2
+    flat = torch.cat([log_p[:, 1], log_p[:, 2]])
+    places = sorted(int((flat > value).sum()) + 1 for value in (log_p[1, 1], log_p[0, 2]))
+    joint = (1 / places[0] + 2 / places[1]) / 2
+    assert loss.item() == pytest.approx(2 / 3 * (1 - mean_ap) + 1 / 3 * (1 - joint), abs=1e-6)
+    loss.backward()
+    assert isinstance(logits.grad, Tensor)
+
+
+def test_the_learning_rate_rises_then_drops():
+    recipe = resolve("voc07-rambo", ["warmup=10"])
+    assert [rate(recipe, 0, step) for step in (0, 4, 9, 50)] == pytest.approx([0.01, 0.05, 0.1, 0.1])
+    assert rate(recipe, 9, 5_000) == pytest.approx(0.01)
+
+
+def test_every_epoch_sees_every_image_once_in_its_own_order():
+    recipe = resolve("voc07-rambo", ["batch=4"])
+    orders = [[place for batch in batches(10, recipe, epoch) for place in batch] for epoch in (0, 1, 0)]
+    assert sorted(orders[0]) == list(range(10))
+    assert orders[0] == orders[2] != orders[1]
+
+
+def test_a_mirrored_image_has_mirrored_boxes(tmp_path):
+    image = Image.new("RGB", (8, 4))
+    image.putpixel((1, 2), (255, 255, 255))
+    shapes.write(tmp_path / "VOC2007", "one", image, [("disc", (2, 3, 2, 3), 0), ("bar", (1, 1, 8, 4), 1)])
+    (tmp_path / "VOC2007" / "ImageSets" / "Main").mkdir(parents=True)
+    (tmp_path / "VOC2007" / "ImageSets" / "Main" / "test.txt").write_text("one\n")
+    part = part_of(tmp_path, ["2007/test"], shapes.CLASSES)
+    mirrored, target = example(part, 0, resolve("voc07-rambo", ["flip=1.0"]), 0)
+    assert target["boxes"].tolist() == [[6, 2, 7, 3]]  # the difficult bar is not learnt from
+    assert mirrored.sum(dim=0).argmax() == 2 * 8 + 6
+
+
+# One epoch
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("voc07-cross-entropy", ["lr=0.02"]),
+        ("voc07-rambo", ["lr=0.05", "classification.memory=0"]),  # seven batches of memory are long beside 75 steps
+    ],
+)
+@pytest.mark.usefixtures("one_thread")
+def test_in_one_epoch_the_loss_falls_and_ap50_rises(voc, name, changes):
+    recipe = resolve(name, [*SMALL, *changes])
+    torch.manual_seed(0)
+    model = detector_of(recipe)
+    training, test = part_of(voc, recipe.train, recipe.classes), part_of(voc, recipe.test, recipe.classes)
+    before = scores_of(detect(model, test), test.boxes, recipe.classes)
+    losses = learn(model, training, recipe)
+    after = scores_of(detect(model, test), test.boxes, recipe.classes)
+    assert len(losses) == 75
+    assert sum(losses[-15:]) < 0.9 * sum(losses[:15])
+    assert before.ap50 < 0.05
+    assert after.ap50 > 0.1
+    assert after.ap50_95 > before.ap50_95
+
+
+# The verb, its report, the leaderboard
+
+
+@pytest.fixture
+def few(tmp_path):
+    shapes.draw(tmp_path / "VOC2007", "trainval", 6)
+    shapes.draw(tmp_path / "VOC2007", "test", 3)
+    return tmp_path
+
+
+def asked(root, out, *more):
+    changes = [part for change in SMALL for part in ("--set", change)]
+    arguments = ["voc07-rambo", "--root", str(root), "--out", str(out), "--device", "cpu", *changes, *map(str, more)]
+    return CliRunner().invoke(command, arguments, catch_exceptions=False)
+
+
+def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    result = asked(few, tmp_path / "out", "--json")
+    assert result.exit_code == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert json.loads(result.stdout) == report
+    assert set(report["scores"]) == {"AP50", "AP50:95"}
+    board = tmp_path / "voc07.toml"
+    added = CliRunner().invoke(
+        leaderboard,
+        ["add", "voc07", str(tmp_path / "out" / "report.json"), "--to", str(board)],
+        catch_exceptions=False,
+    )
+    assert added.exit_code == 0
+    row = read_file(board).rows[-1]
+    assert row.method == "Faster R-CNN RaMBO"
+    assert float(row.scores["AP50"]) == pytest.approx(100 * report["scores"]["AP50"], abs=0.01)
+    assert row.run.sha256 == report["detections"]["sha256"]
+    with pytest.raises(SubmissionError, match="object detection"):
+        recorded(row, read_board("voc07"))
+    with pytest.raises(SubmissionError, match="another dataset"):
+        row_of(tmp_path / "out" / "report.json", read_board("sop"))
+
+
+def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
+    """A detector that is right for half of the images, and sure of it."""
+    recipe = resolve("voc07-rambo", SMALL)
+    test = part_of(voc, recipe.test, recipe.classes)
+    results = [
+        {"image_id": file.stem, "category_id": int(label), "bbox": [x, y, right - x, low - y], "score": 0.9}
+        for place, (file, own) in enumerate(zip(test.files, test.boxes, strict=True))
+        for (x, y, right, low), label in zip(own.corners.tolist(), own.classes, strict=True)
+        if place % 2
+    ]
+    (tmp_path / "detections.json").write_text(json.dumps(results))
+    for folder, source in (("first", tmp_path / "detections.json"), ("second", tmp_path / "first" / "detections.json")):
+        assert asked(voc, tmp_path / folder, "--score", source).exit_code == 0
+    first, second = (json.loads((tmp_path / folder / "report.json").read_text()) for folder in ("first", "second"))
+    assert first == second
+    assert 0.3 < first["scores"]["AP50"] < 0.7
+    (tmp_path / "detections.json").write_text('[{"image_id": "none"}]')
+    with pytest.raises(DataError, match="does not hold detections"):
+        asked(voc, tmp_path / "third", "--score", tmp_path / "detections.json")
+
+
+def test_a_run_goes_on_to_the_same_bits(few, tmp_path):
+    recipe = resolve("voc07-cross-entropy", [*SMALL, "epochs=2"])
+    whole = run(recipe, few, tmp_path / "whole")
+    run(resolve("voc07-cross-entropy", SMALL), few, tmp_path / "halves")
+    with pytest.raises(DataError, match="holds a run"):
+        run(recipe, few, tmp_path / "halves")
+    again = run(recipe, few, tmp_path / "halves", resume=True)
+    assert again == whole
+    (tmp_path / "halves" / "last.pt").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="cannot be gone on with"):
+        run(recipe, few, tmp_path / "halves", resume=True)
+
+
+def test_a_missing_image_is_named(few, tmp_path):
+    (few / "VOC2007" / "JPEGImages" / "test_0001.jpg").unlink()
+    with pytest.raises(DataError, match="test_0001"):
+        run(resolve("voc07-cross-entropy", SMALL), few, tmp_path / "out")
