@@ -130,18 +130,25 @@ interpreters() {
 stranger() (
     local hbench="$SCRATCH/stranger/bin/hbench" python="$SCRATCH/stranger/bin/python" began=$SECONDS
     timed() { printf 'stranger: %3d s  %s\n' "$((SECONDS - began))" "$1" && began=$SECONDS; }
-    git clone -q --depth 1 "file://$ROOT" "$SCRATCH/clone" && timed "clone"
+    git clone -q --depth 1 "file://$ROOT" "$SCRATCH/clone"
+    timed "clone"
     uv venv --clear --python "$PYTHON" "$SCRATCH/stranger"
-    VIRTUAL_ENV="$SCRATCH/stranger" uv pip install "$SCRATCH/clone[train]" && timed "install [train], $(du -sm "$SCRATCH/stranger" | cut -f1) MB"
+    VIRTUAL_ENV="$SCRATCH/stranger" uv pip install "$SCRATCH/clone[train]"
+    timed "install [train], $(du -sm "$SCRATCH/stranger" | cut -f1) MB"
     mkdir "$SCRATCH/home" && cd "$SCRATCH/home"
     export HBENCH_HOME=$SCRATCH/home/hbench PYTHONPATH=
-    "$hbench" -q demo >/dev/null && timed "demo"
+    "$hbench" -q demo >/dev/null
+    timed "demo"
     sed -n '/^```python$/,/^```$/p' "$SCRATCH/clone/docs/own-pictures.md" | sed '/^```/d' | "$python" -
-    "$hbench" -q build letters --from pictures --levels script,case,letter --split-by letter >/dev/null && timed "dataset of own pictures"
+    "$hbench" -q build letters --from pictures --levels script,case,letter --split-by letter >/dev/null
+    timed "dataset of own pictures"
     "$hbench" -q train own-data --set dataset=letters --set model.backbone=torchvision:resnet18 --set model.weights=random \
-        --set epochs=2 --out runs/letters >/dev/null && timed "training of two epochs"
-    "$hbench" -q evaluate runs/letters/test.parquet --dataset letters --top-k 10 -o after.json >/dev/null && timed "scores"
-    "$hbench" -q report after.json --embeddings runs/letters/test.parquet -o pages >/dev/null && timed "pages"
+        --set epochs=2 --out runs/letters >/dev/null
+    timed "training of two epochs"
+    "$hbench" -q evaluate runs/letters/test.parquet --dataset letters --top-k 10 -o after.json >/dev/null
+    timed "scores"
+    "$hbench" -q report after.json --embeddings runs/letters/test.parquet -o pages >/dev/null
+    timed "pages"
     ls "$SCRATCH/home/pages/index.html" "$SCRATCH/home/hbench-demo/pages/index.html"
 )
 

@@ -17,6 +17,7 @@ from latex2mathml.converter import convert
 
 from hbench.cli import CONTEXT, VERBS, group
 from hbench.datasets import card, specs
+from hbench.datasets.metadata.publications import publication_of
 from hbench.losses import loss_entry, losses
 from hbench.losses.entry import REQUIRED
 
@@ -107,8 +108,19 @@ def loss_catalogue() -> str:
     for name in losses:
         entry = loss_entry(name)
         own = [f"`{key}`" + ("" if value is REQUIRED else f" {value}") for key, value in entry.parameters.items()]
-        parts.append(f"## {name}\n\n{drawn(formulas[name])}\n{entry.paper}. Parameters: {', '.join(own) or 'none'}.")
+        parts.append(f"## {name}\n\n{drawn(formulas[name])}\n{entry.paper}{_in_full(entry.paper)}.")
+        parts.append(f"Parameters: {', '.join(own) or 'none'}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _in_full(citation: str) -> str:
+    """The title of the paper, and where it can be read."""
+    paper = publication_of(citation)
+    if paper is None:
+        return ""
+    return f": *{paper.title}*" + (
+        f" ([arXiv {paper.arxiv}](https://arxiv.org/abs/{paper.arxiv}))" if paper.arxiv else ""
+    )
 
 
 def libraries() -> str:
@@ -119,8 +131,10 @@ def libraries() -> str:
     ]
     for path in sorted(EXAMPLES.glob("*.py")):
         text = path.read_text(encoding="utf-8")
-        opening = text.split('"""')[1]
-        parts.append(f'## {TITLES[path.stem]}\n\n{opening.strip()}\n\n```python title="{path.name}"\n{text}```')
+        _, opening, code = text.split('"""', 2)
+        said, _, then = opening.strip().partition("\n\nThen: ")
+        after = f"\n\nThen:\n\n```python\n{then}\n```" if then else ""
+        parts.append(f'## {TITLES[path.stem]}\n\n{said}\n\n```python title="{path.name}"\n{code.strip()}\n```{after}')
     return "\n\n".join(parts) + "\n"
 
 
