@@ -55,7 +55,11 @@ def command(
             on_epoch=lambda epoch, loss: say(f"epoch {epoch} of {chosen.epochs}: loss {loss:.4f}"),
         )  # fmt: skip
     show_json(report.model_dump(mode="json")) if as_json else _show(report)
-    say(f"wrote {folder / run.REPORT}: hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it")
+    is_voc = report.dataset.startswith("voc07@")
+    say(
+        f"wrote {folder / run.REPORT}"
+        + f": hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it" * is_voc
+    )
 
 
 def _show(report: DetectionReport) -> None:

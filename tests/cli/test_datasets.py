@@ -12,7 +12,8 @@ from hbench.core.errors import UnknownName
 from hbench.datasets import specs
 
 PUBLISHED = [
-    "bioscan-5m", "cars196", "cifar100", "cub200", "dyml-animal", "dyml-product", "dyml-vehicle", "ethec", "fashionpedia",
+    "bioscan-5m", "bioscan-5m-partial",
+    "cars196", "cifar100", "cub200", "dyml-animal", "dyml-product", "dyml-vehicle", "ethec", "fashionpedia",
     "fathomnet-2025", "fgvc-aircraft", "gldv2", "glyphs", "hgldv2", "ilias", "ilias-core", "inat18-base", "inat18-full",
     "inat21-mini", "inat21-mini-open", "inshop", "met", "nabirds", "omniglot", "omniglot-small", "products-10k",
     "rare-species", "roxford5k", "rp2k", "rparis6k", "sfm-120k", "sop", "treeoflife-10m-small",

@@ -74,6 +74,12 @@ def test_a_rank_without_a_name_is_a_class_within_its_parent(bioscan):
     assert names(dataset.tests["seen"], "test/A2.jpg")[-1] == "Gnamptogenys sulcata"
 
 
+def test_bioscan_trains_on_what_has_no_species_too(bioscan):
+    train = build("bioscan-5m-partial", bioscan, unofficial=True).train
+    assert train.items.tolist() == ["pretrain/c1/A3.jpg", "train/c0/A1.jpg", "train/c0/A6.jpg"]
+    assert names(train, "pretrain/c1/A3.jpg")[2:] == ["Sciaridae", *["[unknown below family Sciaridae]"] * 2]
+
+
 def test_a_table_without_the_columns_is_refused(bioscan):
     table = bioscan / "bioscan5m" / "metadata" / "csv" / "BIOSCAN_5M_Insect_Dataset_metadata.csv"
     write(table, "processid,species\nA1,x\n")
@@ -104,7 +110,7 @@ def test_rare_species_is_a_test_of_its_own(raw):
         build("rare-species", raw)
 
 
-def test_treeoflife_leaves_out_what_is_not_named_to_the_species(raw):
+def test_treeoflife_keeps_what_is_not_named_to_the_species(raw):
     rows = [
         {"split": "train_small", "treeoflife_id": "a", **WHALE, "species": "glacialis"},
         {"split": "train", "treeoflife_id": "b", **WHALE, "species": "australis"},
@@ -114,8 +120,12 @@ def test_treeoflife_leaves_out_what_is_not_named_to_the_species(raw):
     write_csv(raw / "metadata" / "catalog.csv", rows)
     dataset = build("treeoflife-10m-small", raw, unofficial=True)
     assert dataset.train.items.tolist() == ["images/a.jpg"]
-    assert dataset.tests["test"].items.tolist() == ["images/c.jpg"]
+    assert dataset.tests["test"].items.tolist() == ["images/c.jpg", "images/d.jpg"]
     assert names(dataset.tests["test"], "images/c.jpg")[-1] == "Eubalaena australis"
+    assert names(dataset.tests["test"], "images/d.jpg")[4:] == [
+        "Balaenidae",
+        *["[unknown below family Balaenidae]"] * 2,
+    ]
 
 
 # FathomNet 2025
@@ -145,8 +155,8 @@ def test_fathomnet_gives_half_of_its_categories_to_the_test(fathomnet):
     assert sorted(items) == ["7_11.png", "7_12.png", "7_13.png", "7_14.png"]
     assert len(dataset.train) == len(dataset.tests["test"]) == 2
     everything = {item: names(m, item) for m in (dataset.train, dataset.tests["test"]) for item in m.items}
-    assert everything["7_12.png"][-2:] == ["Octopus", "Octopus"]
-    assert everything["7_13.png"][2:] == ["Gastropoda"] * 5
+    assert everything["7_12.png"][-2:] == ["Octopus", "[unknown below genus Octopus]"]
+    assert everything["7_13.png"][2:] == ["Gastropoda", *["[unknown below class Gastropoda]"] * 4]
 
 
 def test_a_category_without_its_path_is_named(fathomnet):

@@ -3,12 +3,16 @@ were not."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hbench.core.errors import DataError
 from hbench.core.tables import read_sheet, texts
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
@@ -21,26 +25,29 @@ TESTS = {"seen": ("test", "train"), "unseen": ("test_unseen", "key_unseen")}  # 
 
 
 def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
-    """{partition: {image: its names}}. A rank without a name is its own class within its parent."""
+    """{partition: {image: its names}}. A path that ends early is unknown below; a hole in it is a class of its own."""
     from hbench.tree.names import NameTable, stripped
     from hbench.tree.policies import mend
 
     parts, chunks, numbers = (texts(table, name) for name in ("split", "chunk", "processid"))
     rows = list(zip(*(texts(table, level) for level in LEVELS), strict=True))
-    final = mend(NameTable.of(LEVELS, rows), ["fill-from-parent", "repeat-leaf", "by-path"]).final
-    found: dict[str, dict[str, tuple[str, ...]]] = {part: {} for pair in TESTS.values() for part in pair}
+    final = mend(NameTable.of(LEVELS, rows), ["fill-from-parent", "unknown", "by-path"]).final
+    found: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in set(parts)}
     for part, chunk, number, row in zip(parts, chunks, numbers, rows, strict=True):
         image = "/".join(filter(None, (part, chunk, f"{number}.jpg")))
         found[part][image] = final[stripped(row)] or ()
     return found
 
 
-def build(raw: Path) -> Splits:
-    """The metadata table gives the partition and the taxonomy of every image; four of the eight partitions are used."""
+def build(raw: Path, *, training: Sequence[str]) -> Splits:
+    """The metadata table gives the partition and the taxonomy of every image; `training` partitions train."""
     table = read_sheet(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
-    used = pa.array([part for pair in TESTS.values() for part in pair])
-    of_part = labelled(table.filter(pc.is_in(table["split"], value_set=used)))
-    train = manifests.from_names(list(of_part["train"]), list(of_part["train"].values()), levels=LEVELS)
+    used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
+    of_part = labelled(table.filter(pc.is_in(table["split"], value_set=pa.array(used))))
+    if lost := [part for part in used if part not in of_part]:
+        raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
+    learnt = {image: names for part in training for image, names in of_part[part].items()}
+    train = manifests.from_names(list(learnt), list(learnt.values()), levels=LEVELS)
     return {"train": train} | {test: asked(of_part[own], of_part[keys]) for test, (own, keys) in TESTS.items()}
 
 
@@ -51,11 +58,15 @@ def asked(queries: dict[str, tuple[str, ...]], keys: dict[str, tuple[str, ...]])
     return manifests.from_names(list(both), list(both.values()), levels=LEVELS, query=query, gallery=~query)
 
 
+SUBFAMILY = (
+    "the rank subfamily, often empty, is left out; another rank that is empty above a name is a class of its own within its "
+    "parent"
+)
 SPEC = Spec(
     name="bioscan-5m",
     title="BIOSCAN-5M",
     levels=LEVELS,
-    build=build,
+    build=partial(build, training=("train",)),
     markers=(TABLE,),
     images=("images/cropped_256",),
     protocol=Protocol(recalls=(1, 5, 10)),
@@ -71,8 +82,7 @@ SPEC = Spec(
     defects=(
         "of 5.15 million images, 4.7 million (the partition pretrain) have no species and are left out, as are val, "
         "val_unseen and other_heldout",
-        "the rank subfamily, often empty, is left out; another rank without a name is a class of its own within its "
-        "parent",
+        SUBFAMILY,
     ),
     layout="""\
 bioscan5m/
@@ -82,4 +92,25 @@ bioscan5m/
       CHUNK/                                             none in the small partitions
         PROCESSID.jpg""",
 )
-specs.register(SPEC.name)(SPEC)
+PARTIAL = dataclasses.replace(
+    SPEC,
+    name="bioscan-5m-partial",
+    title="BIOSCAN-5M, all that may be trained on",
+    build=partial(build, training=("pretrain", "train")),
+    files="bioscan-5m",
+    size="2 GB, and 39 GB of images (those of pretrain by hand)",
+    counts={**SPEC.counts, "train": {"images": 4_677_756 + 289_203}},
+    defects=(
+        "partial labels: of the 4,966,959 images that train, those of the partition pretrain have no species, and often no "
+        "genus; the tests are those of bioscan-5m",
+        SUBFAMILY,
+    ),
+    manual=(
+        "page:   https://zenodo.org/records/11973457\n"
+        "files:  BIOSCAN_5M_cropped_256_pretrain.01.zip (md5 0e1cfa86dc7fa4d9c10036990992a2dd), "
+        "BIOSCAN_5M_cropped_256_pretrain.02.zip (md5 ca3191d307957732e8108121b20a2059)\n"
+        "layout: both unpacked into bioscan5m/images/cropped_256/pretrain/"
+    ),
+)
+for _spec in (SPEC, PARTIAL):
+    specs.register(_spec.name)(_spec)

@@ -17,7 +17,7 @@ TAXONOMY = "taxonomy.csv"
 
 
 def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
-    """The path of each category; what is named at a higher rank than species is repeated down to the species."""
+    """The path of each category; what is named at a higher rank than species ends early, and is unknown below it."""
     from hbench.tree.names import NameTable, stripped
     from hbench.tree.policies import mend
 
@@ -26,7 +26,7 @@ def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
     if lost := sorted(names - set(rows)):
         raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
     table = NameTable.of(LEVELS, [rows[name] for name in sorted(names)])
-    final = mend(table, ["fill-from-parent", "repeat-leaf", "by-path"]).final
+    final = mend(table, ["fill-from-parent", "unknown", "by-path"]).final
     return {name: final[rows[name]] or () for name in names}
 
 
@@ -65,8 +65,7 @@ SPEC = Spec(
     defects=(
         "the classes of the competition's own test are not published: half of the 79 categories, by a hash of their "
         "names, are the test here",
-        "categories are of any rank, and a category may lie below another; what ends early is repeated down to the "
-        "species",
+        "categories are of any rank, and a category may lie below another: what ends early has partial labels",
     ),
     manual=(
         "page:   https://www.kaggle.com/competitions/fathomnet-2025 (a login), images by its download.py\n"

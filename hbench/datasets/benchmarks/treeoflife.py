@@ -17,8 +17,8 @@ PARTS = {"train": "train_small", "test": "val"}
 
 
 def build(raw: Path) -> Splits:
-    """The catalogue gives the part and the seven ranks of every image; images that lack a rank are left out."""
-    from hbench.tree.names import NameTable
+    """The catalogue gives the part and the seven ranks of every image; what is not named to the species has partial labels."""
+    from hbench.tree.names import NameTable, stripped
     from hbench.tree.policies import mend
 
     table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *LEVELS))
@@ -29,8 +29,9 @@ def build(raw: Path) -> Splits:
         species = [full(genus, epithet) for genus, epithet in zip(genera, epithets, strict=True)]
         rows = zip(*above, genera, species, strict=True)
         items = (f"images/{each}.jpg" for each in texts(own, "treeoflife_id"))
-        found[split] = {item: row for item, row in zip(items, rows, strict=True) if all(row)}
-    final = mend(NameTable.of(LEVELS, (row for own in found.values() for row in own.values())), ["by-path"]).final
+        found[split] = {item: row for item, row in zip(items, map(stripped, rows), strict=True) if row}
+    table = NameTable.of(LEVELS, (row for own in found.values() for row in own.values()))
+    final = mend(table, ["fill-from-parent", "unknown", "by-path"]).final
     return {
         split: manifests.from_names(list(own), [final[row] or () for row in own.values()], levels=LEVELS)
         for split, own in found.items()
@@ -57,7 +58,7 @@ SPEC = Spec(
     citation="Stevens et al., BioCLIP: a vision foundation model for the tree of life, CVPR 2024",
     homepage="https://huggingface.co/datasets/imageomics/TreeOfLife-10M",
     defects=(
-        "images that are not named down to the species, which are many, are left out",
+        "many images are not named down to the species: they have partial labels; those without any name are left out",
         "the catalogue has been corrected since the paper, so counts are not checked",
     ),
     manual=(

@@ -25,12 +25,12 @@ from hbench.core.untrusted import LIST, load_tensors, read_json
 from hbench.core.version import __version__
 from hbench.evaluation.leaderboard.detection import DetectionFile, DetectionReport
 from hbench.train.detection.detector import detector_of
-from hbench.train.detection.recipe import DetectionRecipe
+from hbench.train.detection.recipe import CLASSES, DetectionRecipe
 from hbench.train.detection.scores import DetectionScores, scores_of
 from hbench.train.detection.voc import VocPart, part_of
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
-DATASET = ("voc07", "1")
+VOC07 = (("2007/test",), CLASSES, 4_952)  # lists, classes and images of the test that leaderboards/voc07.toml is of
 LAST, DETECTIONS, REPORT = "last.pt", "detections.json", "report.json"
 
 
@@ -125,7 +125,7 @@ def written(
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
     report = DetectionReport(
-        dataset="@".join(DATASET),
+        dataset="voc07@1" if (recipe.test, recipe.classes, len(test.files)) == VOC07 else f"own@{test.digest[:12]}",
         method=recipe.method,
         backbone=recipe.backbone,
         loss=recipe.classification.loss,
