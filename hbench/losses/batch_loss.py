@@ -26,6 +26,7 @@ class LossBatch(NamedTuple):
     """Queries (B, D) with labels (B, L), the references (N, D) and (N, L) they are ranked in, and what they are told apart by.
 
     `self_index` int64 (B,): which reference each query is, −1 for none. `pairs`: mined pairs or triplets, None for all.
+    `partial`: whether labels may end early, in −1 (hbench.losses.partial).
     """
 
     embeddings: Tensor
@@ -34,13 +35,17 @@ class LossBatch(NamedTuple):
     ref_labels: Tensor
     self_index: Tensor
     pairs: Indices | None
+    partial: bool = False
 
     def is_self(self, block: slice = slice(None)) -> Tensor:
         """bool (b, N): whether a reference is the query itself."""
         return is_self(self.self_index[block], len(self.ref_labels))
 
     def listed(self, block: slice = slice(None)) -> Tensor | None:
-        """bool (b, N): the references that are paired with a query; None where all are."""
+        """bool (b, N): the references that are paired with a query; None where all are. Of partial labels those whose level is
+        known, and the query itself."""
+        if self.partial:
+            return ~unknown_pairs(self.labels[block], self.ref_labels) | self.is_self(block)
         if self.pairs is None:
             return None
         mask = torch.zeros(len(self.labels), len(self.ref_labels), dtype=torch.bool, device=self.labels.device)
@@ -73,10 +78,13 @@ class LossBatch(NamedTuple):
 class BatchLoss(nn.Module):
     """A loss of a batch: `compute(batch)` -> scalar; embeddings that are not finite give a value that is not.
 
-    `takes_pairs`: whether mined pairs have a meaning for it.
+    `takes_pairs`: whether mined pairs have a meaning for it. `takes_partial`: whether it can leave pairs out, by
+    `LossBatch.listed`; `partial`: whether it does, where labels end early (hbench.losses.partial).
     """
 
     takes_pairs = True
+    takes_partial = False
+    partial = False
 
     def compute(self, batch: LossBatch) -> Tensor:
         raise NotImplementedError
@@ -96,7 +104,11 @@ class BatchLoss(nn.Module):
                 found="an indices_tuple",
                 fix="call it without, or mine for a loss of pairs or a rank loss",
             )
-        value = self.compute(batch)
+        if self.partial and batch.pairs is not None:
+            raise ConfigError(
+                "mined pairs say themselves what is known", fix="call a loss of partial labels without them"
+            )
+        value = self.compute(batch._replace(partial=self.partial))
         # A comparison with NaN is false, so a loss of comparisons could be finite where its gradient is not. Zero times a sum
         # of the vectors is 0, or NaN where one of them is not finite, and the host need not wait for the device to know.
         vectors = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
@@ -108,6 +120,18 @@ class BatchLoss(nn.Module):
 def is_self(self_index: Tensor, references: int) -> Tensor:
     """bool (b, N): whether a reference is the query itself, from the index of the latter (b,), −1 for none."""
     return torch.arange(references, device=self_index.device) == self_index[:, None]
+
+
+def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
+    """bool (B, N): whether the level of a pair is unknown: labels (B, L) and (N, L) agree until one of them ends, in −1."""
+    agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
+    unknown = torch.zeros_like(agree)
+    for column in range(labels.shape[1]):
+        own, other = labels[:, column, None], ref_labels[None, :, column]
+        ends = (own < 0) | (other < 0)
+        unknown |= agree & ends
+        agree &= (own == other) & ~ends
+    return unknown
 
 
 def as_batch(

@@ -45,6 +45,8 @@ class RankLoss(BatchLoss):
     Embeddings are taken as they are: normalise them first. With mined pairs, a query's list is the references paired with it.
     """
 
+    takes_partial = True
+
     def __init__(
         self,
         score: Score,

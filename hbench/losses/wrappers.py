@@ -77,6 +77,8 @@ class PerLevel(BatchLoss):
     One loss alone, which then has no proxies of its own, serves every level of any tree.
     """
 
+    takes_partial = True
+
     def __init__(self, losses: nn.Module | Sequence[nn.Module]) -> None:
         super().__init__()
         self.every = losses if isinstance(losses, nn.Module) else None

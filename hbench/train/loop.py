@@ -22,7 +22,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,6 +32,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.evaluation.reports.report import Report
 from hbench.evaluation.submission import evaluate
+from hbench.losses.partial import ended
 from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan
 from hbench.train.models.embed_images import embed_all
@@ -191,7 +191,7 @@ def _launched(
     manifest, device = training_manifest(data), processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
-    labels = torch.from_numpy(manifest.labels.astype(np.int64)).to(device)
+    labels = torch.from_numpy(ended(manifest.labels, manifest.tree)).to(device, torch.int64)
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
     compute = accumulated(recipe.accumulate, compute) if recipe.accumulate > 1 else compute
     for epoch in range(run.step // in_epoch, recipe.epochs):

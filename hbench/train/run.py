@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
+from hbench.losses.partial import ended
 from hbench.train.images.batches import images_of, in_order, workers_for
 from hbench.train.models.model import EmbeddingModel, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes, distributed
@@ -21,7 +22,6 @@ from hbench.train.recipes.recipe import Recipe
 from hbench.train.records import checkpoints
 from hbench.train.steps.gradients import Objective, build_objective
 from hbench.train.steps.optimizers import BODY, build_optimizers
-from hbench.tree.partial import is_partial
 
 PCA_IMAGES = 8192
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -103,11 +103,6 @@ class TrainingRun:
 def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
     """A run before its first step; everything that begins at random begins from the recipe's seed."""
     manifest, device = training_manifest(data), processes.device
-    if is_partial(manifest.tree):
-        raise DataError(
-            f"training labels of {data.name} end early", expected="every training item known to the finest level",
-            fix="build the dataset again, with --policy drop or repeat-leaf",
-        )  # fmt: skip
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
     _refuse_two_passes(model, recipe)
@@ -122,7 +117,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     for each in (model, average):
         if recipe.model.compile and each is not None:
             each.compile_backbone()
-    objective = build_objective(recipe.losses, manifest.labels, model.dim).to(device)
+    objective = build_objective(recipe.losses, ended(manifest.labels, manifest.tree), model.dim).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)

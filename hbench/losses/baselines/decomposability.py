@@ -30,6 +30,8 @@ class Calibration(BatchLoss):
     A query without positives (negatives) has no first (second) term.
     """
 
+    takes_partial = True
+
     def __init__(self, positive_margin: float = 0.9, negative_margin: float = 0.6) -> None:
         super().__init__()
         self.alpha, self.beta = positive_margin, negative_margin
@@ -116,6 +118,8 @@ def _one_minus_mean(terms: Sequence[float]) -> float:
 
 class WeightedSum(BatchLoss):
     """Σ w_i · loss_i(…), each with the same arguments."""
+
+    takes_partial = True
 
     def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float]) -> None:
         super().__init__()

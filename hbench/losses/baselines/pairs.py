@@ -20,6 +20,8 @@ Choose = Callable[[Tensor, Tensor, Tensor], Indices]  # cosines (B, N), positive
 class ChosenPairs(BatchLoss):
     """A pytorch-metric-learning loss of pairs or triplets, given mined ones or else those that `choose` picks; fine labels."""
 
+    takes_partial = True
+
     def __init__(self, loss: nn.Module, choose: Choose) -> None:
         super().__init__()
         self.loss, self.choose = loss, choose
@@ -89,6 +91,8 @@ class MemoryPairs(BatchLoss):
 
     (Wang et al. 2020, XBM, as released with it: pairs with s ≥ 1 − 10⁻⁵ are taken for copies of the query.)
     """
+
+    takes_partial = True
 
     def __init__(self, margin: float = 0.5) -> None:
         super().__init__()

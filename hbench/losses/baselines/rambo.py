@@ -100,6 +100,8 @@ class ScoreMemory(nn.Module):
 class Rambo(BatchLoss):
     """A loss of score rows on the fine labels of a batch or of references: margin, then memory, then the loss of the rows."""
 
+    takes_partial = True
+
     def __init__(self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False) -> None:
         super().__init__()
         self.loss, self.shift, self.keep_self = loss, shift, keep_self

@@ -22,6 +22,8 @@ class SoftBinAP(BatchLoss):
     Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m / |P|; M = 20 on [−1, 1].
     """
 
+    takes_partial = True
+
     def __init__(
         self,
         bins: int = 20,

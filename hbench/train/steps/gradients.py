@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from hbench.losses import build_loss, loss_entry
 from hbench.losses.entry import REQUIRED
+from hbench.losses.partial import leave_unknown_out
 from hbench.train.processes import Processes, gather
 from hbench.train.recipes.recipe import LossSpec
 from hbench.tree import Labels
@@ -181,9 +182,12 @@ class Objective(nn.Module):
 
 
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
-    """The losses of a recipe for training labels (N, L). Raises UnknownName and ConfigError as build_loss does."""
+    """The losses of a recipe for training labels (N, L), −1 where nothing is known. Raises UnknownName and ConfigError as
+    build_loss does, and ConfigError for a loss that needs every label."""
     facts = facts_of(labels, dim)
     losses = {name: build_loss(name, **completed(name, spec.params, facts)) for name, spec in specs.items()}
+    if (labels < 0).any():
+        losses = {name: leave_unknown_out(loss) for name, loss in losses.items()}
     return Objective(losses, {name: spec.weight for name, spec in specs.items()})
 
 

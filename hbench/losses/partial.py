@@ -1,0 +1,60 @@
+"""Losses of partial labels: what is unknown of a pair teaches nothing.
+
+Labels that end early have −1 below (`ended`). A pair whose labels agree until one of them ends may be of any level from there
+on; it is left out of the lists and pairs of a loss, so that it has no part in the value and no gradient.
+
+>>> import torch
+>>> from hbench.losses import build_loss
+>>> loss, x = leave_unknown_out(build_loss("contrastive")), torch.tensor([[1.0, 0.0], [0.9, 0.4]], requires_grad=True)
+>>> loss(x, torch.tensor([[0, 0], [0, -1]])).backward()  # two of a genus, the species of one is unknown
+>>> x.grad.abs().max().item()
+0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from torch import nn
+
+from hbench.core.errors import ConfigError
+from hbench.losses.baselines.decomposability import WeightedSum
+from hbench.losses.batch_loss import BatchLoss
+from hbench.losses.wrappers import CrossBatchMemory, PerLevel
+from hbench.tree import Labels, LabelTree
+from hbench.tree.partial import known_levels
+
+CONTAINERS = (CrossBatchMemory, PerLevel, WeightedSum, nn.ModuleList)
+
+
+def ended(labels: Labels, tree: LabelTree) -> Labels:
+    """The labels (N, L) of a tree with −1 where nothing is known."""
+    known = known_levels(tree)[labels[:, -1]]
+    return np.where(np.arange(labels.shape[1]) < known[:, None], labels, np.int32(-1))
+
+
+def leave_unknown_out(loss: nn.Module) -> nn.Module:
+    """The same loss, which from now on leaves out the pairs whose level its labels do not tell.
+
+    Raises ConfigError for one that cannot: classes of proxies, and mixed items, are those of the finest level.
+    """
+    for each in _losses_in(loss):
+        if not (isinstance(each, BatchLoss) and each.takes_partial):
+            raise ConfigError(
+                f"{type(each).__name__} needs every label down to the finest level", expected="a loss of pairs or of ranks",
+                found="labels that end early", fix="leave their items out (--policy drop), or the loss",
+            )  # fmt: skip
+    for module in loss.modules():
+        if isinstance(module, BatchLoss):
+            module.partial = True
+    return loss
+
+
+def _losses_in(loss: nn.Module) -> Iterator[nn.Module]:
+    """The losses that a loss is made of, itself where it is made of none."""
+    if not isinstance(loss, CONTAINERS):
+        yield loss
+        return
+    for child in loss.children():
+        yield from _losses_in(child)

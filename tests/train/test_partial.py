@@ -1,0 +1,45 @@
+"""Training on partial labels: a loss of ranks takes its steps, a loss of proxies is refused before the first."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from hbench.core.errors import ConfigError
+from hbench.datasets import Dataset
+from hbench.datasets import manifest as manifests
+from hbench.losses.partial import ended
+from hbench.train import loop
+from hbench.tree.names import class_rows
+from hbench.tree.partial import ended_early
+from tests.training import small_glyphs, tiny
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def letters():
+    """The small glyphs, every third training item known to the level above the finest alone."""
+    data = small_glyphs()
+    rows = [class_rows(data.train.tree)[fine] for fine in data.train.labels[:, -1].tolist()]
+    rows = [ended_early(row[:-1], data.levels) if n % 3 == 0 else row for n, row in enumerate(rows)]
+    train = manifests.from_names(data.train.items.tolist(), rows, levels=data.levels)
+    labels = ended(train.labels, train.tree)
+    assert np.array_equal(np.flatnonzero(labels[:, -1] < 0), np.arange(0, len(rows), 3))
+    assert (labels[:, :-1] >= 0).all()
+    return Dataset("glyphs", "1", data.protocol, train, data.tests)
+
+
+def test_a_loss_of_ranks_takes_its_steps(letters, tmp_path):
+    loop.train(tiny("glyphs-roadmap", "epochs=1"), tmp_path, dataset=letters)
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [line["loss"] for line in logged if "loss" in line]
+    assert losses
+    assert np.isfinite(losses).all()
+
+
+def test_a_loss_of_proxies_is_refused(letters, tmp_path):
+    with pytest.raises(ConfigError, match=r"ProxySoftmax needs every label[\s\S]*--policy drop"):
+        loop.train(tiny("glyphs-happier"), tmp_path, dataset=letters)
