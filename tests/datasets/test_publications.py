@@ -42,7 +42,19 @@ def test_a_citation_means_its_paper(citation, keys):
 
 
 def test_every_published_dataset_of_the_papers_has_an_entry_with_authors():
-    for name in ("sop", "cub200", "cars196", "inshop", "inat18-full", "dyml-animal", "gldv2", "hgldv2", "omniglot"):
+    of_papers = ("sop", "cub200", "cars196", "inshop", "inat18-full", "dyml-animal", "gldv2", "hgldv2", "omniglot")
+    of_today = (
+        "bioscan-5m",
+        "rare-species",
+        "met",
+        "rp2k",
+        "products-10k",
+        "ethec",
+        "fashionpedia",
+        "ilias",
+        "sfm-120k",
+    )
+    for name in (*of_papers, *of_today):
         assert all(paper.authors for paper in cited(specs[name].citation)), name
         assert cited(specs[name].citation), name
 

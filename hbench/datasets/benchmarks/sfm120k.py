@@ -58,7 +58,7 @@ SPEC = Spec(
     markers=(FILE,),
     protocol=Protocol(metrics=("AP", "mAP@100"), recalls=(1, 10, 100)),
     licence="not stated; images from Flickr",
-    citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI 2018",
+    citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI 2019",
     homepage="http://cmp.felk.cvut.cz/cnnimageretrieval/",
     defects=(
         "made to train on: papers test on roxford5k and rparis6k. The official validation models are the test here",
