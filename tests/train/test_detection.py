@@ -314,10 +314,12 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
         asked(voc, tmp_path / "third", "--score", tmp_path / "detections.json")
 
 
-def test_a_run_goes_on_to_the_same_bits(few, tmp_path):
-    recipe = resolve("voc07-cross-entropy", [*SMALL, "epochs=2"])
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["voc07-cross-entropy", "voc07-rambo"])  # with RaMBO's memory of past scores
+def test_a_run_goes_on_to_the_same_bits(few, tmp_path, name):
+    recipe = resolve(name, [*SMALL, "epochs=2"])
     whole = run(recipe, few, tmp_path / "whole")
-    run(resolve("voc07-cross-entropy", SMALL), few, tmp_path / "halves")
+    run(resolve(name, SMALL), few, tmp_path / "halves")
     with pytest.raises(DataError, match="holds a run"):
         run(recipe, few, tmp_path / "halves")
     again = run(recipe, few, tmp_path / "halves", resume=True)
