@@ -122,10 +122,12 @@ class MetricGroup:
         counts = counts if self.reading is None else self.reading.counts(counts)
         cuts = np.unique(np.array([each.name.cut for each in self.scorers.values() if each.name.cut], np.int64))
         shape = (len(counts), len(self.grades), counts.shape[1])
-        binary = any(FAST[each.name.base].binary for each in self.scorers.values())
+        metrics = [FAST[each.name.base] for each in self.scorers.values()]
         wanted = rank_sums.SumRequest(
-            counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), binary, self.lowest
-        )
+            counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64),
+            binary=any(each.binary for each in metrics), lowest=self.lowest,
+            gain=any(each.gain for each in metrics), overlap=any(each.overlap for each in metrics),
+        )  # fmt: skip
         return Batch.empty(wanted, self.tables)
 
     def add(
@@ -135,8 +137,8 @@ class MetricGroup:
         batch: Batch,
         room: Workspace,
         by: Kernels,
-    ) -> None:
-        """Sum up for a batch of queries (n,), in input positions."""
+    ) -> rank_positives.RankedPositives:
+        """Sum up for a batch of queries (n,), in input positions; the list as it was read, until the room is used again."""
         if self.reading is not None:
             ranked = read_by(self.reading, ranked, room, by)
         if self.loses_last:
@@ -145,6 +147,7 @@ class MetricGroup:
             relevance, weight = grade(queries, batch.wanted.counts)
             batch.wanted.relevance[:, place], batch.wanted.weight[:, place] = relevance, weight
         by.sum_up(ranked, batch.wanted, batch.tables, room.above, batch.sums)
+        return ranked
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Write the metrics of a batch to their rows of the values (M, n)."""
@@ -327,14 +330,19 @@ class FastBlock:
 
     def add_ranked(self, ranked: rank_positives.RankedPositives, at: slice, room: Workspace) -> None:
         """Value the queries `at` these places of the block by the ranks of their positives."""
+        first = None
         for listed, batch in self.batches:
-            listed.add(ranked, self.queries[at], batch.part(at), room, self.plan.steps)
+            read = listed.add(ranked, self.queries[at], batch.part(at), room, self.plan.steps)
+            if self.reading and listed.reading and listed.reading.name == self.reading.name:
+                first = _levels_at_rank_1(read)
         if self.plan.others:
             for n, sequence in enumerate(_sequences(ranked, self.counts[at]), at.start):
                 for row, other in self.plan.others.items():
                     self.values.values[row, n] = other(int(self.queries[n]), sequence)
         if self.reading is not None:
-            self.values.first_level[at] = _levels_at_rank_1(read_by(self.reading, ranked, room, self.plan.steps))
+            if first is None:
+                first = _levels_at_rank_1(read_by(self.reading, ranked, room, self.plan.steps))
+            self.values.first_level[at] = first
 
     def _first_levels(
         self, scores: NDArray[np.floating], parts: sort_keys.Parts, ranked: rank_positives.RankedPositives

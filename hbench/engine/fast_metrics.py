@@ -20,24 +20,26 @@ R, ALL = -2, -1  # the columns of the sums at R = |P_l| and of the whole list
 
 
 class FastMetric(NamedTuple):
-    """A metric of a batch, and what it needs summed beside the sums of all: sums weighted by relevance (`graded`), or the
-    intersections of the `binary` labels of every level."""
+    """A metric of a batch, and what it needs summed beside hits and precisions: sums weighted by relevance (`graded`), the
+    intersections of the `binary` labels of every level, gains, or the `overlap` with the ideal order."""
 
     value: Callable[..., Floats]
     graded: bool
     binary: bool
+    gain: bool
+    overlap: bool
 
 
 FAST: dict[str, FastMetric] = {}  # by the base of a metric's name; the only place that says which metrics are fast
 
 
 def fast(
-    base: str, *, graded: bool = False, binary: bool = False
+    base: str, *, graded: bool = False, binary: bool = False, gain: bool = False, overlap: bool = False
 ) -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
     """Register the fast twin of the metric of this base name."""
 
     def add(value: Callable[..., Floats]) -> Callable[..., Floats]:
-        FAST[base] = FastMetric(value, graded, binary)
+        FAST[base] = FastMetric(value, graded, binary, gain, overlap)
         return value
 
     return add
@@ -137,7 +139,7 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     return ratio(np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0))
 
 
-@fast("ASI")
+@fast("ASI", overlap=True)
 def asi(batch: Batch) -> Floats:
     return np.where(batch.positives(1) > 0, batch.sums.intersection[:, 0], np.nan)
 
@@ -147,12 +149,12 @@ def asi_binary(batch: Batch, *, level: int) -> Floats:
     return np.where(batch.positives(level) > 0, batch.sums.intersection[:, level], np.nan)
 
 
-@fast("NDCG")
+@fast("NDCG", gain=True)
 def ndcg(batch: Batch) -> Floats:
     return _ndcg(batch, ALL, int(batch.wanted.counts.sum(axis=1).max()))
 
 
-@fast("NDCG@")
+@fast("NDCG@", gain=True)
 def ndcg_at_k(batch: Batch, *, cut: int) -> Floats:
     return _ndcg(batch, int(np.searchsorted(batch.wanted.cuts, cut)), cut)
 

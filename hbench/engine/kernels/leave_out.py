@@ -19,6 +19,14 @@ Codes = NDArray[np.uint8]
 def leave_out(ranked: RankedPositives, stays: Codes, level: Codes, to: RankedPositives) -> None:
     """Write the ranks, levels and ends of n lists; `stays` (1 or 0) and `level` by code. An item that stays and is of level 0
     is a distractor from then on."""
+    if np.all(stays > 0) and np.all(level[1:] > 0):  # none moves, so no item waits for the one before
+        for query in range(len(ranked.starts)):
+            first, end = ranked.starts[query], ranked.ends[query]
+            to.ranks[first:end] = ranked.ranks[first:end]
+            for item in range(np.uint64(first), np.uint64(end)):
+                to.levels[item] = level[np.uint64(ranked.levels[item])]
+            to.ends[query] = end
+        return
     for query in range(len(ranked.starts)):
         removed, place = np.int32(0), np.uint64(ranked.starts[query])
         for item in range(np.uint64(ranked.starts[query]), np.uint64(ranked.ends[query])):

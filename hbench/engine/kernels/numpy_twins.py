@@ -99,13 +99,14 @@ def sum_query(ranks: Ranks, levels: Levels, query: int, wanted: SumRequest, to: 
         if not len(of_level):
             break
         at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
-        sum_level(of_level, wanted.cuts, numbers, by_rank.discount, at)
+        sum_level(of_level, wanted.cuts, numbers, by_rank.discount if wanted.gain else None, at)
         if wanted.binary:
             binary = intersection_sum(of_level, 0, len(of_level), by_rank.harmonic)
             out.intersection[query, lowest] = binary / len(of_level)
         higher, early = np.flatnonzero(levels_of > lowest), of_level.searchsorted(total, side="right")
-        others = of_level[np.flatnonzero(levels_of[:early] <= lowest)]
-        out.intersection[query, 0] += intersection_sum(others, len(higher), total, by_rank.harmonic) / total
+        if wanted.overlap:
+            others = of_level[np.flatnonzero(levels_of[:early] <= lowest)]
+            out.intersection[query, 0] += intersection_sum(others, len(higher), total, by_rank.harmonic) / total
         of_level, levels_of = of_level[higher], levels_of[higher]
     for h in range(out.graded.shape[1]):
         out.graded[query, h] = graded_sum((ranks, levels), (query, h), wanted, out.precision[query, :, -1].tolist())
@@ -115,16 +116,17 @@ def sum_level(
     ranks: Ranks,
     cuts: NDArray[np.int64],
     numbers: Floats,
-    discount: Floats,
+    discount: Floats | None,
     out: tuple[NDArray[np.int64], Floats, Floats],
 ) -> None:
-    """hits, precision and gain (C + 2,) of one level; `numbers`: 1, 2, …, as floats."""
+    """hits, precision and gain (C + 2,) of one level; `numbers`: 1, 2, …, as floats. Without a discount gains stay 0."""
     hits, precision, gain = out
     hits[:-2] = ranks.searchsorted(cuts, side="right")
     hits[-2:] = ranks.searchsorted(len(ranks), side="right"), len(ranks)
     most = int(hits[:-1].max())
     sums_to(numbers[: len(ranks)] / ranks, hits, most, precision)
-    sums_to(discount[ranks], hits, most, gain)
+    if discount is not None:
+        sums_to(discount[ranks], hits, most, gain)
     gain[-2] = np.nan
 
 

@@ -33,7 +33,8 @@ class Tables(NamedTuple):
 
 class SumRequest(NamedTuple):
     """Of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums;
-    `binary`: the ASI of every level's binary labels, too. `lowest`: the lowest level that is listed."""
+    `binary`: the ASI of every level's binary labels, too. `lowest`: the lowest level that is listed. `gain`, `overlap`: whether
+    the gains and the ASI are wanted; else they stay 0."""
 
     counts: NDArray[np.int64]
     cuts: NDArray[np.int64]
@@ -41,6 +42,8 @@ class SumRequest(NamedTuple):
     weight: NDArray[np.int64]
     binary: bool
     lowest: int
+    gain: bool = True
+    overlap: bool = True
 
 
 class Sums(NamedTuple):
@@ -101,35 +104,40 @@ def sum_query(
         if len(ranks) == 0:
             return
         at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
-        sum_level(ranks, wanted.cuts, by_rank.discount, at)
+        sum_level(ranks, wanted.cuts, by_rank.discount, wanted.gain, at)
         for h in range(out.graded.shape[1]):
             terms = (wanted.relevance[query, h], wanted.weight[query, h], counts)
             out.graded[query, h] += graded_sum(ranks, levels, lowest, terms, at[1][-1])
         if wanted.binary:
             out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), by_rank.harmonic) / len(ranks)
+        if lowest + 1 == len(counts) and not wanted.overlap:
+            return
         higher, early = split((ranks, levels), lowest, total, room)
-        found = intersection_sum(room.others[:early], higher, total, by_rank.harmonic)
-        out.intersection[query, 0] += found / total
+        if wanted.overlap:
+            found = intersection_sum(room.others[:early], higher, total, by_rank.harmonic)
+            out.intersection[query, 0] += found / total
         ranks, levels = room.ranks[:higher], room.levels[:higher]
 
 
 @compiled
 def sum_level(
-    ranks: Ranks, cuts: NDArray[np.int64], discount: Floats, out: tuple[NDArray[np.int64], Floats, Floats]
+    ranks: Ranks, cuts: NDArray[np.int64], discount: Floats, gains: bool, out: tuple[NDArray[np.int64], Floats, Floats]
 ) -> None:
-    """hits, precision and gain (C + 2,) of one level."""
+    """hits, precision and gain (C + 2,) of one level; without `gains` the last stay 0."""
     hits, precision, gain = out
     done, precision_so_far, gain_so_far = 0, 0.0, 0.0
     for column in range(len(cuts)):
         end = np.searchsorted(ranks, cuts[column], side="right")
         precision_so_far += precision_sum(ranks, done, end)
-        gain_so_far += gain_sum(ranks, done, end, discount)
+        if gains:
+            gain_so_far += gain_sum(ranks, done, end, discount)
         hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
         done = end
     within = np.searchsorted(ranks, len(ranks), side="right")
     hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, 0, within), np.nan
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
-    gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)
+    if gains:
+        gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)
 
 
 @compiled
