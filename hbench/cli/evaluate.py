@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.leaderboard import Leaderboard
     from hbench.evaluation.measurement import Examined, OnTest, Submission
     from hbench.evaluation.reports.report import Document, Report
+    from hbench.evaluation.reports.trees import OtherTree
 
 FILE = click.Path(path_type=Path)
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -129,6 +130,11 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
     metavar="K",
     help="Keep the first K results of every query beside --out, and its values, for `hbench report`.",
 )
+@click.option(
+    "--trees",
+    metavar="FILES",
+    help="Score under other trees of the same classes too, as wordnet.csv,wikidata.nwk,shuffled.",
+)
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
 @execution_options
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
@@ -145,6 +151,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
 
     _refuse_options(options)
     data = datasets.load(dataset, options["policies"])
+    others = _trees(options["trees"])
     given = _given(file, options["ids"], options["query"], options["gallery"])
     conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
     conditions["metrics"] = _names(options["metrics"])
@@ -157,7 +164,10 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         if options["shard"]:
             _write_shard(options["output"], options["shard"], _examined(given, data, conditions), means)
             return
-        report = scored(given, data, means=means | {"top_k": options["top_k"]}, **conditions)
+        if others:
+            report = _scored_under(others, _examined(given, data, conditions), means)
+        else:
+            report = scored(given, data, means=means | {"top_k": options["top_k"]}, **conditions)
     write_report(report, options)
     show_report(report.document, "json" if as_json else format_)
 
@@ -169,6 +179,19 @@ def scored(given: Submission, data: Dataset, *, means: dict[str, Any] | None = N
     examined = _examined(given, data, conditions)
     with _bars() as on_test:
         return measurement.report_on(examined, on_test=on_test, **(means or {}))
+
+
+def _trees(words: str | None) -> list[OtherTree]:
+    from hbench.evaluation.reports import trees
+
+    return trees.parse(words) if words else []
+
+
+def _scored_under(others: list[OtherTree], examined: Examined, means: dict[str, Any]) -> Report:
+    from hbench.evaluation.reports.trees import report_under
+
+    with _bars() as on_test:
+        return report_under(examined, others, on_test=on_test, **means)
 
 
 def refuse_unwritable(files: dict[str, Any]) -> None:
@@ -205,11 +228,15 @@ def _refuse_options(options: dict[str, Any]) -> None:
         raise click.UsageError("--shard needs --out, the file of this part.")
     if options["shard"] and (options["by_query"] or options["row"]):
         raise click.UsageError("--by-query and --row are written by hbench merge, from all parts.")
+    elsewhere = [name for name in ("shard", "workers", "scheduler", "device", "resume") if options[name]]
+    for alone in ("trees", "top-k"):
+        if options[alone.replace("-", "_")] and elsewhere:
+            raise click.UsageError(f"--{alone} ranks in this process, in one go: leave --{elsewhere[0]} out.")
+    if options["trees"] and options["top_k"]:
+        raise click.UsageError("--trees and --top-k are of two evaluations.")
     if options["top_k"]:
         if not options["output"]:
             raise click.UsageError("--top-k needs --out: the results are kept beside the report.")
-        if elsewhere := [name for name in ("shard", "workers", "scheduler", "device", "resume") if options[name]]:
-            raise click.UsageError(f"--top-k ranks in this process, in one go: leave --{elsewhere[0]} out.")
         options["by_query"] = options["by_query"] or options["output"].with_suffix(".by-query.parquet")
     refuse_unwritable(options)
 
@@ -299,7 +326,7 @@ def show_report(document: Document, format_: str) -> None:
         for content in formats.tables(document):
             show_table(heading, content.header, content.cells)
             heading = None
-        show(document.signature)
+        show("\n".join([document.signature, *(each.signature for each in document.trees.values())]))
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     for note in document.warnings:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, Batch
-from hbench.engine.job import Job, Values
+from hbench.engine.job import Job, OtherLabels, Values
 from hbench.engine.kernels import leave_out, numpy_twins, rank_full_rows, rank_positives, rank_sums, sort_keys
 from hbench.engine.ranker import Ranker
 from hbench.engine.top_k import TopResults
@@ -276,10 +276,14 @@ def values_of(job: Job, plan: MetricPlan) -> tuple[StartBlock, int]:
         block: Block = FastBlock(plan, number)
         if job.by_name is not None:
             block = NamedBlock(block, job.ranker, job.scorers, job.by_name, number)
+        if job.others:
+            block = RelabelledBlock(block, [(each, FastBlock(own, number)) for each, own in others])
         return block if job.top is None else TopBlock(block, job.ranker, job.top, number)
 
+    others = [(each, plan_of(each.ranker, each.scorers)) for each in job.others]
+    rows = max(ITEMS, len(job.ranker.columns)) * job.ranker.scores.dtype.itemsize if others else 0
     sequence_bytes = 0 if job.by_name is None else SEQUENCE_BYTES * len(job.ranker.columns)
-    return start, plan.room_bytes + sequence_bytes
+    return start, plan.room_bytes + sequence_bytes + rows + sum(own.room_bytes for _, own in others)
 
 
 def plan_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
@@ -414,4 +418,23 @@ class TopBlock:
         self.top.keep(self.ranker, scores, self.first + start)
 
     def finish(self) -> Values:
+        return self.block.finish()
+
+
+class RelabelledBlock:
+    """Another block, whose rows of scores are valued under other labels, too."""
+
+    def __init__(self, block: Block, others: Sequence[tuple[OtherLabels, FastBlock]]) -> None:
+        self.block, self.others = block, others
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.block.add(scores, start)
+        rows = max(ITEMS // scores.shape[1], 1)  # copied at once: only positives are sorted, so columns must be moved
+        for labels, other in self.others:
+            for first in range(0, len(scores), rows):
+                other.add(np.take(scores[first : first + rows], labels.order, axis=1), start + first)
+
+    def finish(self) -> Values:
+        for labels, other in self.others:
+            labels.put(other.queries, other.finish())
         return self.block.finish()

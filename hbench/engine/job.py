@@ -37,6 +37,7 @@ from hbench.metrics.names import MetricName, default_metrics
 from hbench.metrics.protocols import Protocol, ScoreQuery, paper, protocols
 from hbench.metrics.relevance import Relevance, relevances
 from hbench.metrics.relevance import alpha as alpha_relevance
+from hbench.tree import Labels
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,44 @@ class Values(NamedTuple):
 
 
 @dataclass(frozen=True)
+class OtherLabels:
+    """Values under other labels of the same fine classes, found in the same pass from the same scores.
+
+    `order` (G,): the job's columns in the order of this `ranker`. `values` and `is_measured` (Q,) are filled in, by the executor
+    that sees whole rows of scores (threads). `canonical` (Q,): the order in which values are summed.
+    """
+
+    ranker: Ranker
+    order: NDArray[np.int64]
+    scorers: Sequence[ScoreQuery]
+    canonical: NDArray[np.int64]
+    values: Values
+    is_measured: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, ranker: Ranker, labels: tuple[Labels, Labels], scorers: Sequence[ScoreQuery], ties: Ties
+    ) -> OtherLabels:
+        """Nothing measured yet; `labels` of queries (Q, L') and gallery (G, L')."""
+        other, order = ranker.relabelled(*labels, ties)
+        asked = ranker.queries
+        canonical = asked[np.lexsort(labels[0][asked].T[::-1])]
+        values = Values.empty(len(scorers), np.zeros((len(asked), other.depth + 1), np.int64))
+        return cls(other, order, scorers, canonical, values, np.zeros(len(asked), bool))
+
+    def put(self, at: NDArray[np.int64], values: Values) -> None:
+        """Keep the values of the queries at these input positions."""
+        self.values.put(at, values)
+        self.is_measured[at] = True
+
+
+@dataclass(frozen=True)
 class Job:
     """A ranker and what to compute of every query. `conditions`: all the values depend on beside the ranker, in words.
 
     `rebuild`: recreates the job in another process, from the embeddings that were read there. `by_name`: the labels by
     name, where a scorer goes by them and they form no tree. `top`: where the first results of every query are kept, by
-    the executor that sees whole rows of scores (threads).
+    the executor that sees whole rows of scores (threads); `others`: other labels that are valued in the same pass, likewise.
     """
 
     ranker: Ranker
@@ -153,6 +186,7 @@ class Job:
     rebuild: Callable[[Any], Job] | None = None
     by_name: NameColumns | None = None
     top: TopResults | None = None
+    others: Sequence[OtherLabels] = ()
 
     @property
     def digest(self) -> str:

@@ -12,6 +12,7 @@ items.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -266,6 +267,26 @@ class Ranker:
         for level, (start, end) in enumerate(zip(self.starts[query], self.ends[query], strict=True), start=1):
             levels[start:end] = level
         return levels
+
+    def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> tuple[Ranker, NDArray[np.int64]]:
+        """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of the same fine classes; and the
+        columns of this ranker in its order (G,), by which rows of scores that `mask` finished become its own.
+
+        Items of one fine class keep their order, which is by content: so its order is that of a ranker made of these labels.
+        """
+        other, order = copy.copy(self), np.lexsort(gallery[self.columns].T[::-1])
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+
+        def left_out(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            rows, columns = self.left_out(first, last)
+            return rows, place[columns]
+
+        other.depth, other.columns, other.left_out, other.known = queries.shape[1], self.columns[order], left_out, None
+        other.tie_key = other.code_ties = tie_key(other.depth)
+        other.copies = other.originals = order[:0]  # they have the score of their original already
+        other.starts, other.ends = other.coded = level_ranges(queries[self.queries], gallery[other.columns])
+        return other, order
 
 
 def _content_digest(*sides: tuple[NDArray[np.floating], NDArray[np.int64]]) -> str:

@@ -230,6 +230,17 @@ def report_on(
         if set(jobs) != set(examined.data.tests):
             raise UsageError("no results are kept of this evaluation", expected="embeddings, and positives by label")
         jobs = {name: (_keeping(job, top_k), ids) for name, (job, ids) in jobs.items()}
+    report = report_of_jobs(examined, jobs, execute=execute, on_test=on_test)
+    if not top_k:
+        return report
+    kept = {name: _results(examined, name, jobs[name][0]) for name in jobs}
+    return replace(report, results=pa.concat_tables(kept.values()))
+
+
+def report_of_jobs(
+    examined: Examined, jobs: Mapping[str, tuple[Job, Ids]], *, execute: Execute, on_test: OnTest | None
+) -> Report:
+    """Measure every test, by its job where it has one, and report."""
     measurements = {
         name: measure(jobs[name][0], execute=execute, on_block=on_test(name) if on_test else None)
         if name in jobs
@@ -237,11 +248,7 @@ def report_on(
         for name in examined.data.tests
     }
     ids = {name: manifest.items[manifest.query] for name, manifest in examined.data.tests.items()}
-    report = report_of(measurements, ids, examined.subject, examined.chosen, warnings=examined.warnings)
-    if not top_k:
-        return report
-    kept = {name: _results(examined, name, jobs[name][0]) for name in jobs}
-    return replace(report, results=pa.concat_tables(kept.values()))
+    return report_of(measurements, ids, examined.subject, examined.chosen, warnings=examined.warnings)
 
 
 def _keeping(job: Job, top_k: int) -> Job:

@@ -183,7 +183,8 @@ class Triangle:
 def triangle_of(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Triangle | None:
     """The triangle of a job; None where it is not all pairs that are asked, some query has many positives, whole rows are
     to be seen, or there is no room."""
-    if plan.steps is not COMPILED or job.by_name is not None or job.top is not None or not job.ranker.mutual:
+    whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
+    if plan.steps is not COMPILED or whole_rows or not job.ranker.mutual:
         return None
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hbench.core.errors import SubmissionError
@@ -53,7 +53,7 @@ def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
 
 def tables(document: Document) -> list[BoardTable]:
     """The report for a person: the metrics of the whole tree, then those that every level has, a column per level, then
-    the values on each test where there are several.
+    the values on each test where there are several, and the scores under other trees.
 
     Levels run fine to coarse; a cell is the score ± half its 95 % interval.
     """
@@ -68,7 +68,7 @@ def tables(document: Document) -> list[BoardTable]:
     covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
     others = [name for name in document.scores if name not in covered]
     by_level = BoardTable(("metric", *levels), cells, [])
-    found = [table(document, others) if others else None, by_level, by_test(document)]
+    found = [table(document, others) if others else None, by_level, by_test(document), by_tree(document)]
     return [each for each in found if each and each.cells]
 
 
@@ -77,6 +77,24 @@ def by_test(document: Document) -> BoardTable:
     columns = document.by_test.values()
     cells = [(name, *(percent(scores[name]) for scores in columns)) for name in document.scores] if columns else []
     return BoardTable(("metric", *document.by_test), cells, [])
+
+
+def by_tree(document: Document) -> BoardTable:
+    """A line per tree, the dataset's own first, a column per metric of all levels: the score, and in brackets its paired
+    difference from the own tree ± half its 95 % interval; no lines where there is no other tree."""
+    names = next((list(each.scores) for each in document.trees.values()), [])
+    cells = [("own", *(percent(document.scores[name].value) for name in names))] * bool(names)
+    for tree, found in document.trees.items():
+        pairs = [(found.scores[name].value, found.differences[name]) for name in names]
+        cells.append((tree, *(f"{percent(value)} ({_difference(paired)})" for value, paired in pairs)))
+    return BoardTable(("tree", *names), cells, [])
+
+
+def _difference(paired: Mapping[str, str | float | int | None]) -> str:
+    value, low, high = paired["difference"], paired["low"], paired["high"]
+    if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
+        return NONE
+    return f"{100 * value:+.2f} ±{percent((high - low) / 2)}"
 
 
 def with_margin(score: Score) -> str:

@@ -57,12 +57,23 @@ class SubmittedFile(Strict):
     dtype: str | None = None
 
 
+class UnderTree(Strict):
+    """The scores under another tree over the same fine classes, and of every metric the paired difference from the dataset's
+    own tree (hbench.evaluation.reports.comparison.Difference)."""
+
+    levels: tuple[str, ...]
+    signature: str
+    scores: dict[str, Score]
+    differences: dict[str, dict[str, str | float | int | None]]
+
+
 class Document(Strict):
     """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
 
     `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
     submission (hbench.evaluation.embeddings.doubts). `unknown_wrong`, `unknown_right`: under partial labels, the metrics that
     go by all levels with every unknown level at its lowest, and at its highest (docs/metrics.md); `scores` are of what is known.
+    `trees`: the scores under other trees, by their names.
     """
 
     schema_version: int = SCHEMA
@@ -82,6 +93,7 @@ class Document(Strict):
     unknown_right: dict[str, Score] = Field(default_factory=dict)
     by_test: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     mistakes: dict[str, dict[str, int]] = Field(default_factory=dict)
+    trees: dict[str, UnderTree] = Field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     date: str

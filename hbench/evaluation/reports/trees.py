@@ -1,0 +1,187 @@
+"""Scores embeddings under other trees over the same fine classes, in the ranking pass of the dataset's own tree.
+
+What a hierarchy is worth is a question: the same embeddings are scored under a tree of another source (WordNet, Wikidata), and
+under a shuffled control, the own tree with its fine classes in each other's places, whose levels say nothing about the images.
+Metrics of the finest level are the same under every tree, so only those that go by all levels are shown.
+
+The products are taken once. Each tree ranks its own positives from them: of a row of scores only positives are ever sorted, so
+there is no order of all items to share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.core.errors import TreeError, UsageError, examples
+from hbench.datasets.manifest import Manifest
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Conditions, Execute, Job, OtherLabels
+from hbench.engine.measure import Measurement
+from hbench.evaluation.measurement import Examined, OnTest, jobs_of, report_of_jobs, scorers_of
+from hbench.evaluation.reports.comparison import compare
+from hbench.evaluation.reports.report import Report, UnderTree, summarise
+from hbench.metrics.names import MetricName
+from hbench.metrics.partial_lists import is_graded
+from hbench.tree import Labels, LabelTree
+from hbench.tree import files as tree_files
+from hbench.tree.names import class_rows
+
+SHUFFLED = "shuffled"
+BY_LEVEL = ("AP#", "ASI/")  # what always names a level, and has no cut
+
+
+@dataclass(frozen=True)
+class OtherTree:
+    """A tree by the name that a report has for it: `paths` gives the path of each fine class of a test's own tree, int32 (C, L'),
+    by its id. `source` is a digest of the tree's file, or the seed."""
+
+    name: str
+    source: str
+    levels: Callable[[LabelTree], tuple[str, ...]]
+    paths: Callable[[LabelTree], Labels]
+
+    def labels(self, manifest: Manifest) -> Labels:
+        """The labels of the items (N, L')."""
+        labels: Labels = self.paths(manifest.tree)[manifest.labels[:, -1]]
+        return labels
+
+
+def parse(text: str) -> list[OtherTree]:
+    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas.
+
+    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed that is no number.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word)) for word in words]
+    if not trees or len({tree.name for tree in trees}) < len(trees):
+        raise UsageError("the trees have no names of their own", expected="files of different names", found=text)
+    return trees
+
+
+def _from_file(path: Path) -> OtherTree:
+    tree, _ = tree_files.read(path).tree()
+
+    def paths(own: LabelTree) -> Labels:
+        missing = sorted(set(own.names[-1]) - set(tree.names[-1]))
+        if missing:
+            raise TreeError(
+                f"{len(missing)} of {len(own.names[-1])} fine classes are no leaves of {path}",
+                expected=f"every name of level {own.levels[-1]}", found=examples(missing),
+                fix="hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged tree even",
+            )  # fmt: skip
+        rows = {row[-1]: row for row in class_rows(tree)}
+        # numbered by name, as a dataset's own tree is: the file's order of nodes would move the last bits of a mean
+        return LabelTree.from_names([rows[name] for name in own.names[-1]], levels=tree.levels)[1]
+
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return OtherTree(path.name, digest, lambda _: tree.levels, paths)
+
+
+def _shuffled(word: str) -> OtherTree:
+    _, _, text = word.partition(":")
+    if not (text or "0").isdecimal():
+        raise UsageError("the seed of a shuffled tree is no number", expected="shuffled or shuffled:7", found=word)
+    seed = int(text or "0")
+
+    def paths(own: LabelTree) -> Labels:
+        by_name = np.argsort(np.array(own.names[-1], dtype=str))  # so that no numbering of classes matters
+        place = np.empty_like(by_name)
+        place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
+        return own.paths[np.argsort(own.paths[:, -1])][place]
+
+    return OtherTree(SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}", f"seed={seed}", lambda own: own.levels, paths)
+
+
+def report_under(
+    examined: Examined,
+    trees: Sequence[OtherTree],
+    *,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> Report:
+    """The report with the scores under other trees, from one ranking pass.
+
+    What is ignored, and who asks, is as under the own tree. Raises TreeError for a fine class that a tree lacks, UsageError for
+    what other trees cannot score: rankings, listed positives, partial labels, released evaluators, no metric of all levels.
+    """
+    chosen, tests = examined.chosen, examined.data.tests
+    graded = any(is_graded(name) for name in chosen.metrics)
+    if chosen.partial or examined.data.lists or chosen.protocol_name != "paper" or not graded:
+        raise UsageError(
+            "this cannot be scored under other trees",
+            expected="labels known to the finest level, --protocol paper, and a metric of all levels as H-AP",
+        )
+    under = {
+        tree.name: {name: _conditions(chosen, tree.levels(test.tree)) for name, test in tests.items()} for tree in trees
+    }
+    labels = {tree.name: {name: tree.labels(test) for name, test in tests.items()} for tree in trees}
+    jobs = jobs_of(examined, memory=memory)
+    if set(jobs) != set(tests):
+        raise UsageError("rankings are not scored under other trees", expected="an embedding file")
+    others = {
+        name: [_other(jobs[name][0], tests[name], labels[tree.name][name], under[tree.name][name]) for tree in trees]
+        for name in tests
+    }
+    own = {name: (replace(job, others=others[name]), ids) for name, (job, ids) in jobs.items()}
+    report = report_of_jobs(examined, own, execute=execute, on_test=on_test)
+    if not all(other.is_measured.all() for each in others.values() for other in each):
+        raise UsageError("other trees are scored by threads of this process alone", fix="leave the cluster or GPU out")
+    found = {
+        tree.name: _under(
+            report,
+            tree,
+            next(iter(under[tree.name].values())),
+            {name: _measurement(others[name][at]) for name in tests},
+        )
+        for at, tree in enumerate(trees)
+    }
+    return replace(report, document=report.document.model_copy(update={"trees": found}))
+
+
+def _conditions(chosen: Conditions, levels: tuple[str, ...]) -> Conditions:
+    """The metrics of all levels, then the others at the finest: summed up to the same cuts, values under equal trees have equal
+    bits."""
+    of_level = {
+        replace(name, level=None) for name in chosen.metrics if not is_graded(name) and name.base not in BY_LEVEL
+    }
+    metrics = (*_graded(chosen), *sorted(of_level, key=str))
+    for name in metrics:
+        name.bind(levels)
+    return replace(chosen, levels=levels, metrics=metrics)
+
+
+def _graded(chosen: Conditions) -> tuple[MetricName, ...]:
+    return tuple(name for name in chosen.metrics if is_graded(name))
+
+
+def _other(job: Job, test: Manifest, labels: Labels, chosen: Conditions) -> OtherLabels:
+    asked, ranked = labels[test.query], labels[test.gallery]
+    scorers = scorers_of(chosen, asked, all_pairs=np.array_equal(test.query, test.gallery))
+    return OtherLabels.of(job.ranker, (asked, ranked), scorers, chosen.ties)
+
+
+def _measurement(other: OtherLabels) -> Measurement:
+    values = other.values
+    return Measurement(values.values, values.first_level, values.counts, values.tied, other.canonical)
+
+
+def _under(report: Report, tree: OtherTree, chosen: Conditions, found: Mapping[str, Measurement]) -> UnderTree:
+    names = list(map(str, _graded(chosen)))
+    values = [each.values[: len(names)] for each in found.values()]
+    scores = summarise([own[:, each.canonical] for own, each in zip(values, found.values(), strict=True)])
+    keys = {"query": pa.array(report.queries, pa.string()), "test": pa.array(report.query_tests, pa.string())}
+    ours = pa.table(keys | dict(zip(names, map(pa.array, np.concatenate(values, axis=1)), strict=True)))
+    own = pa.table(keys | {name: pa.array(report.values[name]) for name in names})
+    return UnderTree(
+        levels=chosen.levels,
+        signature=f"{report.signature}|tree:{tree.name}({tree.source})",
+        scores=dict(zip(names, scores, strict=True)),
+        differences={each.metric: each.record() for each in compare(ours, own)},
+    )
