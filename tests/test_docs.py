@@ -77,7 +77,12 @@ def run_of(page, demo, folder):
         check=False,
         cwd=work,
         timeout=250,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "HBENCH_DATA": str(folder / "data")},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}",
+            "HBENCH_DATA": str(folder / "data"),
+            "OMP_WAIT_POLICY": "passive",  # threads of torch that wait leave the processor to the other page
+        },
     )
 
 
