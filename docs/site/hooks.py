@@ -82,8 +82,8 @@ def dataset_cards() -> str:
         rows += [("known defects", _cell(facts["defects"]))] if facts.get("defects") else []
         parts.append(f"## {name}\n\n{facts['title']}\n\n| | |\n|---|---|")
         parts[-1] += "".join(f"\n| {what} | {text} |" for what, text in rows)
-        if spec.layout:
-            parts[-1] += f"\n\nThe raw folder:\n\n```text\n{spec.layout}\n```"
+        blocks = {"To fetch by hand:": spec.manual, "The raw folder:": spec.layout}
+        parts[-1] += "".join(f"\n\n{title}\n\n```text\n{text}\n```" for title, text in blocks.items() if text)
     return "\n\n".join(parts) + "\n"
 
 
