@@ -33,6 +33,10 @@ class Work:
         """The assembled five-column file of a split, where hbench's build looks for the released one."""
         return self.folder / "hierarchy" / LABELS.format(split)
 
+    def assigned(self, split: str) -> Path:
+        """The landmarks of a split that images gave a super-category; ids of train and index are different spaces."""
+        return self.folder / f"assigned_{split}.csv"
+
     def labels(self) -> list[Label]:
         return read_rows(self / "labels.csv", Label)
 

@@ -7,6 +7,7 @@ import gzip
 from pathlib import Path
 
 from hbench_hgldv2.labels.label import PREFIX, Label
+from hbench_hgldv2.labels.released import Released
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "hgldv2"
 
@@ -23,6 +24,14 @@ def official() -> tuple[list[Label], dict[str, str]]:
     ]
     labels = [Label(PREFIX + row["label"], row["label"], 1, 0, 0, ()) for row in rows]
     return labels, {PREFIX + row["label"]: row["supercategory"] for row in rows}
+
+
+def official_rows() -> list[Released]:
+    """All 163 official labels as rows of the training file, a landmark each."""
+    rows = [row for row in rows_of("landmark_classes.csv") if row["source"] == "official"]
+    return [
+        Released(n, "", row["label"], row["supercategory"], row["natural_or_human_made"]) for n, row in enumerate(rows)
+    ]
 
 
 def index_rows() -> list[dict[str, str]]:

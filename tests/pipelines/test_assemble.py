@@ -7,17 +7,19 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from hbench_hgldv2.artefact import rows_text
-from hbench_hgldv2.curation.replay import Placed, replay
+from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.curation.replay import Placed, replay, require_clean
 from hbench_hgldv2.dataset import assemble, card
+from hbench_hgldv2.dataset.assign import Assigned
 from hbench_hgldv2.grouping import quality
 from hbench_hgldv2.labels import clean, released
 from hbench_hgldv2.labels.clean import CleanedLandmark
-from hbench_hgldv2.labels.label import Label
+from hbench_hgldv2.labels.label import Label, normalised
 from hbench_hgldv2.labels.released import Released
 from hbench_hgldv2.labels.scrape import ClassName, Link
 
 from hbench.core.errors import ConfigError, DataError
-from tests.pipelines.official import GOLDEN, index_rows, official, rows_of
+from tests.pipelines.official import GOLDEN, index_rows, official, official_rows, rows_of
 
 
 def link(landmark: int, classes: tuple[str, ...], reason: str = "") -> Link:
@@ -132,6 +134,30 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
         assemble.assemble(selection, mapping[:1], "train")
 
 
+def test_images_place_what_no_class_places_and_the_source_says_so() -> None:
+    mapping = [placed("Q1", "bridge"), placed("Q3", "water"), placed("Q4", "", "unassigned")]
+    rows = [("kept", ("Q1",)), ("ambiguous", ("Q1", "Q3")), ("kept", ("Q4",)), ("dropped", ()), ("dropped", ("Q9",))]
+    selection = [CleanedLandmark("index", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
+    by_images = [Assigned(n, "water", 2 + n, 0.5) for n in (0, 1, 2, 3, 77)]
+    found = assemble.assemble(selection, mapping, "index", by_images)
+    assert [row[1:] for row in found.sourced] == [
+        (0, "u", "q1", "bridge", "human-made", "labelled", 0, 0.0),  # a class goes before images
+        (1, "u", "q1 / q3", "water", "human-made", "assigned", 3, 0.5),
+        (2, "u", "q4", "water", "human-made", "assigned", 4, 0.5),
+        (3, "u", "", "water", "human-made", "assigned", 5, 0.5),
+    ]
+    assert found.counts == {"labelled": 1, "assigned": 3}
+    assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in card.card({"index": found.rows}, {"index": found.counts}, [], {})
+    again = released.decisions_of([released.parse(rows_text(found.rows, Released).splitlines())])
+    assert {name for decision in again.decisions for name in decision.labels} == {  # type: ignore[union-attr]
+        "label:q1",
+        "label:q1 / q3",
+        "label:q4",
+    }
+    with pytest.raises(DataError, match="landmark 3 is assigned to 'sea'"):
+        assemble.assemble(selection, mapping, "index", [Assigned(3, "sea", 1, 1.0)])
+
+
 @pytest.fixture(scope="module")
 def index() -> list[Released]:
     return [
@@ -186,7 +212,27 @@ def test_the_sample_of_the_train_file_is_read_written_and_replayed_unchanged() -
     selection, names = released.selection_of(rows, "train")
     curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
     found = assemble.assemble(selection, curation.rows, "train")
-    assert [row[3:] for row in found.rows] == [row[3:] for row in rows]
+    assert found.rows == rows
+
+
+def test_all_163_official_labels_come_back_with_case_and_qualifier() -> None:
+    rows = official_rows()
+    assert len(rows) == 163
+    assert len([row for row in rows if row.supercategory != normalised(row.supercategory)]) == 27
+    selection, names = released.selection_of(rows, "train")
+    curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
+    assert assemble.assemble(selection, curation.rows, "train").rows == rows
+
+
+def test_the_shipped_decisions_are_those_of_the_released_sample() -> None:
+    rows = official_rows()
+    shipped = decisions_file.load(released.SAMPLE)
+    assert shipped == released.decisions_of([rows])
+    assert "CC BY 4.0" in released.SAMPLE.read_text(encoding="utf-8").splitlines()[1]
+    selection, names = released.selection_of(rows, "train")
+    curation = replay(clean.labels_of(selection, names), {}, shipped)
+    require_clean(curation)
+    assert assemble.assemble(selection, curation.rows, "train").rows == rows
 
 
 def test_released_rows_without_label_are_kept_apart_and_half_labels_refused() -> None:

@@ -143,8 +143,23 @@ def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
         images, ids=[f"t{2 * n:015x}" for n in range(10)], vectors=np.random.default_rng(0).normal(size=(10, width))
     )
     write(tmp_path / "landmarks.csv", ["id", "landmark_id"], [(f"t{2 * n:015x}", n // 2) for n in range(10)])
-    run(work, "assign", "--images", images, "--landmarks", tmp_path / "landmarks.csv")
-    assert len((work / "assigned.csv").read_text(encoding="utf-8").splitlines()) == 1 + 5
+    assigning = ("assign", "--images", images, "--landmarks", tmp_path / "landmarks.csv")
+    with pytest.raises(UsageError, match="unknown split 'test'"):
+        run(work, *assigning, "--split", "test")
+    run(work, *assigning, "--split", "train")
+    assert len((work / "assigned_train.csv").read_text(encoding="utf-8").splitlines()) == 1 + 5
+    before = {(row["split"], row["landmark_id"]): row for row in table(work / "hierarchy.csv")}
+    run(work, "assemble")
+    after = {(row["split"], row["landmark_id"]): row for row in table(work / "hierarchy.csv")}
+    known = {row["landmark_id"] for row in table(work / "selection.csv") if row["split"] == "train"}
+    placed = {key for key, row in before.items() if row["hierarchical_label"]}
+    for key, row in after.items():
+        by_images = key[0] == "train" and key[1] in set("01234") and key not in placed
+        assert (row["source"] == "assigned") == by_images
+        assert by_images or row == before[key]
+    assert {key for key in after if key not in before} <= {("train", n) for n in known & set("01234")}
+    record = json.loads((work.joinpath("hierarchy/metadata/train_label_to_hierarchical.csv.json")).read_text())
+    assert "assigned_train.csv" in record["inputs"]
 
 
 def test_a_file_changed_by_hand_is_noticed_until_someone_vouches_for_it(tmp_path: Path) -> None:
@@ -303,6 +318,10 @@ def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path: Path) -> 
         run(work, "decisions", "--released", sample)
     run(work, "decisions", "--released", sample, "-o", tmp_path / "again.yaml")
     assert (tmp_path / "again.yaml").read_bytes() == (work / "decisions.yaml").read_bytes()
+    with pytest.raises(UsageError, match="decisions of what"):
+        run(work, "decisions", "-o", tmp_path / "none.yaml")
+    run(work, "decisions", "--sample", "-o", tmp_path / "sample.yaml")
+    assert "0 differences" in run(work, "diff", tmp_path / "sample.yaml", work / "decisions.yaml").stdout
     run(work, "replay", "--strict")
     with (work / "mapping.csv").open(encoding="utf-8", newline="") as lines:
         placed = {

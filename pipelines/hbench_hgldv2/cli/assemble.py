@@ -17,6 +17,8 @@ from hbench.datasets.benchmarks import gldv2
 from hbench_hgldv2.artefact import made_by, read_rows, rows_text, sha256, write_rows
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset import assemble
+from hbench_hgldv2.dataset.assemble import Sourced
+from hbench_hgldv2.dataset.assign import Assigned
 from hbench_hgldv2.dataset.card import card
 from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.grouping.encode import Vectors
@@ -33,7 +35,9 @@ from hbench_hgldv2.work_folder import SPLITS, Work, told
 )
 @click.pass_obj
 def command(work: Work, *, raw: Path | None) -> None:
-    """Apply mapping.csv to the landmarks.
+    """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv to those it gives nothing, where there are such.
+
+    hierarchy.csv says in `source` where each super-category is from.
 
     \b
     hbench hgldv2 assemble --raw gldv2/raw
@@ -46,18 +50,21 @@ def run(work: Work, raw: Path | None = None) -> Path:
     folder hierarchy/.
     """
     selection, mapping = read_rows(work / "selection.csv", CleanedLandmark), read_rows(work / "mapping.csv", Placed)
-    record = made_by("assemble", [work / "selection.csv", work / "mapping.csv"], {})
+    by_images = {split: work.assigned(split) for split in SPLITS if work.assigned(split).exists()}
+    inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
+    record = made_by("assemble", inputs, {})
+    assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     present = [split for split in SPLITS if any(row.split == split for row in selection)]
-    splits = {split: assemble.assemble(selection, mapping, split) for split in present}
+    splits = {split: assemble.assemble(selection, mapping, split, assigned.get(split, ())) for split in present}
     trees = {split: assemble.tree_of(found.rows)[0] for split, found in splits.items()}
     for split, found in splits.items():
         write_rows(work.hierarchy(split), found.rows, Released, record=record, counts=found.counts)
     rows = {split: found.rows for split, found in splits.items()}
     placed = [row for row in mapping if row.status == "group"]
     odd = quality.inconsistencies([row.label for row in placed], [row.group for row in placed], _vectors(work, placed))
-    sources = {path.name: sha256(path) for path in (work / "selection.csv", work / "mapping.csv")}
+    sources = {path.name: sha256(path) for path in inputs}
     write_text(work / "card.md", card(rows, {split: found.counts for split, found in splits.items()}, odd, sources))
-    write_text(work / "hierarchy.csv", rows_text((row for found in splits.values() for row in found.rows), Released))
+    write_text(work / "hierarchy.csv", rows_text((row for found in splits.values() for row in found.sourced), Sourced))
     for split, found in splits.items():
         terminal.say(told(f"{split}: {len(trees[split].names[1])} super-categories; landmarks", found.counts))
     if raw is not None:

@@ -1,4 +1,4 @@
-"""`assign`: assigned.csv."""
+"""`assign`: assigned_train.csv, assigned_index.csv."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hbench_hgldv2.artefact import made_by, read_rows, write_rows
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset import assign
 from hbench_hgldv2.grouping import encode
-from hbench_hgldv2.work_folder import Work
+from hbench_hgldv2.work_folder import SPLITS, Work
 
 VOTES: Mapping[str, assign.Vote] = {"nearest": assign.nearest_name, "top5": assign.nearest_names}
 
@@ -30,14 +30,17 @@ VOTES: Mapping[str, assign.Vote] = {"nearest": assign.nearest_name, "top5": assi
 @click.option(
     "--landmarks", type=click.Path(path_type=Path, exists=True), required=True, help="CSV with columns id, landmark_id."
 )
+@click.option("--split", metavar="|".join(SPLITS), required=True, help="Whose landmark ids these are.")
 @click.option("--vote", metavar="nearest|top5", default="nearest", show_default=True)
 @click.pass_obj
-def command(work: Work, *, images: Path, landmarks: Path, vote: str) -> None:
-    """Assign the landmarks of images to the curated groups.
+def command(work: Work, *, images: Path, landmarks: Path, split: str, vote: str) -> None:
+    """Assign the landmarks of images to the curated groups; `assemble` takes over those that no class places.
 
     \b
-    hbench hgldv2 assign --images clip_images.npz --landmarks index_image_to_landmark.csv
+    hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_image_to_landmark.csv
     """
+    if split not in SPLITS:
+        raise UsageError(f"unknown split {split!r}", expected=" or ".join(SPLITS))
     if vote not in VOTES:
         raise UsageError(f"unknown vote {vote!r}", expected=" or ".join(VOTES))
     placed = {row.class_id: row.group for row in read_rows(work / "mapping.csv", Placed) if row.status == "group"}
@@ -55,9 +58,10 @@ def command(work: Work, *, images: Path, landmarks: Path, vote: str) -> None:
         [placed[label.class_id] for label in labels],
         vote=VOTES[vote],
     )
-    record = made_by("assign", [work / "mapping.csv", work / "embeddings.npz", images, landmarks], {"vote": vote})
+    inputs, settings = [work / "mapping.csv", work / "embeddings.npz", images, landmarks], {"vote": vote}
+    record = made_by("assign", inputs, settings)
     write_rows(
-        work / "assigned.csv", rows, assign.Assigned, record=record, counts={"images": len(ids), "landmarks": len(rows)}
+        work.assigned(split), rows, assign.Assigned, record=record, counts={"images": len(ids), "landmarks": len(rows)}
     )
     terminal.say(
         f"{len(rows):,} landmarks by {len(ids):,} images; "

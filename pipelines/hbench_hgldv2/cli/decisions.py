@@ -22,12 +22,12 @@ from hbench_hgldv2.work_folder import Work
     "files",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
-    required=True,
     help="A released five-column file; once for each split.",
 )
+@click.option("--sample", is_flag=True, help="The 163 released labels that ship with the package (CC BY 4.0).")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="decisions.yaml in the work folder by default.")
 @click.pass_obj
-def command(work: Work, *, files: Sequence[Path], out: Path | None) -> None:
+def command(work: Work, *, files: Sequence[Path], sample: bool, out: Path | None) -> None:
     """Turn released super-categories into decisions: a move per group, and labels in several groups as ambiguous.
 
     Where the work folder has labels, the decisions are about those of them that the files name; `hbench hgldv2 diff` shows
@@ -36,11 +36,14 @@ def command(work: Work, *, files: Sequence[Path], out: Path | None) -> None:
     \b
     hbench hgldv2 decisions --released train_label_to_hierarchical.csv --released index_label_to_hierarchical.csv
     """
+    if sample == bool(files):
+        raise UsageError("decisions of what?", expected="--released FILE, or --sample")
     target = out or work / "decisions.yaml"
     if out is None and target.exists():
         raise UsageError(f"{target} is there already", fix="-o FILE writes another one")
     labels = work.labels() if (work / "labels.csv").exists() else None
-    made = released.decisions_of([released.read(path) for path in files], labels)
+    rows = [released.sample()] if sample else [released.read(path) for path in files]
+    made = released.decisions_of(rows, labels)
     write_text(target, decisions_file.dumps(made))
     named = sum(len(labels_named(each)) for each in made.decisions)
     terminal.say(f"{target}: {named:,} labels in {len(made.groups)} groups, {len(made.decisions):,} decisions")

@@ -14,6 +14,8 @@ from hbench_hgldv2.labels.released import Released
 
 SMALLEST = 17  # landmarks of the smallest super-category of the release
 
+REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
+
 
 class Imbalance(NamedTuple):
     """How uneven group sizes are: shares of the largest and the ten largest, largest over smallest, exp(entropy)."""
@@ -68,6 +70,7 @@ def card(
         odd=odd,
         sources=sources,
         smallest=SMALLEST,
+        reasons=REASONS,
         imbalance={name: imbalance(list(found.values())) for name, found in groups.items() if found},
         of_kind=Counter(kinds.values()),
     )
@@ -85,15 +88,15 @@ pretty_name: H-GLDv2 super-categories
 
 {{ of_kind["human-made"] }} human-made, {{ of_kind["natural"] }} natural; three levels: natural or human-made → super-
 category → landmark. Landmark ids of train and index are different id spaces. Rows without label are landmarks whose
-class has no super-category.
+class has no super-category. *Labelled* and *recovered* ones have it by their class, *assigned* ones by their images.
 
-| split | rows | labelled | {% for reason in ["recovered", "ambiguous", "dropped", "unassigned"] %}{{ reason }} | {%
+| split | rows | labelled | {% for reason in reasons %}{{ reason }} | {%
 endfor %}
 
-|---|---|---|---|---|---|---|
+|---|---|---|---|---|---|---|---|
 {% for name in splits %}
-| {{ name }} | {{ counts[name].values() | sum }} | {{ counts[name].get("labelled", 0) }} |{% for reason in ["recovered",
-"ambiguous", "dropped", "unassigned"] %} {{ counts[name].get(reason, 0) }} |{% endfor %}
+| {{ name }} | {{ counts[name].values() | sum }} | {{ counts[name].get("labelled", 0) }} |{% for reason in reasons
+%} {{ counts[name].get(reason, 0) }} |{% endfor %}
 
 {% endfor %}
 

@@ -36,7 +36,10 @@ class Rule(NamedTuple):
 
 
 class CleanedLandmark(NamedTuple):
-    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", by `reason`."""
+    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", by `reason`.
+
+    `raw_label` is how a released file spells the landmark's class, with case and qualifiers; "" for scraped ones.
+    """
 
     split: str
     landmark_id: int
@@ -44,6 +47,7 @@ class CleanedLandmark(NamedTuple):
     status: str
     reason: str
     classes: tuple[str, ...]
+    raw_label: str = ""
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import DataError
+from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move
 from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.labels.label import PREFIX, Label, normalised
 from hbench_hgldv2.labels.scrape import ClassName
 
 KINDS = ("human-made", "natural")
+SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions of the 163 labels that are known here
 
 
 class Released(NamedTuple):
@@ -68,7 +70,8 @@ def parse(lines: Iterable[str], *, source: str = "the file") -> list[Released]:
 def selection_of(rows: Iterable[Released], split: str) -> tuple[list[CleanedLandmark], list[ClassName]]:
     """The selection and the classes in a released file, whose classes are known by their text only.
 
-    The key is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class.
+    The key is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class; the
+    landmark keeps the text as it is released.
     """
     selection: list[CleanedLandmark] = []
     names: dict[str, ClassName] = {}
@@ -85,15 +88,27 @@ def selection_of(rows: Iterable[Released], split: str) -> tuple[list[CleanedLand
                 "kept" if kept else "dropped",
                 "" if kept else "no_class",
                 (key,) if kept else (),
+                row.supercategory,
             )
         )
     return selection, [names[key] for key in sorted(names)]
 
 
+def sample() -> list[Released]:
+    """The labels that the shipped decisions place, without case and qualifier, as rows: a landmark each."""
+    shipped = decisions_file.load(SAMPLE)
+    placed = [(i, move.to) for move in shipped.decisions if isinstance(move, Move) for i in move.labels]
+    return [
+        Released(number, "", class_id.removeprefix(PREFIX), group, shipped.groups[group].kind)
+        for number, (class_id, group) in enumerate(placed)
+    ]
+
+
 def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:
     """Decisions that reproduce released files: a move per group, and classes found in several groups as ambiguous.
 
-    With `labels`, for those whose text the files have, under their own ids. Raises DataError for a group of two kinds.
+    Landmarks that have a group without a class, assigned by their images, are no matter of decisions. With `labels`,
+    for those whose text the files have, under their own ids. Raises DataError for a group of two kinds.
     """
     groups: dict[str, Group] = {}
     placed: Mapping[str, set[str]] = defaultdict(set)
@@ -105,7 +120,8 @@ def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | 
                 expected=group.kind,
                 found=row.natural_or_human_made,
             )
-        placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
+        if row.supercategory:
+            placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
     if labels is not None:
         placed = {
             label.class_id: placed[key] for label in labels if (key := PREFIX + normalised(label.label)) in placed
