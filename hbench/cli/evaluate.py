@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hbench.engine.job import Execute
     from hbench.evaluation.leaderboard import Leaderboard
     from hbench.evaluation.measurement import Examined, OnTest, Submission
+    from hbench.evaluation.reports.many import ModelStanding
     from hbench.evaluation.reports.report import Document, Report
     from hbench.evaluation.reports.trees import OtherTree
 
@@ -117,6 +118,9 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
 @click.option(
     "--policy", "policies", metavar="NAME", multiple=True, help="Mend the names of a table given by --dataset."
 )
+@click.option(
+    "--each", is_flag=True, help="FILE is a folder: score every embedding file in it, reports to the folder --out."
+)
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
@@ -146,15 +150,19 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
 
     \b
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json --by-query mine.by-query.parquet
+             hbench evaluate embeddings/ --each --dataset sop -o reports/
     """
     from hbench import datasets
 
+    if options["each"]:
+        _refuse_with_each(file, options, format_, check=check)
+        _score_each(file, datasets.load(dataset, options["policies"]), options, as_json=as_json or format_ == "json")
+        return
     _refuse_options(options)
     data = datasets.load(dataset, options["policies"])
     others = _trees(options["trees"])
     given = _given(file, options["ids"], options["query"], options["gallery"])
-    conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
-    conditions["metrics"] = _names(options["metrics"])
+    conditions = _conditions(options)
     if check:
         _check(given, data, conditions)
         return
@@ -179,6 +187,90 @@ def scored(given: Submission, data: Dataset, *, means: dict[str, Any] | None = N
     examined = _examined(given, data, conditions)
     with _bars() as on_test:
         return measurement.report_on(examined, on_test=on_test, **(means or {}))
+
+
+def _conditions(options: dict[str, Any]) -> dict[str, Any]:
+    conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
+    return conditions | {"metrics": _names(options["metrics"])}
+
+
+def _refuse_with_each(folder: Path | None, options: dict[str, Any], format_: str, *, check: bool) -> None:
+    alone = ("query", "gallery", "ids", "method", "by_query", "shard", "resume", "top_k", "trees")
+    if refused := [name for name in alone if options[name]] + ["check"] * check:
+        raise click.UsageError(f"--each scores files one by one: leave --{refused[0].replace('_', '-')} out.")
+    if folder is None or not folder.is_dir() or not options["output"]:
+        raise click.UsageError("--each needs a folder of embedding files, and --out, the folder of their reports.")
+    if format_ not in ("table", "json"):
+        raise click.UsageError("--each shows a table, or --json.")
+
+
+def _score_each(folder: Path | None, data: Dataset, options: dict[str, Any], *, as_json: bool) -> None:
+    """Score every file that has no report yet, then show them all, best first; a file that is refused does not stop the others."""
+    from hbench.core.errors import HBenchError, SubmissionError
+    from hbench.core.files import write_text
+    from hbench.evaluation.leaderboard import runs
+    from hbench.evaluation.reports import many
+
+    assert folder is not None
+    found: dict[Path, Document] = {}
+    refused: dict[str, HBenchError] = {}
+    for file in many.files_in(folder):
+        report = options["output"] / f"{file.stem}.json"
+        try:
+            found[report] = _report_of_each(file, report, data, options)
+        except HBenchError as error:
+            refused[file.name] = error
+            say(f"{file.name}: refused\n{error}")
+    if found:
+        board = _board(data.name)
+        if options["row"]:
+            rows = [runs.row_of(document, board or runs.empty_board(document)) for document in found.values()]
+            write_text(options["row"], "\n".join(map(runs.block, rows)))
+        scores = next(iter(found.values())).scores
+        metric = next(name for name in (board and board.metric, "H-AP", *scores) if name in scores)
+        _show_standings(many.standings(found, metric), metric, list(refused), as_json=as_json)
+    if refused:
+        raise SubmissionError(
+            f"{len(refused)} of {len(found) + len(refused)} files are refused", found=", ".join(refused)
+        )
+
+
+def _report_of_each(file: Path, report: Path, data: Dataset, options: dict[str, Any]) -> Document:
+    from hbench.evaluation import measurement
+    from hbench.evaluation.reports import many
+
+    conditions = _conditions(options) | {"method": file.stem}
+    examined = _examined(_given(file, None, None, None), data, conditions)
+    if document := many.finished(report, examined):
+        say(f"{file.name}: {report} is of this file and these conditions")
+        return document
+    with executor(options, [(file, None)]) as execute, _bars() as on_test:
+        made = measurement.report_on(examined, execute=execute, memory=options["max_memory"], on_test=on_test)
+    made.write_by_query(report.with_suffix(many.BY_QUERY))
+    made.write(report)  # last: a report without values by query is made again
+    return made.document
+
+
+def _show_standings(standings: list[ModelStanding], metric: str, refused: list[str], *, as_json: bool) -> None:
+    from hbench.evaluation.reports import formats
+
+    best = standings[0].document
+    if as_json:
+        models = [each.record() for each in standings]
+        show_json({"signature": best.signature, "metric": metric, "models": models, "refused": refused})
+        return
+    cells = []
+    for each in standings:
+        gap = each.behind
+        behind = (
+            (f"{100 * gap.difference:+.2f}", f"{100 * gap.low:+.2f} … {100 * gap.high:+.2f}", f"{gap.p:.4f}")
+            if gap
+            else ("best", "", "")
+        )
+        doubts = f"{len(each.document.doubts)} doubts" if each.document.doubts else ""
+        cells.append((each.document.method or "", formats.with_margin(each.score), *behind, doubts))
+    header = ("model", metric, "to the best", "95 % interval", "p", "doubts")
+    show_table(f"{best.dataset}, {best.protocol} protocol, percent", header, cells, best.signature)
 
 
 def _trees(words: str | None) -> list[OtherTree]:

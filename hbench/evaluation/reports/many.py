@@ -1,0 +1,99 @@
+"""Reports of many models side by side: which files of a folder are scored, which report is still good, who is ahead by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hbench.core.errors import SubmissionError, examples
+from hbench.evaluation.embeddings.files import READERS
+from hbench.evaluation.measurement import Examined
+from hbench.evaluation.reports import report as reports
+from hbench.evaluation.reports.comparison import Difference, compare, only
+from hbench.evaluation.reports.report import Document, Score
+
+BY_QUERY = ".by-query.parquet"
+BESIDE = (BY_QUERY, ".top-k.parquet")  # what an evaluation leaves beside its report
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The embedding files of a folder, by name. Raises SubmissionError where there is none, or two would share a report."""
+    files = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix.lower() in READERS and not path.name.endswith(BESIDE) and not path.name.startswith(".")
+    ]
+    stems = [path.stem for path in files]
+    if not files or len(set(stems)) < len(stems):
+        raise SubmissionError(
+            f"{folder} holds no embedding files of their own names",
+            expected=f"files of different names before {', '.join(READERS)}",
+            found=examples(path.name for path in files) if files else "none",
+        )
+    return files
+
+
+def finished(path: Path, examined: Examined) -> Document | None:
+    """The report at `path` where it is of this very file, dataset and conditions and its values by query lie beside it."""
+    if not (path.exists() and path.with_suffix(BY_QUERY).exists()):
+        return None
+    try:
+        document = reports.read(path)
+        reports.read_by_query(path.with_suffix(BY_QUERY), document)
+    except SubmissionError:
+        return None
+    subject, chosen = examined.subject, examined.chosen
+    signature = chosen.signature(f"{subject.dataset}@{subject.version}", examined.data.tests)
+    wanted = (signature, subject.digest, subject.source and subject.source.sha256, list(map(str, chosen.metrics)))
+    found = (
+        document.signature, document.dataset_digest, document.embedding and document.embedding.sha256, list(document.scores),
+    )  # fmt: skip
+    return document if found == wanted and bool(document.official) == bool(examined.also) else None
+
+
+@dataclass(frozen=True)
+class ModelStanding:
+    """A model's report, its score by the main metric, and the paired difference from the best model's, None for the best."""
+
+    document: Document
+    score: Score
+    behind: Difference | None
+
+    def record(self) -> dict[str, Any]:
+        """The fields for a machine."""
+        source = self.document.embedding
+        return {
+            "method": self.document.method,
+            "file": source and source.file,
+            "sha256": source and source.sha256,
+            "score": self.score.model_dump(),
+            "behind_best": self.behind and self.behind.record(),
+            "doubts": list(self.document.doubts),
+        }
+
+
+def standings(found: Mapping[Path, Document], metric: str) -> list[ModelStanding]:
+    """The reports by their score, best first, names among equals; undefined scores last.
+
+    Raises ComparisonError for reports of other queries.
+    """
+    paths = sorted(found, key=lambda path: (-_value(found[path], metric), path.name))
+    best = _values(paths[0], found[paths[0]], metric)
+    behind = [None, *(compare(_values(path, found[path], metric), best)[0] for path in paths[1:])]
+    return [
+        ModelStanding(found[path], found[path].scores[metric], own) for path, own in zip(paths, behind, strict=True)
+    ]
+
+
+def _values(path: Path, document: Document, metric: str) -> pa.Table:
+    table = reports.read_by_query(path.with_suffix(BY_QUERY), document)
+    return only(table, table, [metric])
+
+
+def _value(document: Document, metric: str) -> float:
+    value = document.scores[metric].value
+    return -1.0 if value is None else value
