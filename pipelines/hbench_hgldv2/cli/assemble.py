@@ -26,6 +26,8 @@ from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.labels.released import Released
 from hbench_hgldv2.work_folder import SPLITS, Work, told
 
+SHOWN = 20  # inconsistencies on the card; the step quality lists all
+
 
 @click.command(short_help="the five-column files, the label tree, the card, the dataset")
 @click.option(
@@ -63,7 +65,9 @@ def run(work: Work, raw: Path | None = None) -> Path:
     placed = [row for row in mapping if row.status == "group"]
     odd = quality.inconsistencies([row.label for row in placed], [row.group for row in placed], _vectors(work, placed))
     sources = {path.name: sha256(path) for path in inputs}
-    write_text(work / "card.md", card(rows, {split: found.counts for split, found in splits.items()}, odd, sources))
+    write_text(
+        work / "card.md", card(rows, {split: found.counts for split, found in splits.items()}, odd[:SHOWN], sources)
+    )
     write_text(work / "hierarchy.csv", rows_text((row for found in splits.values() for row in found.sourced), Sourced))
     for split, found in splits.items():
         terminal.say(told(f"{split}: {len(trees[split].names[1])} super-categories; landmarks", found.counts))

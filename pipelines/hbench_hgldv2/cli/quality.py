@@ -57,7 +57,10 @@ def command(work: Work, *, reference: Path | None, mapping: Path | None, as_json
     if recalls:
         worst = [(row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments)) for row in recalls[:15]]
         terminal.show_table("worst groups", quality.Recall._fields, worst)
-    terminal.say(f"{len(odd)} pairs of near labels lie in different groups: {work / 'inconsistencies.csv'}")
+    terminal.say(
+        f"{sum(not row.repeats for row in odd)} questions to curators, the surest first, and {len(odd)} pairs of near labels "
+        f"in different groups: {work / 'inconsistencies.csv'}"
+    )
 
 
 def measured(

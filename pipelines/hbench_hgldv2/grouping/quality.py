@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
+from hbench_hgldv2.grouping.encode import tfidf
 from hbench_hgldv2.labels.label import head_noun, normalised
 
 Vectors = NDArray[np.float32]
+PRIOR = 3  # pairs of the average group that a group's spread starts from
 
 
 class Recall(NamedTuple):
@@ -37,13 +39,18 @@ class Recall(NamedTuple):
 
 
 class Inconsistency(NamedTuple):
-    """Two labels that are near in meaning or wording, in different groups."""
+    """Two labels that are near in meaning or wording, in different groups, and how sure that is worth a question.
+
+    `sure` is in spreads of similarity inside their groups; `repeats` if a surer pair asks the same of one of the two.
+    """
 
     label: str
     group: str
     other: str
     other_group: str
     why: str
+    sure: float
+    repeats: bool
 
 
 def agreement_with(
@@ -117,9 +124,12 @@ def inconsistencies(
     labels: Sequence[str], groups: Sequence[str], vectors: Vectors | None = None, *, near: float = 0.55
 ) -> list[Inconsistency]:
     """Pairs of labels in different groups that share the first or the last word, or whose cosine similarity is at least
-    `near`.
+    `near`; the surest first, and those that repeat a surer pair's question after all others.
 
-    Such a pair is a question to the curators, not an error: "church ruin" → ruins but "castle ruin" → castle / fort.
+    sure = (s − (m₁ + m₂)/2) / √((v₁ + v₂)/2): their similarity s against mean m and variance v of the similarities
+    inside the two groups. A pair asks whether each belongs to the other's group, and repeats the question if a surer
+    pair has asked it of either. Such a pair is a question to the curators, not an error: "church ruin" → ruins but
+    "castle ruin" → castle / fort. Without `vectors` characters are compared (TF-IDF).
     """
     names = [normalised(label) for label in labels]
     reasons: dict[tuple[int, int], str] = {}
@@ -129,18 +139,49 @@ def inconsistencies(
     if vectors is not None:
         similar = np.triu(vectors @ vectors.T, k=1)
         reasons |= {(int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)}
-    found = [
-        Inconsistency(labels[i], groups[i], labels[j], groups[j], why)
-        for (i, j), why in reasons.items()
-        if groups[i] != groups[j]
-    ]
-    return sorted(found, key=lambda row: (row.why, row.label, row.other))
+    apart = sorted(pair for pair in reasons if groups[pair[0]] != groups[pair[1]])
+    if not apart:
+        return []
+    sure = _sure(apart, groups, tfidf(names) if vectors is None else vectors)
+    surest = sorted(zip(apart, sure, strict=True), key=lambda row: (-row[1], labels[row[0][0]], labels[row[0][1]]))
+    asked: set[tuple[int, str]] = set()
+    found = []
+    for (i, j), value in surest:
+        questions = {(i, groups[j]), (j, groups[i])}
+        repeats = not asked.isdisjoint(questions)
+        asked |= questions
+        found.append(Inconsistency(labels[i], groups[i], labels[j], groups[j], reasons[i, j], value, repeats))
+    return sorted(found, key=lambda row: row.repeats)
 
 
 def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
     """Group ids as 0 … G−1, by first appearance."""
     number: dict[Hashable, int] = {}
     return np.asarray([number.setdefault(i, len(number)) for i in ids], np.int64)
+
+
+def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
+    """How many spreads inside their groups the labels of each pair are nearer than labels of these groups are.
+
+    Small groups borrow: each group's mean and variance are taken with PRIOR pairs of the average group added.
+    """
+    ids, exact = numbered(groups), vectors.astype(np.float64)
+    within = [_similarities(exact[ids == group]) for group in range(int(ids.max()) + 1)]
+    every = np.concatenate(within)
+    mean, variance = (float(every.mean()), float(every.var())) if len(every) else (0.0, 1.0)
+    means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
+    squares = [np.square(row - own).sum() for row, own in zip(within, means, strict=True)]
+    counts = np.asarray([len(row) for row in within])
+    variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
+    left, right = np.asarray(pairs).T
+    similar = np.einsum("nd,nd->n", exact[left], exact[right])
+    usual, spread = (means[ids[left]] + means[ids[right]]) / 2, (variances[ids[left]] + variances[ids[right]]) / 2
+    return [round(float(value), 6) for value in (similar - usual) / np.sqrt(spread)]
+
+
+def _similarities(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The cosine similarities of all pairs of unit vectors (n, D) -> (n·(n−1)/2,)."""
+    return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
 
 
 def _means(vectors: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
