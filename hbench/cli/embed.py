@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbench.cli.names import DATASET
 from hbench.cli.terminal import progress, say
 
+if TYPE_CHECKING:
+    import torch
+
+    from hbench.datasets import Dataset
+    from hbench.train.embed_dataset import Embedder, EmbedOptions
+
 EVERY = 10  # seconds between two lines, where no bar is watched
 
 
 @click.command("embed")
-@click.argument("model")
+@click.argument("model", required=False)
+@click.option(
+    "--models",
+    type=click.Path(path_type=Path),
+    help="Instead of MODEL: a file with a model per line; --out is a folder.",
+)
 @click.option("--dataset", "-d", type=DATASET, required=True, help="A dataset's name or folder.")
-@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The file: .parquet, .npz or .npy.")
+@click.option(
+    "--out",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file: .parquet, .npz or .npy; of --models, their folder.",
+)
 @click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
 @click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")
 @click.option("--weights", default="pretrained", show_default=True, help="pretrained, random, or a file of weights.")
@@ -37,22 +55,28 @@ EVERY = 10  # seconds between two lines, where no bar is watched
     "--key-map", type=click.Path(path_type=Path), help="TOML that renames keys of a file of weights: old = new."
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
-def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> None:
+def command(model: str | None, models: Path | None, dataset: str, out: Path, split: str, **options: Any) -> None:
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command goes on.
 
     \b
     MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or transformers:OWNER/NAME
     of the Hugging Face hub (timm:hf-hub:OWNER/NAME, open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size.
 
+    Of --models, one that cannot be had is named at the end (exit code 4) and the others go on.
+
+    \b
     Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
+             hbench embed --models models.txt --dataset sop --out embeddings/
     """
     from hbench import datasets
-    from hbench.core.errors import examples
     from hbench.train import embed_dataset as embedding
+    from hbench.train.models import embed_models
     from hbench.train.processes import joined
 
+    if (model is None) == (models is None):
+        raise click.UsageError("Give either MODEL or --models.")
+    listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
-    given = embedding.embedder(model, size=options["size"], weights=options["weights"], key_map=options["key_map"])
     manner = embedding.EmbedOptions(
         batch=options["batch"],
         workers=options["workers"],
@@ -61,8 +85,37 @@ def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> 
         precision=options["precision"],
         skip_unreadable=options["skip_unreadable"],
     )
-    with joined(options["device"]) as processes, progress() as bars:
+    make = partial(embedding.embedder, size=options["size"], weights=options["weights"], key_map=options["key_map"])
+    with joined(options["device"]) as processes:
+
+        def embed(given: Embedder, file: Path) -> None:
+            _embed(given, data, file, split=split, manner=manner, device=processes.device)
+
+        if model:
+            embed(make(model), out)
+        else:
+            failed = embed_models.embed_models(
+                listed, make, embed, (data, split, manner), on_model=lambda name, what: say(f"{name}: {what}")
+            )
+    if model:
+        scored_by = f"hbench evaluate {out} --dataset {dataset}"
+        say(f"wrote {out}: {scored_by}" + ("" if split != "train" else " needs the test items"))
+        return
+    if len(failed) < len(listed) and split != "train":
+        say(f"hbench evaluate {out} --each --dataset {dataset} --out REPORTS compares them")
+    embed_models.refuse_failed(failed, len(listed))
+
+
+def _embed(
+    given: Embedder, data: Dataset, file: Path, *, split: str, manner: EmbedOptions, device: torch.device
+) -> None:
+    """Embed with a bar, or a line from time to time where no bar is watched."""
+    from hbench.core.errors import examples
+    from hbench.train import embed_dataset as embedding
+
+    with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
+        told = [time.monotonic()]
 
         def watch(done: int, number: int) -> None:
             bars.update(task, completed=done, total=number)
@@ -70,14 +123,9 @@ def command(model: str, dataset: str, out: Path, split: str, **options: Any) -> 
                 told.append(time.monotonic())
                 say(f"embedded {done:,} of {number:,} images")
 
-        told = [time.monotonic()]
-        left_out = embedding.embed(given, data, out, split=split, manner=manner, device=processes.device, watch=watch)
+        left_out = embedding.embed(given, data, file, split=split, manner=manner, device=device, watch=watch)
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")
-    say(
-        f"wrote {out}: hbench evaluate {out} --dataset {dataset}"
-        + ("" if split != "train" else " needs the test items")
-    )
 
 
 def _scales(text: str) -> tuple[float, ...]:

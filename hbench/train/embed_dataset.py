@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -22,6 +23,7 @@ from torch import nn
 from hbench.core import files
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
+from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
@@ -112,9 +114,7 @@ def embed(
         images = Readable(images)
     views = Views(given.model, manner.scales, flip=manner.flip)
     model = nn.Sequential(Normalise(given.images), views).to(device).eval()
-    same_anyway = {"workers", "part", "seconds"}  # may change from one attempt to the next
-    options = {name: value for name, value in asdict(manner).items() if name not in same_anyway}
-    request = {"model": given.identity, "manifest": manifest.digest, "split": split, **options}
+    request = _request(given, manifest, split, manner)
     parts = _take_parts(file, request)
     done = _next_row(parts)
     workers = workers_for(images, given.images) if manner.workers is None else manner.workers
@@ -129,10 +129,40 @@ def embed(
         raise DataError("none of the images can be read", found=examples(manifest.items))
     rows = np.concatenate([part["rows"] for part in found])
     whole = np.concatenate([part["vectors"] for part in found])
-    about = {key: str(value) for key, value in request.items()}
-    embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=about)
+    embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request))
     shutil.rmtree(parts)
     return np.delete(manifest.items, rows).tolist()
+
+
+def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, manner: EmbedOptions) -> bool:
+    """Whether a parquet file holds the embeddings that `embed` would write. Raises UsageError for a file that holds others."""
+    if not file.exists():
+        return False
+    wanted = _in_words(_request(given, _items(data, split), split, manner))
+    try:
+        with open_parquet(file) as parquet:
+            found = {key.decode(): value.decode() for key, value in (parquet.schema_arrow.metadata or {}).items()}
+    except (OSError, ValueError, pa.ArrowException):
+        found = {}
+    if others := [key for key, value in wanted.items() if found.get(f"hbench.{key}") != value]:
+        raise UsageError(
+            f"{file} holds other embeddings",
+            expected="those of this model, dataset and options",
+            found=f"another {others[0]}",
+            fix="remove it, or give another --out",
+        )
+    return True
+
+
+def _request(given: Embedder, manifest: Manifest, split: str, manner: EmbedOptions) -> dict[str, object]:
+    """What tells embeddings from any other."""
+    same_anyway = {"workers", "part", "seconds"}  # may change from one attempt to the next
+    options = {name: value for name, value in asdict(manner).items() if name not in same_anyway}
+    return {"model": given.identity, "manifest": manifest.digest, "split": split, **options}
+
+
+def _in_words(request: dict[str, object]) -> dict[str, str]:
+    return {key: str(value) for key, value in request.items()}
 
 
 def _gathered(

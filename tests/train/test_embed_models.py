@@ -1,0 +1,79 @@
+"""hbench embed --models: a file per model, those that fail named at the end, what is there left as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from hbench.cli import group
+from hbench.core.errors import ConfigError, DataError
+from hbench.evaluation import embeddings
+from hbench.train.models.embed_models import file_name, read_models
+from tests.training import small_glyphs
+
+MODELS = """\
+timm:test_resnet    # tiny nets, which begin at random
+timm:no_such_net
+
+torchvision:mobilenet_v3_small
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "models.txt").write_text(MODELS, encoding="utf-8")
+    return folder
+
+
+def embed(folder, monkeypatch, *more):
+    letters = small_glyphs()
+    opened = dataclasses.replace(
+        letters.tests["test"], picture=lambda item: Image.new("RGB", (40, 40), (len(item), 9, 9))
+    )
+    data = dataclasses.replace(letters, tests={"test": opened})
+    monkeypatch.setattr("hbench.datasets.load", lambda _: data)
+    words = ["embed", "--models", folder / "models.txt", "-d", "glyphs", "-o", folder / "out", "--weights", "random"]
+    return CliRunner().invoke(group, list(map(str, [*words, "--size", "64", "--workers", "0", *more]))), data
+
+
+def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_again(folder, monkeypatch):
+    run, data = embed(folder, monkeypatch)
+    assert isinstance(run.exception, DataError), run.output
+    assert run.exception.exit_code == 4
+    assert "1 of 3 models failed" in str(run.exception)
+    assert "timm:no_such_net" in str(run.exception)
+    files = sorted((folder / "out").iterdir())
+    assert [path.name for path in files] == ["timm-test_resnet.parquet", "torchvision-mobilenet_v3_small.parquet"]
+    vectors = [embeddings.read(path) for path in files]
+    for each in vectors:
+        assert each.ids.tolist() == data.tests["test"].items.tolist()
+        assert np.isfinite(each.vectors).all()
+    assert vectors[0].dim != vectors[1].dim
+    times = [path.stat().st_mtime_ns for path in files]
+    again, _ = embed(folder, monkeypatch)
+    assert again.output.count("is there") == 2
+    assert [path.stat().st_mtime_ns for path in files] == times
+    other, _ = embed(folder, monkeypatch, "--flip")  # other embeddings than those that lie there
+    assert "3 of 3 models failed" in str(other.exception)
+    assert [path.stat().st_mtime_ns for path in files] == times
+
+
+@pytest.mark.parametrize("text", ["", "# none\n", "timm:a\ntimm:a\n", "timm:a/b\ntimm:a-b\n"])
+def test_a_list_without_models_or_with_one_twice_is_refused(tmp_path, text):
+    (tmp_path / "models.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError):
+        read_models(tmp_path / "models.txt", tmp_path)
+
+
+def test_a_list_that_is_missing_and_a_model_beside_a_list_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_models(tmp_path / "models.txt", tmp_path)
+    words = ["embed", "timm:x", "--models", "m.txt", "-d", "glyphs", "-o", "x"]
+    run = CliRunner().invoke(group, words)
+    assert run.exit_code == 2
+    assert file_name("transformers:facebook/dinov2-small") == "transformers-facebook-dinov2-small.parquet"
