@@ -24,6 +24,7 @@ STEPS = {
     "diff": "what two decisions files disagree on",
     "agreement": "two curators: share, Cohen's κ, what to talk about",
     "assemble": "the five-column files, the label tree, the card, the dataset",
+    "statistics": "landmarks per super-category, images per landmark, drawn",
     "taxonomy": "a tree of several levels from Wikidata's subclasses",
     "quality": "measures against a reference, and without one",
     "assign": "images of unlabelled landmarks to super-categories",

@@ -1,0 +1,124 @@
+"""Counts a hierarchy's landmarks per super-category and images per landmark, and draws them as SupRank's Fig. 9 and 10 do.
+
+>>> rows = [Released(1, "", "abbey", "church", "human-made"), Released(2, "", "", "", "")]
+>>> [count.found for count in counts({"index": rows}, {})][:4]
+[1, 1, 0, 1]
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hbench.datasets.benchmarks import gldv2
+from hbench_hgldv2.labels.released import Released
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {"human-made": "#2457c5", "natural": "#2c7a4b"}
+SPLIT_FILLS = (1.0, 0.45)  # the opacity of the bars of the first and the second split
+PUBLISHED = {  # what the released files and the paper's configuration (gldv2_hier.yaml) have
+    "super-categories": 78,
+    "human-made": 60,
+    "natural": 18,
+    "index landmarks": 55_529,
+    "train landmarks with images": 46_593,
+    "train images": 970_981,
+}
+
+
+class Count(NamedTuple):
+    """A number of this hierarchy beside the published one; None where none is published."""
+
+    what: str
+    found: int
+    published: int | None
+
+
+def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> list[Count]:
+    """Super-categories per kind, labelled landmarks and, where images were counted, labelled landmarks and images of
+    each split.
+    """
+    labelled = {split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()}
+    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
+    found = {"super-categories": len(kinds)} | {kind: list(kinds.values()).count(kind) for kind in COLOURS}
+    for split, rows in labelled.items():
+        found[f"{split} landmarks"] = len(rows)
+        if split in images:
+            seen = [images[split][row.landmark_id] for row in rows if row.landmark_id in images[split]]
+            found |= {f"{split} landmarks with images": len(seen), f"{split} images": sum(seen)}
+    return [Count(what, number, PUBLISHED.get(what)) for what, number in found.items()]
+
+
+def images_of(raw: Path, split: str) -> dict[int, int]:
+    """Landmark -> its images: in train_clean.csv for train, in index_image_to_landmark.csv for the index."""
+    with gldv2.found(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX).open(encoding="utf-8", newline="") as lines:
+        rows = csv.DictReader(lines)
+        if split == "train":
+            return {int(row["landmark_id"]): len(row["images"].split()) for row in rows}
+        return dict(Counter(int(row["landmark_id"]) for row in rows))
+
+
+def draw(
+    path: Path, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]], kind: str
+) -> None:
+    """Bars of landmarks per super-category, the largest first, on a log scale; below, where images were counted, how many
+    labelled landmarks have how many images. `kind` is svg, png or pdf; the same rows give the same bytes.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "hbench", "svg.fonttype": "none", "text.parse_math": False}):
+        figure = Figure(figsize=(14, 9 if images else 5), dpi=120, layout="constrained")
+        axes = figure.subplots(2 if images else 1, squeeze=False)[:, 0]
+        _landmarks(axes[0], splits)
+        if images:
+            _images(axes[1], splits, images)
+        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+        figure.savefig(path, format=kind, metadata=undated)
+
+
+def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
+    sizes = {split: Counter(row.hierarchical_label for row in rows) for split, rows in splits.items()}
+    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in splits.values() for row in rows}
+    kinds.pop("", None)
+    names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
+    width = 0.8 / len(sizes)
+    for number, (split, size) in enumerate(sizes.items()):
+        for kind, colour in COLOURS.items():
+            at = [place for place, name in enumerate(names) if kinds[name] == kind]
+            heights = [size[names[place]] for place in at]
+            shift = (number - (len(sizes) - 1) / 2) * width
+            axes.bar(
+                np.asarray(at) + shift,
+                heights,
+                width,
+                color=colour,
+                alpha=SPLIT_FILLS[number],
+                label=f"{split}, {kind}",
+            )
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set_xlim(-1, len(names))
+    axes.set_yscale("log")
+    axes.set_ylabel("landmarks")
+    axes.set_title(f"Landmarks per super-category ({len(names)})")
+    axes.legend(frameon=False)
+
+
+def _images(axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> None:
+    for split, of_landmark in images.items():
+        labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
+        seen = Counter(of_landmark[landmark] for landmark in labelled if landmark in of_landmark)
+        axes.plot(sorted(seen), [seen[size] for size in sorted(seen)], ".", markersize=4, label=split)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("images of a landmark")
+    axes.set_ylabel("landmarks")
+    axes.set_title("Images per landmark")
+    axes.legend(frameon=False)
