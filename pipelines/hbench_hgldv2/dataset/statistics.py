@@ -20,6 +20,7 @@ from hbench_hgldv2.labels.released import Released
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 COLOURS = {"human-made": "#2457c5", "natural": "#2c7a4b"}
 SPLIT_FILLS = (1.0, 0.45)  # the opacity of the bars of the first and the second split
@@ -106,6 +107,7 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axes.set_xlim(-1, len(names))
     axes.set_yscale("log")
+    _plain_numbers(axes.yaxis)
     axes.set_ylabel("landmarks")
     axes.set_title(f"Landmarks per super-category ({len(names)})")
     axes.legend(frameon=False)
@@ -118,7 +120,15 @@ def _images(axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mappin
         axes.plot(sorted(seen), [seen[size] for size in sorted(seen)], ".", markersize=4, label=split)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    _plain_numbers(axes.xaxis)
+    _plain_numbers(axes.yaxis)
     axes.set_xlabel("images of a landmark")
     axes.set_ylabel("landmarks")
     axes.set_title("Images per landmark")
     axes.legend(frameon=False)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    """Ticks such as 1,000: names of groups must not be read as formulas, so powers of ten are not to be had."""
+    axis.set_major_formatter("{x:,.0f}")
+    axis.set_minor_formatter("")

@@ -30,14 +30,25 @@ function makeModel(data) {
   return model;
 }
 
-function put(model, card, id, before) {
-  if (!model.cards.has(card)) {
-    model.cards.set(card, new Set());
-    const at = before === undefined ? -1 : model.order.indexOf(before);
-    if (at < 0) model.order.push(card);
-    else model.order.splice(at, 0, card);
-  }
+// The sets of labels that a move is from and to; the new card stands where the old one does.
+function cardsOf(model, cluster, before, place, touched) {
+  const from = cardOf({ cluster }, before), to = cardOf({ cluster }, place);
+  touched.add(from).add(to);
+  openCard(model, to, isPile(to) ? undefined : from);
+  return { source: model.cards.get(from), target: model.cards.get(to) };
+}
+
+function put(model, card, id) {
+  openCard(model, card);
   model.cards.get(card).add(id);
+}
+
+function openCard(model, card, before) {
+  if (model.cards.has(card)) return;
+  model.cards.set(card, new Set());
+  const at = before === undefined ? -1 : model.order.indexOf(before);
+  if (at < 0) model.order.push(card);
+  else model.order.splice(at, 0, card);
 }
 
 function landmarksOf(model, card) {
@@ -58,21 +69,22 @@ function membersOf(model, card) {
 // What a decision changes: [label, new place] pairs; the same rules as the replay, for decisions made on this page.
 function effects(model, decision) {
   const all = (group) => membersOf(model, "g:" + group);
+  const to = (ids, place) => ids.map((id) => [id, place]);
   switch (decision.op) {
     case "name":
-      return decision.members_of.map((id) => [id, inGroup(decision.to)]);
+      return to(decision.members_of, inGroup(decision.to));
     case "move":
-      return decision.labels.map((id) => [id, inGroup(decision.to)]);
+      return to(decision.labels, inGroup(decision.to));
     case "drop":
-      return decision.labels.map((id) => [id, DROPPED]);
+      return to(decision.labels, DROPPED);
     case "ambiguous":
-      return decision.labels.map((id) => [id, decision.use ? inGroup(decision.use) : AMBIGUOUS]);
+      return to(decision.labels, decision.use ? inGroup(decision.use) : AMBIGUOUS);
     case "split":
-      return Object.entries(decision.into).flatMap(([group, ids]) => ids.map((id) => [id, inGroup(group)]));
+      return Object.entries(decision.into).flatMap(([group, ids]) => to(ids, inGroup(group)));
     case "merge":
-      return decision.groups.filter((g) => g !== decision.to).flatMap((g) => all(g).map((id) => [id, inGroup(decision.to)]));
+      return decision.groups.filter((g) => g !== decision.to).flatMap((g) => to(all(g), inGroup(decision.to)));
     case "rename":
-      return all(decision.group).map((id) => [id, inGroup(decision.to)]);
+      return to(all(decision.group), inGroup(decision.to));
     default:
       return [];
   }
@@ -103,14 +115,13 @@ function decide(model, body, stamp, newGroups = {}) {
 
 function shift(model, moves) {
   const touched = new Set();
+  let last = {}; // the move before: labels move by whole cards, so the cards of thousands of them are looked up once
   for (const [id, place] of moves) {
-    const label = model.labels.get(id);
-    const from = cardOf(label, model.places.get(id));
-    const to = cardOf(label, place);
-    model.cards.get(from).delete(id);
-    put(model, to, id, isPile(to) ? undefined : from);
+    const { cluster } = model.labels.get(id), before = model.places.get(id);
+    if (last.before !== before || last.place !== place || last.cluster !== cluster) last = { before, place, cluster, ...cardsOf(model, cluster, before, place, touched) };
+    last.source.delete(id);
+    last.target.add(id);
     model.places.set(id, place);
-    touched.add(from).add(to);
   }
   for (const card of touched) model.sorted.delete(card);
   return touched;
