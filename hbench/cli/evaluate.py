@@ -123,7 +123,12 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
 )
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
-@click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "csv", "markdown", "latex", "mteb", "model-card"]),
+    default="table",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")

@@ -13,7 +13,12 @@ FILE = click.Path(path_type=Path)
 
 @click.command("merge")
 @click.argument("parts", nargs=-1, required=True, type=FILE)
-@click.option("--format", "format_", type=click.Choice(["table", "json", "csv", "markdown", "latex"]), default="table")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "csv", "markdown", "latex", "mteb", "model-card"]),
+    default="table",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
 @click.option("--method", help="The method's name, where the parts name none.")
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")

@@ -15,6 +15,7 @@ from hbench.core.errors import SubmissionError
 from hbench.evaluation.leaderboard import Leaderboard, place
 from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
 from hbench.evaluation.leaderboard.runs import rankable_scores
+from hbench.evaluation.reports import exchange
 from hbench.evaluation.reports.report import Document, Score
 from hbench.metrics.names import MetricName
 
@@ -128,6 +129,8 @@ def title(document: Document) -> str:
 
 
 FORMATS: dict[str, Callable[[Document], str]] = {
+    "mteb": exchange.mteb,
+    "model-card": exchange.model_card,
     "json": lambda document: document.model_dump_json(indent=1) + "\n",
     "csv": as_csv,
     "markdown": lambda document: markdown(table(document), title=f"{title(document)}, percent: {document.signature}"),
