@@ -104,8 +104,9 @@ function decide(model, body, stamp, newGroups = {}) {
     step.kind = [decision.group, model.kinds.get(decision.group), decision.kind];
     model.kinds.set(decision.group, decision.kind);
   }
-  for (const [id, place] of effects(model, decision)) step.places.push([id, model.places.get(id), place]);
-  const touched = shift(model, step.places.map(([id, , after]) => [id, after]));
+  const moves = effects(model, decision);
+  step.places = moves.map((move) => [move[0], model.places.get(move[0]), move[1]]); // by index: [id, place] is slow until compiled
+  const touched = shift(model, moves);
   if (step.kind) touched.add("g:" + step.kind[0]);
   model.decisions.push(decision);
   model.done.push(step);
@@ -116,7 +117,8 @@ function decide(model, body, stamp, newGroups = {}) {
 function shift(model, moves) {
   const touched = new Set();
   let last = {}; // the move before: labels move by whole cards, so the cards of thousands of them are looked up once
-  for (const [id, place] of moves) {
+  for (const move of moves) {
+    const id = move[0], place = move[1];
     const { cluster } = model.labels.get(id), before = model.places.get(id);
     if (last.before !== before || last.place !== place || last.cluster !== cluster) last = { before, place, cluster, ...cardsOf(model, cluster, before, place, touched) };
     last.source.delete(id);
