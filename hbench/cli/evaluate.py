@@ -272,7 +272,7 @@ def _show_standings(standings: list[ModelStanding], metric: str, refused: list[s
             if gap
             else ("best", "", "")
         )
-        doubts = f"{len(each.document.doubts)} doubts" if each.document.doubts else ""
+        doubts = str(len(each.document.doubts)) if each.document.doubts else ""
         cells.append((each.document.method or "", formats.with_margin(each.score), *behind, doubts))
     header = ("model", metric, "to the best", "95 % interval", "p", "doubts")
     show_table(f"{best.dataset}, {best.protocol} protocol, percent", header, cells, best.signature)

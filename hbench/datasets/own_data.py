@@ -40,6 +40,7 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
     table = read_sheet(path)
+    _refuse_without_items(path, table)
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
     if policies:
         from hbench.tree.record import mend_sheet  # which loads networkx
@@ -50,6 +51,17 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
     train, tests = by_split(table, levels=levels)
     version = next(iter(tests.values())).digest[:12]
     return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
+
+
+def _refuse_without_items(path: Path, table: pa.Table) -> None:
+    """Before its names are judged: a column of ids with another title would be taken for a level."""
+    if "item" not in table.column_names:
+        raise DataError(
+            f"{path} has no column of ids",
+            expected="one named item, and beside it the levels, coarse to fine",
+            found=", ".join(table.column_names),
+            fix="rename the column that the ids of the embeddings are in to item",
+        )
 
 
 def _refuse_empty_names(table: pa.Table, levels: Sequence[str]) -> None:

@@ -177,7 +177,7 @@ def test_a_csv_table_may_set_query_and_gallery(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,class\na,x\n", "unknown column 'item'"),
+        ("name,class\na,x\n", "has no column of ids"),
         ("item\na\n", "has no levels"),
         ("item,class\na,x\na,x\n", "not unique"),
         ("item,class\n/etc/passwd,x\n", "leave its folder"),

@@ -281,7 +281,7 @@ def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face)
 
 
 def test_a_column_of_images_is_no_level(hugging_face):
-    with pytest.raises(UnknownName, match="unknown column 'item'"):
+    with pytest.raises(DataError, match="no column of ids"):
         load(hugging_face)
     with pytest.raises(DataError, match="column image holds no names") as refusal:
         build("birds", "--from", hugging_face, "--levels", "image,species", "--image-column", "species")

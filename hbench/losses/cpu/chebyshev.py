@@ -19,8 +19,8 @@ ORDER = 8
 REACH = 15  # panels: 30τ, where n·e^−30 is nothing in float32
 PANEL = 2.0  # τs
 MOST_PANELS = 80  # 160τ from lowest to highest score, so that exponentials from the middle stay within float32
-# What a point and a panel cost, in pairs of the direct sum (0.15 ns a pair with AVX2 or AVX-512, 0.33 ns without; a point 37 ns): fitted
-# to both ways at 137 sizes, where choosing by it costs 1 to 2 % more than always choosing the faster way, on all three.
+# What a point and a panel cost, in pairs of the direct sum (0.15 ns a pair with AVX2 or AVX-512, 0.33 ns without; a point 37 ns).
+# Fitted to both ways at 268 sizes, where choosing by it costs at most 2 % more than always choosing the faster way, on all three.
 PAIRS_PER_POINT, PAIRS_PER_PANEL = 140, 8000
 
 
