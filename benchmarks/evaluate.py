@@ -2,8 +2,9 @@
 
 Synthetic sets of the sizes of the papers' benchmarks: `sop` 60,502 × 512, two levels; `inat` 136,093 × 512, seven levels. All
 default metrics (H-AP, wAP, ASI, NDCG; AP, mAP@R, R@1, R@10, R@100, R@1000 at every level), or those of the finest level alone.
-Baseline: torch.mm of blocks of 256 queries into one buffer, on the same number of threads. Rounds are interleaved, medians
-printed. A peer is measured where it is installed (pip install pytorch-metric-learning faiss-cpu torchmetrics), on fewer queries.
+Baseline: torch.mm of blocks of 256 queries into one buffer, on the same number of threads, and the best product that
+products.py finds on this machine. Rounds are interleaved, medians printed. A peer is measured where it is installed
+(pip install pytorch-metric-learning faiss-cpu torchmetrics), on fewer queries.
 
     python benchmarks/evaluate.py --set sop --threads 2 --share 0.1 --peers
     HBENCH_NUMBA=0 python benchmarks/evaluate.py --set sop --threads 1 --share 0.02
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from products import TORCH, print_products, products
 
 from hbench.__main__ import CYCLES
 from hbench.core.compiled import available
@@ -59,8 +61,7 @@ def main() -> None:
     gc.set_threshold(*CYCLES)
     items, nodes = SETS[options.name]
     labels = uneven_labels(items, nodes)
-    vectors = np.random.default_rng(0).standard_normal((items, DIM)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit_vectors(items)
     compiled = load_libraries()
     moved = SelectedRows(vectors.copy(), np.arange(items), movable=True)  # as `hbench evaluate` does with what it read
     before = peak_memory(reset=True)
@@ -74,8 +75,11 @@ def main() -> None:
         designs, lambda queries: seconds_of_product(vectors, queries, options.threads), items, options.rounds
     )
     title = f"{items:,} × {DIM}, {len(nodes)} levels"
+    yardstick = products(vectors, options.threads, options.rounds)
+    to_best = next(each.seconds for each in yardstick if each.way == TORCH) / yardstick[0].seconds
     if options.json:
         own = {"title": title, "threads": options.threads, "compiled": compiled, "memory": memory}
+        own |= {"best_product": yardstick[0].way, "torch_to_best": to_best}
         print(json.dumps([{**own, **each._asdict()} for each in found]))
         return
     print(f"{options.name}: {title}, {options.threads} threads, numba {compiled}")
@@ -83,8 +87,9 @@ def main() -> None:
         spread = f"{each.low:.2f} … {each.high:.2f}"
         print(
             f"  {each.design:<34}{each.microseconds:9.0f} µs/query {each.ratio:8.2f} × torch.mm ({spread})"
-            f"   whole {each.whole:8.1f} s"
+            f" {each.ratio * to_best:8.2f} × the best product   whole {each.whole:8.1f} s"
         )
+    print_products(yardstick, items, DIM)
     print(f"  peak memory of hbench beyond the inputs and libraries {memory:.0f} MB")
 
 
@@ -191,6 +196,12 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
 
         found["torchmetrics, AP of each level"] = timed(each_level, 16)
     return found
+
+
+def unit_vectors(items: int) -> np.ndarray:
+    vectors = np.random.default_rng(0).standard_normal((items, DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
 def uneven_labels(items: int, nodes: tuple[int, ...]) -> np.ndarray:

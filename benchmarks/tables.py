@@ -62,7 +62,9 @@ def tables(*, quick: bool) -> dict[str, str]:
     scaled = [row for what in SCALED for row in run("scale", [what, *small])]
     return {
         "machine": machine(),
-        "evaluations": table(("set", "threads", "µs/query", "× torch.mm", "whole set"), map(evaluation_row, evaluated)),
+        "evaluations": table(
+            ("set", "threads", "µs/query", "× torch.mm", "× best product", "whole set"), map(evaluation_row, evaluated)
+        ),
         "more": table(("what", "measured"), [*memory_rows(evaluated), *scaled]),
         "stragglers": table(
             ("slow workers", "blocks as tasks (`--scheduler`)", "fixed parts (`--shard`)"), run("scale", ["simulate"])
@@ -98,14 +100,16 @@ def machine() -> str:
 
 
 def evaluation_row(measured: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the first table: what, threads, microseconds a query, multiple of torch.mm, seconds of the set."""
+    """A row of the first table: what, threads, microseconds a query, multiples of torch.mm and of the best product, seconds of the
+    set."""
     name = measured["design"] + (
         "" if measured["compiled"] or "hbench" not in measured["design"] else ", without numba"
     )
     ratio = f"{digits(measured['ratio'])} ({digits(measured['low'])} … {digits(measured['high'])})"
     whole = f"{measured['whole']:.1f} s" if measured["whole"] < 10 else f"{measured['whole']:,.0f} s"
     what = f"{measured['title']}: {name}"
-    return what, str(measured["threads"]), f"{measured['microseconds']:,.0f}", ratio, whole
+    to_best = digits(measured["ratio"] * measured["torch_to_best"])
+    return what, str(measured["threads"]), f"{measured['microseconds']:,.0f}", ratio, to_best, whole
 
 
 def digits(ratio: float) -> str:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
 MEASURED = {
     "title": "10 × 2, 2 levels", "threads": 1, "compiled": False, "memory": 7.4, "design": "hbench, all metrics",
-    "microseconds": 1234.5, "ratio": 1.234, "low": 1.0, "high": 12.3, "whole": 0.123,
+    "microseconds": 1234.5, "ratio": 1.234, "low": 1.0, "high": 12.3, "whole": 0.123, "torch_to_best": 2.0,
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def test_a_mark_without_a_table_is_refused(bench):
 
 def test_rows_are_those_of_the_page(bench):
     assert bench.evaluation_row(MEASURED) == (
-        "10 × 2, 2 levels: hbench, all metrics, without numba", "1", "1,234", "1.23 (1.00 … 12)", "0.1 s",
+        "10 × 2, 2 levels: hbench, all metrics, without numba", "1", "1,234", "1.23 (1.00 … 12)", "2.47", "0.1 s",
     )  # fmt: skip
     assert bench.memory_rows([MEASURED]) == []
     assert bench.memory_rows([MEASURED | {"compiled": True}]) == [
