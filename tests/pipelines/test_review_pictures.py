@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hbench_hgldv2.artefact import read_rows
 from hbench_hgldv2.cli import demo, group
 from hbench_hgldv2.curation import pictures
 from hbench_hgldv2.labels.clean import CleanedLandmark
@@ -81,12 +82,10 @@ def test_the_page_shows_the_pictures_beside_their_labels(browser: Browser, tmp_p
     page = watched(browser, work / "review.html")
     page.locator(".picture").first.wait_for()
     page.wait_for_load_state("networkidle")
+    landmarks = read_rows(work / "selection.csv", CleanedLandmark)
     for row in page.locator(".row:not(.at)").all()[:5]:
         label = row.get_attribute("data-id")
-        selection = work / "selection.csv"
-        (landmark, *_) = [
-            int(line.split(",")[1]) for line in selection.read_text("utf-8").splitlines() if line.endswith(f",{label}")
-        ]
+        (landmark, *_) = [each.landmark_id for each in landmarks if label in each.classes]
         shot = Image.open(io.BytesIO(row.locator(".picture").first.screenshot())).convert("RGB")
         wanted = Image.new("RGB", (1, 1), COLORS[landmark % len(COLORS)]).getpixel((0, 0))
         seen = shot.getpixel((shot.width // 2, shot.height // 2))
