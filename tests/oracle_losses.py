@@ -71,12 +71,14 @@ def ndcg(scores, levels, relevance, *, less=None, others=None):
     return gain / sum(value / math.log2(2 + place) for place, value in enumerate(best))
 
 
-def recall(scores, levels, relevance, at, *, temperature=1.0, less=None, others=None):
-    """Mean over k of Σ σ((k − rank)/temperature)/min(k, n); a temperature of None is the exact outer step."""
+def recall(scores, levels, relevance, at, *, temperature=1.0, clip=False, less=None, others=None):
+    """Mean over k of Σ σ((k − rank)/temperature)/min(k, n); a temperature of None is the exact outer step; clip: no sum above k."""
     ranks = [
         rank(scores, levels, relevance, k, less=less, others=others)
         for k in range(len(scores))
         if relevance[levels[k]] > 0
     ]
     outer = (lambda slack: float(slack >= 0)) if temperature is None else (lambda slack: sigmoid(slack / temperature))
-    return sum(sum(outer(k - r) for r in ranks) / min(k, len(ranks)) for k in at) / len(at)
+    found = [sum(outer(k - r) for r in ranks) for k in at]
+    kept = [min(each, k) if clip else each for k, each in zip(at, found, strict=True)]
+    return sum(each / min(k, len(ranks)) for k, each in zip(at, kept, strict=True)) / len(at)
