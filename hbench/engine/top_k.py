@@ -3,9 +3,10 @@
 A row of scores is read twice: for the best of each of its stripes, which bound the k-th best score from below, and for what
 reaches that bound; only those few are sorted. That costs a fraction of the product, and no ranking of whole rows.
 
->>> row = np.array([0.1, 0.9, 0.5, 0.9, -np.inf], np.float32)
->>> best_columns(row, 3, lambda columns: np.array([0, 1, 0, 0, 0])[columns]).tolist()  # among equals the lower key first
-[3, 1, 2]
+>>> rows = np.array([[0.1, 0.9, 0.5, 0.9, -np.inf], [0.3, -np.inf, 0.2, -np.inf, -np.inf]], np.float32)
+>>> keys = np.array([[0, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
+>>> best_columns(rows, 3, lambda row, column: keys[row, column]).tolist()  # among equals the lower key first
+[[3, 1, 2], [0, 2, -1]]
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from hbench.engine.similarity import Rows
 STRIPES = (
     512  # per row: the maxima of so many stripes are quick to take, and few items beside the best reach their bound
 )
+SCORES_AT_ONCE = (
+    1 << 20
+)  # read twice while they lie in the cache; many rows at once, as each call of numpy has its price
 ROWS_AT_ONCE = 4096
 NO_ITEM = -1
-TieKeys = Callable[[NDArray[np.int64]], NDArray[np.integer]]
+Places = NDArray[np.int64]
+TieKeys = Callable[[Places, Places], NDArray[np.integer]]
 
 
 class TopResults:
@@ -43,13 +48,16 @@ class TopResults:
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
         """Keep those of the canonical queries from `first` on, from their masked rows of scores (n, G)."""
-        for query, row in enumerate(scores, first):
-            best = best_columns(row, self.k, partial(_tie_keys, ranker, query))
-            at = ranker.queries[query]
-            self.items[at, : len(best)] = ranker.columns[best]
-            self.scores[at, : len(best)] = row[best]
-            self.levels[at, : len(best)] = _levels(ranker, query, best)
-            self.kept[at] = True
+        step = max(1, SCORES_AT_ONCE // scores.shape[1])
+        for start in range(0, len(scores), step):
+            rows, query = scores[start : start + step], first + start
+            best = best_columns(rows, self.k, partial(_tie_keys, ranker, query))
+            row, place = np.nonzero(best != NO_ITEM)
+            columns, at = best[row, place], ranker.queries[query + row]
+            self.items[at, place] = ranker.columns[columns]
+            self.scores[at, place] = rows[row, columns]
+            self.levels[at, place] = _levels(ranker, query + row, columns)
+            self.kept[ranker.queries[query : query + len(rows)]] = True
 
     def similarities(self, ranker: Ranker, name: str) -> NDArray[np.float64]:
         """The similarities that the scores stand for, which rank alike but leave out what all items share, (Q, k).
@@ -68,31 +76,45 @@ class TopResults:
         return cosines
 
 
-def best_columns(row: NDArray[np.floating], k: int, tie_keys: TieKeys) -> NDArray[np.int64]:
-    """The columns of the k highest scores of a row (G,), best first; equal scores by their tie key, then by column.
+def best_columns(rows: NDArray[np.floating], k: int, tie_keys: TieKeys) -> Places:
+    """The columns (n, k) of the k highest scores of every row (n, G), best first; equal scores by their tie key, then by column.
 
-    −inf is left out of the list.
+    −inf is left out of the list, and NO_ITEM stands behind the end of a list. `tie_keys`: of pairs of a row and a column.
     """
-    stripes = len(row) // STRIPES
+    found = np.flatnonzero(
+        (rows >= _bounds(rows, k)[:, None]) & (rows > -np.inf)
+    )  # of two axes it takes ten times as long
+    row, column = np.divmod(found, rows.shape[1])
+    order = np.lexsort((tie_keys(row, column), -rows[row, column], row))  # stable: by column in the end
+    row, column = row[order], column[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, np.arange(len(rows)))[row]
+    best = np.full((len(rows), k), NO_ITEM)
+    listed = rank < k
+    best[row[listed], rank[listed]] = column[listed]
+    return best
+
+
+def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
+    """What k scores of each row (n, G) reach at least, (n,): among the maxima of stripes, the k-th."""
+    n, items = rows.shape
+    stripes = items // STRIPES
     if stripes > 1 and k <= STRIPES:
-        most = row[: stripes * STRIPES].reshape(stripes, STRIPES).max(axis=0)
-        bound = np.partition(most, STRIPES - k)[STRIPES - k]  # k items at least are as high as the k-th highest maximum
-    else:
-        bound = np.partition(row, len(row) - k)[len(row) - k] if len(row) > k else row.dtype.type(-np.inf)
-    found = np.flatnonzero(row >= bound)
-    found = found[row[found] > -np.inf]
-    return found[np.lexsort((tie_keys(found), -row[found]))][:k]
+        rows = rows[:, : stripes * STRIPES].reshape(n, stripes, STRIPES).max(axis=1)
+    if rows.shape[1] <= k:
+        return np.full(n, -np.inf, rows.dtype)
+    bounds: NDArray[np.floating] = np.partition(rows, rows.shape[1] - k, axis=1)[:, rows.shape[1] - k]
+    return bounds
 
 
-def _levels(ranker: Ranker, query: int, columns: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The levels of some columns for a canonical query."""
-    inside = (ranker.starts[query][:, None] <= columns) & (columns < ranker.ends[query][:, None])
-    levels: NDArray[np.uint8] = inside.sum(axis=0).astype(np.uint8)
+def _levels(ranker: Ranker, queries: Places, columns: Places) -> NDArray[np.uint8]:
+    """The levels of pairs of a canonical query and a column, (n,)."""
+    inside = (ranker.starts[queries] <= columns[:, None]) & (columns[:, None] < ranker.ends[queries])
+    levels: NDArray[np.uint8] = inside.sum(axis=1).astype(np.uint8)
     return levels
 
 
-def _tie_keys(ranker: Ranker, query: int, columns: NDArray[np.int64]) -> NDArray[np.uint8]:
-    keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, query, columns)]
+def _tie_keys(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
+    keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, first + rows, columns)]
     return keys
 
 

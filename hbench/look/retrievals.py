@@ -20,7 +20,7 @@ from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.measurement import Retrieval, retrieval_of
+from hbench.evaluation.measurement import retrieval_of
 
 UNRELATED = "unrelated"
 
@@ -52,12 +52,8 @@ def retrieve(
     k: int,
 ) -> list[Retrieved]:
     """The first k results of the queries at these positions among a test's queries (n,), in that order."""
-    queries, gallery = given if isinstance(given, tuple) else (given, None)
-    test = retrieval_of(manifest, queries, gallery)
+    ranker = ranker_of(manifest, given, asked, chosen)
     ranked = manifest.items[manifest.gallery]
-    vectors = cast("SelectedRows", test.queries.vectors)
-    vectors = SelectedRows(vectors.vectors, vectors.rows[asked])
-    ranker = _ranker(test, vectors, asked, chosen)
     top = TopResults(len(asked), k)
     for block in range(ranker.blocks):
         scores, first = ranker.scores.whole(block), block * ranker.scores.block_size
@@ -66,7 +62,7 @@ def retrieve(
     rows = zip(top.items, top.similarities(ranker, chosen.similarity_name), top.levels, strict=True)
     return [
         Retrieved(str(query), hits_of(ranked[items[items != NO_ITEM]], scores, levels))
-        for query, (items, scores, levels) in zip(test.ids[asked], rows, strict=True)
+        for query, (items, scores, levels) in zip(manifest.items[manifest.query][asked], rows, strict=True)
     ]
 
 
@@ -76,9 +72,14 @@ def hits_of(items: Iterable[str], scores: Iterable[float], levels: Iterable[int]
     return tuple(Hit(rank, str(item), float(score), int(level)) for rank, (item, score, level) in enumerate(ranked, 1))
 
 
-def _ranker(test: Retrieval, vectors: SelectedRows, asked: NDArray[np.int64], chosen: Conditions) -> Ranker:
-    """A ranker of the queries at some positions, whose vectors these are."""
-    some: Any = vectors
+def ranker_of(
+    manifest: Manifest, given: Embeddings | tuple[Embeddings, Embeddings], asked: NDArray[np.int64], chosen: Conditions
+) -> Ranker:
+    """A ranker of the queries at these positions among a test's queries (n,), against its whole gallery."""
+    queries, gallery = given if isinstance(given, tuple) else (given, None)
+    test = retrieval_of(manifest, queries, gallery)
+    vectors = cast("SelectedRows", test.queries.vectors)
+    some: Any = SelectedRows(vectors.vectors, vectors.rows[asked])
     ignore = None if test.queries.ignore is None else test.queries.ignore[asked]
     own = asked if test.self_rows is None else test.self_rows[asked]
     known = None if test.queries.known is None else test.queries.known[asked]

@@ -20,12 +20,14 @@ from hbench.evaluation.measurement import Retrieval, job_of
 @given(st.integers(0, 2**32), st.sampled_from([1, 5, 40]), st.sampled_from([3, 600, 2 * STRIPES, 3 * STRIPES + 77]))
 def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
     rng = np.random.default_rng(seed)
-    row = rng.integers(0, rng.choice([3, 10_000]), items).astype(np.float32)
-    row[rng.random(items) < 0.3] = -np.inf
-    keys = rng.integers(0, 3, items)
-    order = np.lexsort((np.arange(items), keys, -row))
-    expected = [column for column in order.tolist() if row[column] > -np.inf][:k]
-    assert best_columns(row, k, lambda columns: keys[columns]).tolist() == expected
+    rows = rng.integers(0, rng.choice([3, 10_000]), (4, items)).astype(np.float32)
+    rows[rng.random(rows.shape) < rng.choice([0.3, 1.0], (4, 1))] = -np.inf  # of some rows nothing is left
+    keys = rng.integers(0, 3, rows.shape)
+    found = best_columns(rows, k, lambda row, column: keys[row, column]).tolist()
+    for row, own, listed in zip(rows, keys, found, strict=True):
+        order = np.lexsort((np.arange(items), own, -row))
+        expected = [column for column in order.tolist() if row[column] > -np.inf][:k]
+        assert listed == expected + [NO_ITEM] * (k - len(expected))
 
 
 def retrieval(seed, *, split):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST = 8  # groups with a colour and a shape of their own; the smaller ones are small grey points
 PERPLEXITY = 30.0
 SEED = 0
+CLASSES_AT_ONCE = 256
 LAYOUTS = ("t-sne", "umap")
 Floats = NDArray[np.float64]
 
@@ -41,13 +42,16 @@ def class_means(manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bo
 
     With `cosine` an item counts by its direction alone, and so does a mean.
     """
-    own = np.asarray(vectors, np.float64)
-    if cosine:
-        own = own / np.linalg.norm(own, axis=1, keepdims=True)
     classes, place = distinct(manifest.labels[:, -1])
-    means = np.zeros((len(classes), own.shape[1]))
-    np.add.at(means, place, own)
-    means /= np.bincount(place)[:, None]
+    order, ends = np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))
+    means = np.empty((len(classes), vectors.shape[1]))
+    for some in range(0, len(classes), CLASSES_AT_ONCE):  # each item is read once, and no second copy of all is made
+        last = ends[some : some + CLASSES_AT_ONCE]
+        first = np.append(ends[some - 1] if some else 0, last[:-1])
+        own = vectors[order[first[0] : last[-1]]].astype(np.float64)
+        if cosine:
+            own /= np.sqrt(np.einsum("nd,nd->n", own, own))[:, None]
+        means[some : some + CLASSES_AT_ONCE] = np.add.reduceat(own, first - first[0]) / (last - first)[:, None]
     return (means / np.linalg.norm(means, axis=1, keepdims=True) if cosine else means), classes
 
 

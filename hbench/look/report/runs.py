@@ -19,6 +19,7 @@ from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageErr
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
+from hbench.engine.job import Conditions, Job
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings, align
@@ -31,11 +32,12 @@ from hbench.evaluation.submission import digest_of, examine, read
 from hbench.look.inputs import runs_of
 from hbench.look.plots.class_map import LAYOUTS, class_means, laid_out
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
+from hbench.look.retrievals import ranker_of
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
 
 Floats = NDArray[np.float64]
-MAP_CLASSES, LEAST_CLASSES = 2_000, 4  # t-SNE of more takes longer than the ranking
+MAP_CLASSES, LEAST_CLASSES = 1_000, 4  # t-SNE of twice as many takes a quarter of the ranking's time
 CURVE_QUERIES = 2_000  # of which the precision-recall curve is the mean: more change no line that one can see
 
 
@@ -239,24 +241,34 @@ def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: 
     words = dict(part.split(":", 1) for part in run.document.signature.split("|")[2:])
     relevance, _, alpha = words["rel"].partition("=")
     examined = examine(
-        given, data, metrics=[reported.by], protocol=run.document.protocol, ties=words["ties"],
+        given, data, metrics=["R@1"], protocol=run.document.protocol, ties=words["ties"],
         similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1), doubted=False,
     )  # fmt: skip
     jobs = jobs_of(examined)
     if reported.test not in jobs:
         raise UsageError(f"{reported.test} lists its positives pair by pair", fix="leave --embeddings out")
-    job = jobs[reported.test][0]
-    trace = CurveTrace(len(job.ranker.queries), examined.chosen.relevance)
-    top = None if run.top else TopResults(len(job.ranker.queries), k)
-    measure(replace(job, scorers=[trace], conditions="", by_name=None, top=top), on_block=on_block)
     manifest = data.tests[reported.test]
+    top = run.top or _ranked_lists(jobs[reported.test][0], manifest, examined.chosen.similarity_name, k, on_block)
     places = _places(manifest, given, cosine=examined.chosen.similarity_name == "cosine")
-    found = replace(run, curve=mean_curve(run.name, trace.rows[trace.chosen]), places=places)
-    if top is None:
-        return found
+    return replace(run, curve=_curve(run.name, manifest, given, examined.chosen), places=places, top=top)
+
+
+def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_block: OnBlock | None) -> TopLists:
+    """The first k results of every query; the job's one metric is of the finest level, for which the least is sorted."""
+    top = TopResults(len(job.ranker.queries), k)
+    measure(replace(job, conditions="", by_name=None, top=top), on_block=on_block)
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
-    scores = top.similarities(job.ranker, examined.chosen.similarity_name)
-    return replace(found, top=TopLists(positions[top.items], scores, top.levels))
+    scores = top.similarities(job.ranker, similarity)
+    return TopLists(positions[top.items], scores, top.levels)
+
+
+def _curve(name: str, manifest: Manifest, given: Embeddings, chosen: Conditions) -> Curve:
+    """The mean precision-recall curve of the queries; of many, of some drawn at random, which alone are ranked for it."""
+    queries = int(manifest.query.sum())
+    asked = np.sort(np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False))
+    trace = CurveTrace(len(asked), chosen.relevance)
+    measure(Job(ranker_of(manifest, given, asked, chosen), [trace]))
+    return mean_curve(name, trace.rows)
 
 
 def _places(manifest: Manifest, given: Embeddings, *, cosine: bool) -> ClassPlaces | None:
@@ -269,15 +281,11 @@ def _places(manifest: Manifest, given: Embeddings, *, cosine: bool) -> ClassPlac
 
 
 class CurveTrace:
-    """Keeps the binned precision-recall curve of some queries, drawn at random where there are many; a scorer."""
+    """Keeps the binned precision-recall curve of every query; a scorer."""
 
     def __init__(self, queries: int, relevance: Callable[[Any], Any]) -> None:
-        number = min(CURVE_QUERIES, queries)
         self.relevance, self.rows = relevance, np.full((queries, BINS), np.nan)
-        self.chosen = np.zeros(queries, bool)
-        self.chosen[np.random.default_rng(0).choice(queries, number, replace=False)] = True
 
     def __call__(self, query: int, sequence: LevelSequence) -> float:
-        if self.chosen[query]:
-            self.rows[query] = binned(sequence, self.relevance)  # a row of its own, whatever thread it comes from
+        self.rows[query] = binned(sequence, self.relevance)  # a row of its own, whatever thread it comes from
         return 0.0
