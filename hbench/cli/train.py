@@ -76,7 +76,8 @@ def _train(
             report = train(chosen, out, processes=processes, resume=resume, track=list(names), watch=watch)
         if processes.first:
             _show(report)
-            say(f"wrote {out}: hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again")
+            again = f": hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again"
+            say(f"wrote {out}{again if chosen.tested else ', scored on held-out classes of the training set'}")
 
 
 def _show(report: Report) -> None:

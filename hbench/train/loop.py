@@ -82,7 +82,8 @@ def train(
     """Train a recipe's model into the folder `out`, embed the dataset's test items, and score them.
 
     `watch` is told of every step, `callbacks` (step, values by name) of what is logged, `track` names trackers
-    (tensorboard, wandb, mlflow). Where the recipe validates, its best checkpoint is tested, else the last.
+    (tensorboard, wandb, mlflow). Where the recipe validates, its best checkpoint is tested, else the last; the report is of the
+    held-out classes where the recipe is not to be tested.
 
     Raises UsageError for a folder that holds another run, DataError for a dataset without training images, Interrupted
     when asked to stop, HBenchError for a loss that is not finite.
@@ -103,7 +104,7 @@ def train(
         if held is not None:
             together(None, processes)  # the others wait until the first has written it
             checkpoints.load_model(checkpoints.best(out), run.judged)
-        report = _score(run, recipe, data, out, processes)
+        report = _score(run, recipe, data if recipe.tested or held is None else held, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
     return report
 
@@ -258,7 +259,7 @@ def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes =
 
 
 def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
-    """Embed the items of all tests, shared among the processes, write them, and score the file."""
+    """Embed the items of all tests of a dataset, shared among the processes, write them, and score the file."""
     manifest = all_tests(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     workers = workers_for(images, recipe.images)

@@ -15,10 +15,12 @@ from hbench.cli import group
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import save
 from hbench.evaluation import leaderboard
+from hbench.train.recipes.files import resolve
 from hbench.train.study import study as studies
 from hbench.train.study.claims import contrast, holm, judged, read_values, write_values
 from hbench.train.study.runs import markdown, shown
 from hbench.train.study.study import Claim, Study
+from hbench.train.study.tuning import chosen, trials
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
@@ -128,10 +130,58 @@ def test_the_scores_of_every_seed_are_written_and_read_back(tmp_path):
         read_values(tmp_path / "values.parquet")
 
 
-def test_claims_of_arms_that_are_not_there_yet_are_left_out():
+def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_correction():
     study = study_of()
-    assert judged(study, {"a": scores(0.5)}) == []
-    assert "| a | 1 | 50.0 |" in markdown(study, {"a": scores(0.5)}, [])
+    (missing,) = judged(study, {"a": scores(0.5)})
+    assert (missing.word, missing.seeds) == ("not measured", 0)
+    text = markdown(study, {"a": scores(0.5)}, [missing])
+    assert "| a | 1 | 50.0 |" in text
+    assert "| 0 |  |  |  |  |  | not measured |" in text
+    both = study.model_copy(update={"claims": (*study.claims, study.claims[0].model_copy(update={"plus": ("c",)}))})
+    found = {"a": scores(0.60, 0.70, 0.801), "b": scores(0.50, 0.60, 0.70)}
+    alone, (first, second) = judged(study, found)[0], judged(both, found)
+    assert first.corrected == pytest.approx(2 * alone.p)
+    assert second.word == "not measured"
+
+
+def test_a_claim_may_subtract_another_metric():
+    claim = study_of(minus=("a",), metric="gap@32", minus_metric="gap@256")
+    own = {"gap@32": np.array([0.3, 0.4, 0.5]), "gap@256": np.array([0.1, 0.2, 0.31])}
+    (verdict,) = judged(claim, {"a": own})
+    assert verdict.difference.mean == pytest.approx((0.2 + 0.2 + 0.19) / 3)
+    assert "(gap@32 − gap@256)" in markdown(claim, {"a": own | scores(0.5, 0.5, 0.5)}, [verdict])
+
+
+def tuned_study(**arms):
+    tuning = {"rates": ("optimizer.lr=0.1", "optimizer.lr=0.2"), "by": "H-AP"}
+    return {"dataset": "glyphs", "metrics": ("H-AP",), "tuning": tuning, "arms": arms}
+
+
+def test_every_tuned_arm_has_the_same_budget():
+    one = {"recipe": "glyphs-nsm", "tune": ("losses.nsm.params.temperature=0.1",)}
+    two = one | {"tune": ("losses.nsm.params.temperature=0.1", "losses.nsm.params.temperature=0.2 epochs=3")}
+    study = Study.model_validate(tuned_study(a=two, b={"like": "a", "by": "AP"}, c={"recipe": "glyphs-nsm"}))
+    assert [len(study.configurations("a")), study.tuned("b"), study.tuned("c")] == [4, "a", ""]
+    assert study.configurations("a")[3] == ("optimizer.lr=0.2", "losses.nsm.params.temperature=0.2", "epochs=3")
+    for arms, expected in [
+        ({"a": one, "b": two}, "as many values"),
+        ({"a": one, "b": {"like": "a"}, "c": {"like": "b"}}, "one that has a recipe"),
+        ({"a": one, "b": {"like": "a", "tune": one["tune"]}}, "no tuning of an arm"),
+        ({"a": {}}, "a recipe, or another arm"),
+        ({"a": {"like": "z"}}, "found z"),
+    ]:
+        with pytest.raises(ValueError, match=expected):
+            Study.model_validate(tuned_study(**arms))
+    with pytest.raises(ValueError, match=r"expected \[tuning\]"):
+        Study.model_validate({**tuned_study(a=one), "tuning": None})
+
+
+def test_arms_of_claims_have_all_seeds_and_others_three():
+    study = study_of(headline=True)
+    assert study.headline == ["a", "b"]
+    runs = study.runs("abc", 5)
+    assert [runs.count((arm, seed)) for arm, seed in [("a", 4), ("b", 4), ("c", 2), ("c", 3)]] == [1, 1, 1, 0]
+    assert [seed for _, seed in runs] == sorted(seed for _, seed in runs)  # all arms of a seed before the next one's
 
 
 def test_a_study_that_names_unknown_arms_is_refused(tmp_path):
@@ -149,13 +199,21 @@ def test_the_shipped_study_has_every_method_of_glyphs_and_recipes_that_resolve()
     study = studies.read("glyphs")
     from hbench.train.recipes.files import names
 
-    used = {arm.recipe for arm in study.arms.values()}
+    used = {arm.recipe for arm in study.arms.values() if arm.recipe}
     assert {name for name in names() if name.startswith("glyphs-")} == used
     for arm in study.arms:
         assert study.recipe(arm, 3).seed == 3
     assert study.recipe("HAPPIER λ=0.3", 0).losses["cluster"].weight == 0.3
     known = set(leaderboard.read("glyphs").rows[0].scores)
-    assert {*study.metrics, *(claim.metric for claim in study.claims)} <= known
+    gaps = {name for size in study.gaps for name in (f"gap@{size}", f"AP in {size}")}
+    subtracted = {claim.minus_metric for claim in study.claims} - {""}
+    assert {*study.metrics, *(claim.metric for claim in study.claims), *subtracted} <= known | gaps
+    for arm in study.arms:
+        if study.arms[arm].tune:
+            recipes = [study.trial(arm, settings) for settings in study.configurations(arm)]
+            assert len({str(recipe) for recipe in recipes}) == 6
+            assert not any(recipe.tested for recipe in recipes)
+            assert all(set(recipe.losses) == set(resolve(study.arms[arm].recipe).losses) for recipe in recipes)
     assert all(isinstance(claim, Claim) and claim.source for claim in study.claims)
 
 
@@ -196,6 +254,49 @@ metric = "H-AP"
     assert "seed 0 of 1, 2 steps of 16" in board.rows[0].run.note
     scored = hbench.evaluate(tmp_path / "out" / "NSM" / "seed-0" / "test.parquet", tmp_path / "letters")
     assert float(board.rows[0].scores["H-AP"]) == pytest.approx(100 * scored.scores["H-AP"], abs=1e-3)
+
+
+def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_path):
+    save(small_glyphs(), tmp_path / "letters")
+    (tmp_path / "tiny.toml").write_text(f"""
+dataset = "glyphs"
+metrics = ["H-AP"]
+gaps = [8]
+settings = ["dataset={tmp_path / "letters"}", "epochs=2", "steps_per_epoch=4", "sampler.batch=16", "model.dim=8",
+            "validation=0.3", "evaluate_every=1"]
+[tuning]
+rates = ["optimizer.lr=0.0", "optimizer.lr=0.005"]
+by = "H-AP"
+[arms]
+NSM = {{ recipe = "glyphs-nsm", aim = "R@1", tune = ["losses.nsm.params.temperature=0.1"] }}
+"NSM by R@1" = {{ like = "NSM", by = "R@1", set = ["log_every=1"] }}
+[[table]]
+title = "Both"
+arms = ["NSM", "NSM by R@1"]
+""")
+    line = ["study", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(group, line)
+    assert done.exit_code == 0, done.output
+    assert "2 runs to choose settings, then 2 to test them" in done.stderr
+    study = studies.read(str(tmp_path / "tiny.toml"))
+    tried = trials(study, tmp_path / "out", "NSM", "H-AP")
+    for number, trial in enumerate(tried):
+        folder = tmp_path / "out" / "NSM" / f"trial-{number}"
+        report = json.loads((folder / "report.json").read_text())
+        assert [report["tests"], report["scores"]["H-AP"]["value"]] == [["validation"], pytest.approx(trial.score)]
+    best = max(tried, key=lambda trial: trial.score).settings
+    assert chosen(study, tmp_path / "out", "NSM") == best
+    own = resolve(str(tmp_path / "out" / "NSM" / "seed-0" / "recipe.toml"))
+    assert f"optimizer.lr={own.optimizer.lr}" == best[0]
+    assert (own.tested, own.select_by, own.seed) == (True, "H-AP", 0)
+    other = resolve(str(tmp_path / "out" / "NSM_by_R_1" / "seed-0" / "recipe.toml"))
+    assert (other.select_by, other.log_every) == ("R@1", 1)
+    values = read_values(tmp_path / "out" / "values.parquet")
+    assert values["NSM"]["gap@8"] == pytest.approx(values["NSM"]["AP in 8"] - values["NSM"]["AP"], abs=1e-9)
+    assert "| NSM | 2 of 2 | lr=" in (tmp_path / "out" / "study.md").read_text()
+    (tmp_path / "out" / "NSM" / "trial-0" / "report.json").unlink()
+    with pytest.raises(DataError, match="has not ended"):
+        chosen(study, tmp_path / "out", "NSM by R@1")
 
 
 def rows_file(folder):

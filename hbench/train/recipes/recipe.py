@@ -146,7 +146,8 @@ class Recipe(BaseModel):
     what is evaluated and embedded with (0: the weights themselves). `proxies`: the optimiser of the losses' own
     weights, the net's when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
     `validation`: the share of the training classes that is held out and evaluated every `evaluate_every` epochs; the checkpoint
-    best by `select_by` is tested, and the run stops after `patience` evaluations without a better one (0: never).
+    best by `select_by` is tested, and the run stops after `patience` evaluations without a better one (0: never). `tested` false:
+    the run ends with the scores of the held-out classes, and the tests are not looked at, as where settings are being chosen.
     `non_finite`: whether a step whose loss or gradient is NaN or infinite stops the run or is left out of it. `source`: whose
     values these are.
     """
@@ -172,6 +173,7 @@ class Recipe(BaseModel):
     evaluate_every: Natural = 0
     select_by: str = "H-AP"
     patience: Natural = 0
+    tested: bool = True
     log_every: Positive = 10
     checkpoint_every: Natural = 200
     aim: Aim | None = None
@@ -185,6 +187,8 @@ class Recipe(BaseModel):
             raise ValueError("expected images.mean and images.std of one length, that of the colours")
         if self.evaluate_every and not self.validation:
             raise ValueError("expected a validation to evaluate: the tests are not looked at before the end")
+        if not (self.tested or self.validation):
+            raise ValueError("expected a validation where the tests are not looked at (tested = false)")
         if self.model.projection == "pca" and not self.model.dim:
             raise ValueError("expected model.dim > 0 for a projection that begins by PCA")
         return self

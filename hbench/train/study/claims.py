@@ -3,7 +3,8 @@
 A claim has a value d for every seed. Its interval is Student's, mean(d) ± t_(n−1, .975) · s(d) / √n, and its effect size
 mean(d) / s(d). A claim that something is within ±w is tested against both ends (two one-sided tests). A claim that
 several arms are each beaten has the largest p-value of its parts (an intersection–union test). The p-values of a family
-of claims are corrected by Holm's method: a claim holds, or does not hold, where its corrected p is at most .05.
+of claims are corrected by Holm's method: a claim holds, or does not hold, where its corrected p is at most .05. The family is
+all its claims, measured or not: what has yet to be measured counts in the correction as if it were open.
 
 >>> holm([0.01, 0.04, 0.03]).tolist()
 [0.03, 0.06, 0.06]
@@ -41,7 +42,7 @@ class Interval(NamedTuple):
 
 class Verdict(NamedTuple):
     """What the seeds say of a claim. `effect`: mean difference in standard deviations; `p`: of its test alone, `corrected`
-    within its family; `word`: holds, does not hold, or open."""
+    within its family; `word`: holds, does not hold, open, or not measured."""
 
     claim: Claim
     seeds: int
@@ -98,13 +99,15 @@ def contrast(differences: NDArray[np.float64]) -> Interval:
 
 
 def judged(study: Study, values: Values) -> list[Verdict]:
-    """Every claim whose arms are there, by its paired test over the seeds that its arms share, corrected by family."""
-    tested = [_tested(claim, values) for claim in study.claims if all(arm in values for arm in claim.arms)]
+    """Every claim by its paired test over the seeds that its arms share, corrected by family; or that it is not measured."""
+    tested = [_tested(claim, values) for claim in study.claims]
     for family in {verdict.claim.family for verdict in tested}:
         members = [number for number, verdict in enumerate(tested) if verdict.claim.family == family]
         for number, corrected in zip(members, holm([tested[n].p for n in members]).tolist(), strict=True):
-            clear = corrected <= SIGNIFICANT
-            tested[number] = tested[number]._replace(corrected=corrected, word=tested[number].word if clear else "open")
+            decided = corrected <= SIGNIFICANT or not tested[number].seeds
+            tested[number] = tested[number]._replace(
+                corrected=corrected, word=tested[number].word if decided else "open"
+            )
     return tested
 
 
@@ -119,6 +122,12 @@ def holm(p: Sequence[float]) -> NDArray[np.float64]:
 
 def _tested(claim: Claim, values: Values) -> Verdict:
     """A claim by its own test; of a claim that beats several arms, by the part that is least sure."""
+    wanted = {(arm, claim.metric) for arm in claim.arms} | {
+        (arm, claim.minus_metric or claim.metric) for arm in claim.minus
+    }
+    if any(metric not in values.get(arm, {}) for arm, metric in wanted):
+        nan = float("nan")
+        return Verdict(claim, 0, Interval(nan, nan, nan), nan, 1.0, 1.0, "not measured")
     parts = [_tested_part(claim, (*claim.minus, rival), values) for rival in claim.beats]
     return max(parts or [_tested_part(claim, claim.minus, values)], key=_doubt)
 
@@ -133,7 +142,8 @@ def _tested_part(claim: Claim, minus: Sequence[str], values: Values) -> Verdict:
     arms = (*claim.plus, *minus)
     seeds = min(len(values[arm][claim.metric]) for arm in arms)
     differences = sum((values[arm][claim.metric][:seeds] for arm in claim.plus), np.zeros(seeds))
-    differences = differences - sum((values[arm][claim.metric][:seeds] for arm in minus), np.zeros(seeds))
+    subtracted = claim.minus_metric or claim.metric
+    differences = differences - sum((values[arm][subtracted][:seeds] for arm in minus), np.zeros(seeds))
     word, p = _p_value(differences, claim.within)
     spread = float(np.std(differences, ddof=1)) if seeds > 1 else 0.0
     effect = float(np.mean(differences)) / spread if spread > 0 else float("nan")

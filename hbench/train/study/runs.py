@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,33 @@ from numpy.typing import NDArray
 from hbench.core.errors import HBenchError
 from hbench.core.files import write_text
 from hbench.core.untrusted import parse_json
+from hbench.datasets import load
 from hbench.evaluation.leaderboard import Leaderboard, Row
 from hbench.evaluation.leaderboard.runs import row_of
 from hbench.evaluation.reports import report as reports
 from hbench.train.loop import RECIPE, REPORT
 from hbench.train.recipes.files import as_toml, resolve
+from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
 from hbench.train.study.claims import Interval, Values, Verdict, contrast
+from hbench.train.study.gaps import gaps
 from hbench.train.study.study import Study, folder_of
+from hbench.train.study.tuning import TRIAL, chosen
 
 RECIPE_FILE = "arm.toml"
 RowOf = tuple[str, int]  # an arm and a seed
+
+
+class _Run(NamedTuple):
+    """A training run to be made in a process of its own."""
+
+    name: str
+    folder: Path
+    recipe: Recipe
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / REPORT).exists()
 
 
 def run_all(
@@ -42,9 +59,47 @@ def run_all(
 
     Raises HBenchError for a run that fails; what others saved stays, and the same call goes on with it.
     """
-    todo = [(arm, seed) for arm, seed in runs if not (folder_of(out, arm, seed) / REPORT).exists()]
+    tests = [
+        _Run(
+            f"{arm}, seed {seed}", folder_of(out, arm, seed), study.recipe(arm, seed, changes, chosen(study, out, arm))
+        )
+        for arm, seed in runs
+    ]
+    _run_all(tests, workers, watch)
+
+
+def tune_all(
+    study: Study,
+    out: Path,
+    arms: Sequence[str],
+    *,
+    changes: Sequence[str],
+    workers: int,
+    watch: Callable[[str], None],
+) -> None:
+    """Try what is not tried yet of the configurations of these arms, or of those they are like; as `run_all` does."""
+    _run_all(_trials(study, out, arms, changes), workers, watch)
+
+
+def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
+    tuned = dict.fromkeys(study.tuned(arm) for arm in arms if study.tuned(arm))
+    return [
+        _Run(f"{arm}, trial {number}", folder_of(out, arm, number, TRIAL), study.trial(arm, settings, changes))
+        for arm in tuned
+        for number, settings in enumerate(study.configurations(arm))
+    ]
+
+
+def left_over(study: Study, out: Path, runs: Sequence[RowOf]) -> tuple[int, int]:
+    """How many runs of tuning and of tests are not done yet."""
+    trials = _trials(study, out, [arm for arm, _ in runs], ())
+    tests = [folder_of(out, arm, seed) for arm, seed in runs]
+    return sum(not trial.is_done for trial in trials), sum(not (folder / REPORT).exists() for folder in tests)
+
+
+def _run_all(runs: Sequence[_Run], workers: int, watch: Callable[[str], None]) -> None:
     with ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(_run, study, out, arm, seed, changes): f"{arm}, seed {seed}" for arm, seed in todo}
+        futures = {pool.submit(_run, run): run.name for run in runs if not run.is_done}
         try:
             for future in as_completed(futures):
                 future.result()
@@ -55,22 +110,30 @@ def run_all(
 
 
 def found_values(study: Study, out: Path, seeds: int) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """The scores of every arm, of the seeds from 0 on whose reports are there."""
+    """The scores of every arm, and the gaps that the study asks for, of the seeds from 0 on whose reports are there."""
     found = {}
     for arm in study.arms:
-        paths = (folder_of(out, arm, seed) / REPORT for seed in range(seeds))
-        if scores := [reports.read(path).scores for path in takewhile(Path.exists, paths)]:
-            found[arm] = {metric: np.array([_number(each[metric].value) for each in scores]) for metric in scores[0]}
+        folders = (folder_of(out, arm, seed) for seed in range(seeds))
+        if scores := [_scores(study, each) for each in takewhile(lambda each: (each / REPORT).exists(), folders)]:
+            found[arm] = {metric: np.array([each[metric] for each in scores]) for metric in scores[0]}
     return found
+
+
+def _scores(study: Study, folder: Path) -> dict[str, float]:
+    scores = {name: _number(score.value) for name, score in reports.read(folder / REPORT).scores.items()}
+    if study.gaps:
+        scores |= gaps(folder, load(resolve(str(folder / RECIPE)).dataset), study.gaps)
+    return scores
 
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def markdown(study: Study, values: Values, verdicts: Sequence[Verdict]) -> str:
-    """The study's tables and claims, with what they rest on."""
-    lines = [f"# Study of {study.dataset}", "", "Percent, mean ± half of the 95 % interval over seeds.", ""]
+def markdown(study: Study, values: Values, verdicts: Sequence[Verdict], tuning: Sequence[str] = ()) -> str:
+    """The study's claims, tuning and tables, with what they rest on."""
+    lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *tuning]
+    lines += ["Below: percent, mean ± half of the 95 % interval over seeds.", ""]
     for table in (table for table in study.tables if any(arm in values for arm in table.arms)):
         header = ["", "seeds", *study.metrics]
         lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
@@ -78,7 +141,7 @@ def markdown(study: Study, values: Values, verdicts: Sequence[Verdict]) -> str:
             cells = [shown(contrast(values[arm][metric])) for metric in study.metrics]
             lines.append(f"| {arm} | {len(values[arm][study.metrics[0]])} | " + " | ".join(cells) + " |")
         lines.append("")
-    return "\n".join([*lines, *_claims(verdicts)]) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _claims(verdicts: Sequence[Verdict]) -> list[str]:
@@ -91,13 +154,18 @@ def _claims(verdicts: Sequence[Verdict]) -> list[str]:
         "| claim | of | seeds | difference, points | 95 % interval | d | p | corrected | |",
         "|---" * 9 + "|",
     ]
-    for verdict in verdicts:
-        mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference)
-        lines.append(
-            f"| {verdict.claim.says} ({verdict.claim.metric}) | {verdict.claim.source} | {verdict.seeds} | {mean} "
-            f"| {low} … {high} | {verdict.effect:+.1f} | {verdict.p:.4f} | {verdict.corrected:.4f} | {verdict.word} |"
-        )
-    return lines
+    return lines + [f"| {' | '.join(_claim_cells(verdict))} |" for verdict in verdicts]
+
+
+def _claim_cells(verdict: Verdict) -> list[str]:
+    claim = verdict.claim
+    metric = f"{claim.metric} − {claim.minus_metric}" if claim.minus_metric else claim.metric
+    about = [f"{claim.says} ({metric})", claim.source, str(verdict.seeds)]
+    if not verdict.seeds:
+        return [*about, *[""] * 5, verdict.word]
+    mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference)
+    numbers = [f"{verdict.effect:+.1f}", f"{verdict.p:.4f}", f"{verdict.corrected:.4f}"]
+    return [*about, mean, f"{low} … {high}", *numbers, verdict.word]
 
 
 def shown(interval: Interval) -> str:
@@ -136,17 +204,16 @@ def _steps(folder: Path) -> int:
     return int(parse_json(last)["step"])
 
 
-def _run(study: Study, out: Path, arm: str, seed: int, changes: Sequence[str]) -> None:
-    folder = folder_of(out, arm, seed)
-    recipe_file = folder.parent / f"seed-{seed}.{RECIPE_FILE}"
-    write_text(recipe_file, as_toml(study.recipe(arm, seed, changes)))
+def _run(run: _Run) -> None:
+    recipe_file = run.folder.parent / f"{run.folder.name}.{RECIPE_FILE}"
+    write_text(recipe_file, as_toml(run.recipe))
     command = [
         sys.executable,
         "-m",
         "hbench.train",
         str(recipe_file),
         "--out",
-        str(folder),
+        str(run.folder),
         "--resume",
         "--threads",
         "1",
@@ -155,6 +222,6 @@ def _run(study: Study, out: Path, arm: str, seed: int, changes: Sequence[str]) -
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
         raise HBenchError(
-            f"{arm}, seed {seed}, did not end well (exit code {done.returncode})", found=done.stderr.strip()[-2000:],
+            f"{run.name}, did not end well (exit code {done.returncode})", found=done.stderr.strip()[-2000:],
             fix="the same command goes on where it stopped",
         )  # fmt: skip

@@ -18,13 +18,42 @@ from hbench.core.untrusted import parse_toml, read_text
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Recipe
 
+UNCLAIMED = 3  # seeds of an arm that no claim is about
+
 
 class Arm(BaseModel):
-    """One recipe with changes."""
+    """One recipe with changes; or, with `like`, another arm as it was tuned, with changes.
+
+    `tune`: the values of the loss's own main parameter that are tried with every rate of the study, each KEY=VALUE or several of
+    these with blanks between. `aim`: the metric that the loss is made for. `by`: the metric that chose the settings and the
+    checkpoint on held-out classes, the study's where it is left out.
+    """
 
     model_config = STRICT
-    recipe: str
+    recipe: str = ""
+    like: str = ""
     set: tuple[str, ...] = ()
+    tune: tuple[str, ...] = ()
+    aim: str = ""
+    by: str = ""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Arm:
+        if bool(self.recipe) == bool(self.like):
+            raise ValueError("expected a recipe, or another arm that it is like")
+        if self.like and self.tune:
+            raise ValueError("expected no tuning of an arm that takes another's settings")
+        return self
+
+
+class Tuning(BaseModel):
+    """How the settings of arms are chosen: every rate with every value of an arm's own `tune`, one run of a seed that no test
+    has, on held-out classes of the training set; `by` a metric."""
+
+    model_config = STRICT
+    rates: tuple[str, ...]
+    by: str
+    seed: int = 1000
 
 
 class ArmTable(BaseModel):
@@ -38,6 +67,8 @@ class ArmTable(BaseModel):
 class Claim(BaseModel):
     """That Σ plus − Σ minus is above 0 in a metric; or, with `within`, that it is not farther from 0 than that.
 
+    `minus_metric`: another metric for what is subtracted. `headline`: whether `--headline` trains its arms.
+
     `beats`: arms of which each must be beaten by Σ plus − Σ minus, as "the best loss of fine labels" must. `family`: the
     claims that are corrected together for being many.
     """
@@ -49,6 +80,8 @@ class Claim(BaseModel):
     minus: tuple[str, ...] = ()
     beats: tuple[str, ...] = ()
     metric: str
+    minus_metric: str = ""
+    headline: bool = False
     within: Annotated[float, Field(gt=0)] | None = None
     family: str = "claims of the papers"
 
@@ -59,12 +92,19 @@ class Claim(BaseModel):
 
 
 class Study(BaseModel):
-    """Arms by name, the settings that all of them share, and what is shown and tested of them."""
+    """Arms by name, the settings that all of them share, and what is shown and tested of them.
+
+    `minutes`: what a run takes on one core. `gaps`: batch sizes of which the decomposability gap of AP is measured, as metrics
+    gap@B and AP in B.
+    """
 
     model_config = STRICT
     dataset: str
     settings: tuple[str, ...] = ()
     metrics: tuple[str, ...]
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    gaps: tuple[Annotated[int, Field(gt=1)], ...] = ()
+    tuning: Tuning | None = None
     arms: dict[str, Arm]
     tables: tuple[ArmTable, ...] = Field((), alias="table")
     claims: tuple[Claim, ...] = Field((), alias="claim")
@@ -72,15 +112,64 @@ class Study(BaseModel):
     @model_validator(mode="after")
     def _known(self) -> Study:
         named = [*(arm for table in self.tables for arm in table.arms)]
-        named += [arm for claim in self.claims for arm in claim.arms]
+        named += [arm for claim in self.claims for arm in claim.arms] + [
+            arm.like for arm in self.arms.values() if arm.like
+        ]
         if unknown := sorted(set(named) - set(self.arms)):
             raise ValueError(f"expected arms that are in [arms], found {examples(unknown)}")
         return self
 
-    def recipe(self, arm: str, seed: int, changes: Sequence[str] = ()) -> Recipe:
-        """The recipe of an arm's run of a seed; `changes` are made last."""
-        chosen = self.arms[arm]
-        return resolve(chosen.recipe, [*self.settings, *chosen.set, *changes, f"seed={seed}"])
+    @model_validator(mode="after")
+    def _same_budget(self) -> Study:
+        tuned = {name: len(arm.tune) for name, arm in self.arms.items() if arm.tune}
+        if tuned and self.tuning is None:
+            raise ValueError("expected [tuning], since arms are tuned")
+        if len(set(tuned.values())) > 1:
+            raise ValueError(f"expected as many values to be tried for every arm, found {tuned}")
+        if chained := [name for name, arm in self.arms.items() if arm.like and self.arms[arm.like].like]:
+            raise ValueError(f"expected arms like one that has a recipe, found {examples(chained)}")
+        return self
+
+    def tuned(self, arm: str) -> str:
+        """The arm whose tuning gives this one its settings: itself, or the one it is like; "" where nothing is tuned."""
+        origin = self.arms[arm].like or arm
+        return origin if self.arms[origin].tune else ""
+
+    def by(self, arm: str) -> str:
+        """The metric that chooses an arm's settings."""
+        return self.arms[arm].by or (self.tuning.by if self.tuning else "")
+
+    def configurations(self, arm: str) -> list[tuple[str, ...]]:
+        """The settings that are tried of a tuned arm."""
+        assert self.tuning is not None
+        return [(*rate.split(), *own.split()) for own in self.arms[arm].tune for rate in self.tuning.rates]
+
+    def runs(self, arms: Sequence[str], seeds: int) -> list[tuple[str, int]]:
+        """The arms and seeds to train, seed by seed: of an arm of a claim all seeds, of the others three at most."""
+        claimed = {arm for claim in self.claims for arm in claim.arms}
+        return [(arm, seed) for seed in range(seeds) for arm in arms if arm in claimed or seed < UNCLAIMED]
+
+    @property
+    def headline(self) -> list[str]:
+        """The arms of the headline claims."""
+        named = {arm for claim in self.claims if claim.headline for arm in claim.arms}
+        return [arm for arm in self.arms if arm in named]
+
+    def trial(self, arm: str, settings: Sequence[str], changes: Sequence[str] = ()) -> Recipe:
+        """The recipe of a tuning run of an arm, which never looks at the tests."""
+        assert self.tuning is not None
+        own = self.arms[arm]
+        fixed = [f"seed={self.tuning.seed}", f"select_by={self.tuning.by}", "tested=false"]
+        return resolve(own.recipe, [*self.settings, *own.set, *settings, *changes, *fixed])
+
+    def recipe(self, arm: str, seed: int, changes: Sequence[str] = (), chosen: Sequence[str] = ()) -> Recipe:
+        """The recipe of an arm's run of a seed, with the settings that were chosen for it; `changes` are made last."""
+        own, origin = self.arms[arm], self.arms[self.arms[arm].like or arm]
+        inherited = origin.set if own.like else ()
+        selection = [f"select_by={self.by(arm)}"] if self.by(arm) else []
+        return resolve(
+            origin.recipe, [*self.settings, *inherited, *chosen, *own.set, *selection, *changes, f"seed={seed}"]
+        )
 
 
 def names() -> list[str]:
@@ -114,11 +203,11 @@ def _text(path: Path) -> str | None:
         raise ConfigError(f"{path} cannot be read", expected="a study, in TOML", found=str(error)) from None
 
 
-def folder_of(out: Path, arm: str, seed: int) -> Path:
-    """Where an arm's run of a seed goes: its name in letters that every disk takes.
+def folder_of(out: Path, arm: str, seed: int, kind: str = "seed") -> Path:
+    """Where an arm's run of a seed goes, or its trial of a number: its name in letters that every disk takes.
 
     >>> folder_of(Path("out"), "HAPPIER α=2", 0).as_posix()
     'out/HAPPIER_alpha-2/seed-0'
     """
     plain = arm.replace("α", "alpha").replace("λ", "lambda").replace("=", "-")
-    return out / "".join(c if c.isascii() and (c.isalnum() or c in "+-._") else "_" for c in plain) / f"seed-{seed}"
+    return out / "".join(c if c.isascii() and (c.isalnum() or c in "+-._") else "_" for c in plain) / f"{kind}-{seed}"

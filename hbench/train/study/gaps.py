@@ -1,0 +1,44 @@
+"""Measures the decomposability gap of a study's runs: how far AP inside random batches lies above AP on the whole gallery.
+
+Of a batch size B two metrics of a run: `AP in B`, the mean inside batches, and `gap@B`, that minus AP on the whole (ROADMAP,
+Eq. 6). They are kept beside the run's report, since they cost some seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from hbench.core.files import write_text
+from hbench.core.untrusted import parse_json, read_text
+from hbench.datasets import Dataset
+from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.measurement import retrieval_of
+from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
+from hbench.evaluation.submission import examine, read
+from hbench.train.loop import EMBEDDINGS
+
+FILE = "gap.json"
+QUERIES, SEED = 1000, 0
+
+
+def gaps(folder: Path, data: Dataset, sizes: Sequence[int]) -> dict[str, float]:
+    """The metrics of a run's embeddings for batches of these sizes, over 1,000 queries; measured at the first call."""
+    path = folder / FILE
+    kept: dict[str, float] = parse_json(read_text(path)) if path.exists() else {}
+    if any(f"gap@{size}" not in kept for size in sizes):
+        kept = {name: value for size in sizes for name, value in _measured(folder / EMBEDDINGS, data, size).items()}
+        write_text(path, json.dumps(kept, indent=1) + "\n")
+    return {name: kept[name] for size in sizes for name in (f"gap@{size}", f"AP in {size}")}
+
+
+def _measured(file: Path, data: Dataset, size: int) -> dict[str, float]:
+    given = read(file)
+    assert isinstance(given, Embeddings)  # a training wrote it
+    chosen = examine(given, data, metrics=["AP"], doubted=False).chosen
+    (manifest,) = data.tests.values()
+    batches = random_batches(int(manifest.gallery.sum()), size, SEED)
+    found = gap_of(sampled(retrieval_of(manifest, given), QUERIES, SEED), chosen, batches)
+    inside, whole = float(found.inside[0]), float(found.whole[0])
+    return {f"gap@{size}": inside - whole, f"AP in {size}": inside}
