@@ -304,10 +304,15 @@ def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @contextmanager
 def open_parquet(path: Path, *, dictionaries: Sequence[str] = (), mapped: bool = False) -> Iterator[pq.ParquetFile]:
-    """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`."""
+    """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`. ValueError for one with two
+    columns of a name, of which no reader could say which is meant."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, read_dictionary=list(dictionaries), memory_map=mapped, pre_buffer=False) as file:
+        names = file.schema_arrow.names
+        if len(set(names)) < len(names):
+            doubled = next(name for place, name in enumerate(names) if name in names[:place])
+            raise ValueError(f"two columns are named {doubled!r}")
         yield file
 
 

@@ -156,9 +156,9 @@ class Dataset:
         return dataclasses.replace(self, root=root, train=train, tests=moved)
 
 
-def save(dataset: Dataset, folder: Path) -> None:
+def save(dataset: Dataset, folder: str | Path) -> None:
     """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each whole or not at all."""
-    root = dataset.root
+    folder, root = Path(folder), dataset.root
     if root is not None and root.resolve().is_relative_to(folder.resolve()):
         root = root.resolve().relative_to(folder.resolve())
     for name, manifest in dataset.manifests.items():

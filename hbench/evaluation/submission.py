@@ -101,9 +101,19 @@ def examine(
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     doubts = doubts_of(given, data) if doubted else ()
-    subject = Subject(data.name, data.version, digest_of(data), method, source_of(given), doubts)
+    subject = Subject(data.name, data.version, digest_of(data), _checked(method), source_of(given), doubts)
     also = protocol_name("official", data) if also_official else None
     return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
+
+
+def _checked(method: str | None) -> str | None:
+    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another encoding hands over: it fits into
+    no report."""
+    try:
+        (method or "").encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the method's name is no text", expected="UTF-8", found=ascii(method)) from error
+    return method
 
 
 def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Embeddings | Ranking:
@@ -194,14 +204,19 @@ def digest_of(dataset: Dataset) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def _printable(name: str) -> str:
+    """A file's name whose bytes are no UTF-8 with a mark for each such byte, since reports are UTF-8."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def source_of(given: Submission) -> SubmittedFile:
     """The file or files of a submission, for the report's head."""
     if isinstance(given, Ranking):
-        return SubmittedFile(file=given.source, sha256=given.sha256, items=len(given))
+        return SubmittedFile(file=_printable(given.source), sha256=given.sha256, items=len(given))
     parts = given if isinstance(given, tuple) else (given,)
     joined = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
     return SubmittedFile(
-        file=" + ".join(part.source for part in parts),
+        file=_printable(" + ".join(part.source for part in parts)),
         sha256=parts[0].sha256 if len(parts) == 1 else joined,
         items=sum(map(len, parts)),
         dim=parts[0].dim,

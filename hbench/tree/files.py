@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
-from hbench.core.untrusted import LIST, parse_json, read_text
+from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
 from hbench.tree import RESERVED, ROOT, LabelTree
 from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
@@ -146,6 +146,12 @@ def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str,
 
 
 def _format_json(tree: LabelTree) -> str:
+    deepest = DEPTH // 2 - 1  # an object and a list a level, and the root: what `_parse_json` reads back
+    if tree.depth > deepest:
+        raise TreeError(
+            "the tree is too deep for nested JSON", expected=f"at most {deepest} levels", found=f"{tree.depth}",
+            fix="write GraphML, Newick or CSV",
+        )  # fmt: skip
     return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
 
 

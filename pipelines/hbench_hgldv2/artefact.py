@@ -12,9 +12,12 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
 
 from hbench.core.errors import DataError, IntegrityError, examples
 from hbench.core.files import replacing, write_text
@@ -33,7 +36,7 @@ MADE_BY = {
 SEPARATOR = "|"  # no Commons title and no QID holds one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class ArtefactRecord:
     """What made an artefact: the step, the settings, and inputs by file name -> sha256; `counts` per reason."""
 
@@ -69,10 +72,12 @@ def record_of(path: Path) -> ArtefactRecord | None:
         return ArtefactRecord(**read_json(_record_path(path)))
     except FileNotFoundError:
         return None
-    except (json.JSONDecodeError, TypeError) as error:
-        raise IntegrityError(
-            f"{_record_path(path)} is no record of a step", found=str(error), fix="run the step again"
-        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+    except (ValueError, TypeError, OSError) as error:
+        found = str(error)
+    raise IntegrityError(f"{_record_path(path)} is no record of a step", found=found, fix="run the step again")
 
 
 def write(path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], None]) -> None:

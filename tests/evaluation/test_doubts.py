@@ -66,12 +66,16 @@ def test_fingerprints_of_many_near_rows_differ() -> None:
     [
         (np.ones((240, 16), np.float32), ["nearly the same", "vectors are constant"]),
         (1 + 1e-5 * HONEST, ["nearly the same"]),
+        (1 + 1e-3 * HONEST, ["nearly the same"]),
+        (ONE_HOT + 1e-3 * np.tile(HONEST, 2)[:, :24], ["the vectors of one fine are nearly the same"]),
+        (np.eye(6)[np.arange(240) % 6] + 1e-3 * HONEST[:, :6], ["the vectors of one coarse are nearly the same"]),
         (ONE_HOT, ["of another item of their class, as labels have"]),
         (np.eye(6, dtype=np.float16)[np.arange(240) % 6], ["100 % of the items have exactly the vector of an item of another"]),
         (np.concatenate([HONEST[:220], HONEST[:20]]), ["17 % of the items"]),
         (HONEST, []),
         (HONEST.astype(np.float16), []),
         (np.concatenate([HONEST[:236], HONEST[:4]]), []),  # a dataset that holds four pictures twice
+        (ONE_HOT + 0.2 * np.tile(HONEST, 2)[:, :24], []),  # good, but of a net that saw pictures
         (5 + HONEST, []),  # far from the origin, as features after a ReLU are
         (np.sign(HONEST), []),  # binary codes
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hbench
-from hbench.core.errors import HBenchError, SubmissionError
+from hbench.core.errors import HBenchError, SubmissionError, UsageError
 from hbench.evaluation.arrays import score
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.formats import FORMATS, percent, table, tables
@@ -31,6 +32,20 @@ def test_a_report_is_read_back_as_it_was_written(report, tmp_path):
     for name, values in report.values.items():
         assert np.array_equal(by_query[name].to_numpy(zero_copy_only=False).astype(float), values, equal_nan=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.parquet"]
+
+
+def test_names_that_are_no_utf8_are_refused_or_marked_before_any_work(tmp_path):
+    test = hbench.load("glyphs").tests["test"]
+    file = tmp_path / os.fsdecode(b"m\xff.npz")
+    try:
+        np.savez(file, ids=test.items.astype(str), embeddings=np.random.default_rng(0).normal(size=(len(test), 2)))
+    except OSError:
+        pytest.skip("this disk takes no such names")
+    scored = hbench.evaluate(file, "glyphs", metrics=["R@1"])
+    scored.write(tmp_path / "r.json")
+    assert reports.read(tmp_path / "r.json").embedding.file == "m\N{REPLACEMENT CHARACTER}.npz"
+    with pytest.raises(UsageError, match="the method's name is no text"):
+        hbench.evaluate(file, "glyphs", metrics=["R@1"], method="m\udc80")
 
 
 def test_the_schema_of_a_report_can_be_published():

@@ -66,3 +66,17 @@ def test_what_cannot_keep_results_is_refused_before_work(folder, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     assert "--top-k" in run("evaluate", folder / "one.npz", "-d", "glyphs", *options, code=2).output
     assert not list(tmp_path.iterdir())
+
+
+def test_tables_beside_a_report_with_doubled_or_odd_columns_are_refused(folder, tmp_path):
+    document = reports.read(folder / "r.json")
+    by_query, top = (pq.read_table(folder / f"r.{kind}.parquet") for kind in ("by-query", "top-k"))
+    texts = by_query.set_column(2, "H-AP", by_query["query"])
+    doubled = [each.append_column(each.column_names[2], each[2]) for each in (by_query, top)]
+    results.write(tmp_path / "q.parquet", texts, document.signature)
+    with pytest.raises(SubmissionError, match="H-AP as string"):
+        reports.read_by_query(tmp_path / "q.parquet", document)
+    for read, table in zip((reports.read_by_query, results.read), doubled, strict=True):
+        results.write(tmp_path / "d.parquet", table, document.signature)
+        with pytest.raises(SubmissionError, match="two columns are named"):
+            read(tmp_path / "d.parquet", document)

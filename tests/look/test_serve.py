@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 from http.client import HTTPConnection
 
 import pytest
@@ -79,6 +81,20 @@ def test_it_shows_the_folder_and_only_to_who_names_it_right(server):
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "Traceback" not in errors
+
+
+def test_a_browser_that_goes_away_leaves_no_trace(folder, capfd):
+    (folder / "large.js").write_bytes(b" " * (64 << 20))  # more than the buffers of two sockets hold
+    with serving(folder, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        gone = socket.create_connection(("127.0.0.1", server.server_port))
+        gone.sendall(f"GET /large.js HTTP/1.0\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+        gone.recv(1000)
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not a farewell
+        gone.close()
+        assert ask(server.server_port) == (200, PAGE)
+        server.shutdown()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_it_listens_on_this_machine_alone(folder):

@@ -176,6 +176,25 @@ def test_a_file_changed_by_hand_is_noticed_until_someone_vouches_for_it(tmp_path
     run(tmp_path, "cluster", "--k", "3")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sha256": 1}, "sha256: Input should be a valid string"),
+        ({"settings": 7}, "settings: "),
+        ({"more": 1}, "more: Unexpected keyword argument"),
+        ([], "a mapping"),
+        ({"counts": {"kept": "many"}}, "counts.kept: "),
+    ],
+)
+def test_a_record_of_other_types_is_refused(tmp_path: Path, change: object, said: str) -> None:
+    record = {"step": "clean", "inputs": {}, "settings": {}, "counts": {}, "sha256": "0"}
+    (tmp_path / "labels.csv").write_text("")
+    (tmp_path / "labels.csv.json").write_text(json.dumps({**record, **change} if isinstance(change, dict) else change))
+    with pytest.raises(IntegrityError, match="no record of a step") as refusal:
+        artefact.checked(tmp_path / "labels.csv")
+    assert said in str(refusal.value)
+
+
 def test_a_step_out_of_order_names_the_step_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"clean makes it"):
         run(tmp_path, "encode", "--encoder", "tfidf")

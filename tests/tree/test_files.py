@@ -167,6 +167,18 @@ def test_names_that_not_every_format_holds_are_not_exported() -> None:
         write(tree, ".xml")
 
 
+@pytest.mark.parametrize("levels", [49, 50])
+def test_json_is_written_as_deep_as_it_is_read(tmp_path: Path, levels: int) -> None:
+    names = tuple(f"l{number}" for number in range(levels))
+    tree, _ = LabelTree.from_names([names, (*names[:-1], "other")], levels=names)
+    if levels == 50:
+        with pytest.raises(TreeError, match="too deep for nested JSON"):
+            write(tree, ".json")
+        return
+    (tmp_path / "t.json").write_text(write(tree, ".json"))
+    assert set(read(tmp_path / "t.json").rows) == set(class_rows(tree))
+
+
 def test_one_row_of_names_stands_for_each_class() -> None:
     rows = [("b", "y"), ("a", "x")]
     tree, _ = LabelTree.from_names(rows, levels=("coarse", "fine"))

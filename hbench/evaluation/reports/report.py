@@ -217,7 +217,15 @@ def read(path: Path) -> Document:
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
-    return table_beside(path, document, ("query", "test"), ("per-query values", "--by-query FILE.parquet"))
+    keys = ("query", "test")
+    table = table_beside(path, document, keys, ("per-query values", "--by-query FILE.parquet"))
+    wrong = [f for f in table.schema if not (pa.types.is_string if f.name in keys else pa.types.is_floating)(f.type)]
+    if wrong:
+        raise SubmissionError(
+            f"{path} holds no per-query values", expected="query and test as texts, every metric as numbers",
+            found=f"{wrong[0].name} as {wrong[0].type}", fix="hbench evaluate … --by-query FILE.parquet writes them",
+        )  # fmt: skip
+    return table
 
 
 def table_beside(path: Path, document: Document, columns: Sequence[str], kind: tuple[str, str]) -> pa.Table:
@@ -357,7 +365,10 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
         for name, each in measurements.items()
         if len(each.first_level) >= ENOUGH and bool((each.first_level == levels).all())
     ]
-    return tuple(f"{name}: every query's first result is of its finest class (R@1 = 100)" for name in perfect)
+    return tuple(
+        f"{name}: every query's first result is of its finest class (R@1 = 100): the test is too easy, or labels leaked"
+        for name in perfect
+    )
 
 
 def remarks(measurements: Mapping[str, Measurement], chosen: Conditions) -> list[str]:

@@ -7,6 +7,7 @@ It listens on 127.0.0.1, and answers only requests that name it so: a page of th
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,11 @@ class PageServer(ThreadingHTTPServer):
     """A server on 127.0.0.1; `address`: what a browser opens."""
 
     daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away before it had its answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def address(self) -> str:

@@ -8,6 +8,7 @@ import click
 
 from hbench.cli import terminal
 from hbench.core import files
+from hbench.core.schema import build
 from hbench_hgldv2.artefact import read_rows, record_of
 from hbench_hgldv2.cli import demo as making
 from hbench_hgldv2.cli.encode import kinds_in
@@ -136,4 +137,5 @@ def _made_with(work: Work) -> Inputs:
     if encoding is None or clustering is None:
         return Inputs()
     settings = {**encoding.settings, **clustering.settings, "weights_sha256": encoding.settings.get("weights") or None}
-    return Inputs.model_validate({name: settings.get(name) for name in Inputs.model_fields if name in settings})
+    kept = {name: settings.get(name) for name in Inputs.model_fields if name in settings}
+    return build(Inputs, kept, source=f"the record of {work / 'clusters.csv'} or of its embeddings")
