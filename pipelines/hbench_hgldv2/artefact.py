@@ -22,17 +22,9 @@ from pydantic.dataclasses import dataclass
 from hbench.core.errors import DataError, IntegrityError, examples
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import read_json
+from hbench_hgldv2.steps import maker
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
-MADE_BY = {
-    "links.csv": "scrape",
-    "classes.csv": "scrape",
-    "selection.csv": "clean",
-    "labels.csv": "clean",
-    "embeddings.npz": "encode",
-    "clusters.csv": "cluster",
-    "mapping.csv": "replay",
-}
 SEPARATOR = "|"  # no Commons title and no QID holds one
 
 
@@ -183,7 +175,7 @@ def unique(rows: Iterable[Row], key: Callable[[Row], Any], what: str) -> list[Ro
 
 
 def _how_to_make(path: Path) -> str:
-    step = MADE_BY.get(path.name)
+    step = maker(path.name)
     return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "is the path right?"
 
 

@@ -7,10 +7,11 @@ import shlex
 from pathlib import Path
 
 import click
-from hbench_hgldv2.cli import STEPS, group
+from hbench_hgldv2.cli import group
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.replay import replay, require_clean
 from hbench_hgldv2.labels.label import Label
+from hbench_hgldv2.steps import STEPS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hgldv2.md").read_text(encoding="utf-8")
 
@@ -26,9 +27,11 @@ def test_the_commands_of_the_page_parse() -> None:
         assert {argument for argument in arguments if argument.startswith("--")} <= known, line
 
 
-def test_the_page_names_every_step() -> None:
+def test_the_page_names_every_step_and_what_it_writes() -> None:
     table = TEXT.split("| step |")[1].split("\n\n")[0]
-    assert all(re.search(rf"\b{step}\b", table) for step in STEPS)
+    for name, step in STEPS.items():
+        (row,) = [row for row in table.splitlines() if re.search(rf"^\| [^|]*\b{name}\b", row)]
+        assert all(f"`{file}" in row for file in step.writes), row
 
 
 def test_the_decisions_of_the_page_replay_without_a_conflict() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from hbench_hgldv2 import artefact
-from hbench_hgldv2.cli import STEPS, group
+from hbench_hgldv2.cli import group
 from hbench_hgldv2.cli.from_scratch import from_scratch
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.labels import released, scrape
 from hbench_hgldv2.labels.label import normalised
+from hbench_hgldv2.steps import STEPS
 from hbench_hgldv2.wikimedia.client import Servers
 
 from hbench import datasets
@@ -160,6 +162,31 @@ def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
     assert {key for key in after if key not in before} <= {("train", n) for n in known & set("01234")}
     record = json.loads((work.joinpath("hierarchy/metadata/train_label_to_hierarchical.csv.json")).read_text())
     assert "assigned_train.csv" in record["inputs"]
+    decided = ["decisions.yaml", "decisions.yaml"]
+    arguments = {
+        "clean": [], "encode": ["--encoder", "tfidf"], "cluster": ["--k", "5"], "sweep": ["--k", "3", "--resamples", "2"],
+        "review": [], "replay": [], "explain": [label["class_id"]], "diff": decided, "agreement": decided,
+        "assemble": ["--raw", str(raw)], "statistics": [], "quality": [], "assign": [*map(str, assigning[1:]), "--split", "train"],
+    }  # fmt: skip
+    for step, given in arguments.items():
+        does_what_the_table_says(
+            step, work, tmp_path / f"only-{step}", [work / n if n in decided else n for n in given]
+        )
+
+
+def does_what_the_table_says(step: str, work: Path, alone: Path, arguments: Sequence[str | Path]) -> None:
+    """Run a step where only the files are that it reads by the table of steps; it writes those of the table, and no others."""
+    for name in (name.strip("[]") for name in STEPS[step].reads):
+        for file in (name, f"{name}.json"):
+            if (work / file).exists():
+                (alone / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(work / file, alone / file)
+    before = {path for path in alone.rglob("*") if path.is_file()}
+    run(alone, step, *arguments)
+    made = {path.relative_to(alone).as_posix() for path in alone.rglob("*") if path.is_file() and path not in before}
+    made = {f"{name.split('/')[0]}/" if "/" in name else name for name in made}
+    written = set(STEPS[step].writes) - ({"assigned_index.csv"} if step == "assign" else set())  # a split at a time
+    assert written <= made <= written | {f"{name}.json" for name in written}
 
 
 def test_a_file_changed_by_hand_is_noticed_until_someone_vouches_for_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The steps as commands: one file per step in this folder, loaded when it is called."""
+"""The steps as commands: one file per step in this folder, loaded when it is called; hbench_hgldv2.steps lists them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,7 @@ import click
 
 from hbench.cli import CONTEXT, with_habits
 from hbench.core.errors import closest
-
-STEPS = {
-    "scrape": "landmark → Commons category → Wikidata item → classes",
-    "clean": "which landmarks keep a class, which are ambiguous or dropped, and why",
-    "encode": "a unit vector per class label",
-    "cluster": "group the labels by their vectors",
-    "sweep": "what each number of clusters would cost and give",
-    "review": "the clusters as a page and a sheet, for curators",
-    "decisions": "a released hierarchy as decisions, to replay and dispute",
-    "replay": "apply the curators' decisions",
-    "explain": "why a label is where it is",
-    "diff": "what two decisions files disagree on",
-    "agreement": "two curators: share, Cohen's κ, what to talk about",
-    "assemble": "the five-column files, the label tree, the card, the dataset",
-    "statistics": "landmarks per super-category, images per landmark, drawn",
-    "taxonomy": "a tree of several levels from Wikidata's subclasses",
-    "quality": "measures against a reference, and without one",
-    "assign": "images of unlabelled landmarks to super-categories",
-}
+from hbench_hgldv2.steps import STEPS
 
 
 class StepGroup(click.Group):
@@ -43,11 +25,12 @@ class StepGroup(click.Group):
             ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
         command = importlib.import_module(f"hbench_hgldv2.cli.{name}").command
         assert isinstance(command, click.Command)
+        command.epilog = STEPS[name].files
         return with_habits(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Steps, in order"):
-            formatter.write_dl(list(STEPS.items()))
+            formatter.write_dl([(name, step.does) for name, step in STEPS.items()])
 
 
 @click.group(cls=StepGroup, context_settings=CONTEXT)

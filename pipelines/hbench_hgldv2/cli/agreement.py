@@ -8,15 +8,16 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.curation import agreement, decisions_file
 from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="two curators: share, Cohen's κ, what to talk about")
+@click.command()
 @click.argument("first", type=click.Path(path_type=Path, exists=True))
 @click.argument("second", type=click.Path(path_type=Path, exists=True))
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@options.as_json
 @click.pass_obj
 def command(work: Work, *, first: Path, second: Path, as_json: bool) -> None:
     """Compare two curators' decisions files.

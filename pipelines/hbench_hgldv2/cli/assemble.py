@@ -15,6 +15,7 @@ from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.benchmarks import gldv2
 from hbench_hgldv2.artefact import made_by, read_rows, rows_text, sha256, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset import assemble
 from hbench_hgldv2.dataset.assemble import Sourced
@@ -29,12 +30,8 @@ from hbench_hgldv2.work_folder import SPLITS, Work, told
 SHOWN = 20  # inconsistencies on the card; the step quality lists all
 
 
-@click.command(short_help="the five-column files, the label tree, the card, the dataset")
-@click.option(
-    "--raw",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of GLDv2's metadata; with it the dataset hgldv2 is built too, in dataset/.",
-)
+@click.command()
+@options.raw("with it the dataset hgldv2 is built too, in dataset/.")
 @click.pass_obj
 def command(work: Work, *, raw: Path | None) -> None:
     """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv to those it gives nothing, where there are such.

@@ -20,7 +20,7 @@ from hbench_hgldv2.work_folder import SPLITS, Work
 VOTES: Mapping[str, assign.Vote] = {"nearest": assign.nearest_name, "top5": assign.nearest_names}
 
 
-@click.command(short_help="images of unlabelled landmarks to super-categories")
+@click.command()
 @click.option(
     "--images",
     type=click.Path(path_type=Path, exists=True),

@@ -15,7 +15,7 @@ from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.work_folder import SPLITS, Work, told
 
 
-@click.command(short_help="which landmarks keep a class, and why not")
+@click.command()
 @click.option(
     "--rules", type=click.Path(path_type=Path, exists=True), default=clean.RULES, help="CSV label,qid,action,why."
 )

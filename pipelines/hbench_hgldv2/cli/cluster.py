@@ -8,6 +8,7 @@ import click
 
 from hbench.cli import terminal
 from hbench_hgldv2.artefact import is_current, made_by, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.grouping import cluster as clustering
 from hbench_hgldv2.grouping.constraints import links_of
 from hbench_hgldv2.grouping.sweep import coassociation, refits
@@ -18,23 +19,21 @@ DEFAULT_K = 140  # 1.5–2 × that: merging whole clusters is cheap, splitting t
 RESAMPLES = 10
 
 
-@click.command(short_help="group the labels by their vectors")
+@click.command()
 @click.option(
     "--k", default=DEFAULT_K, show_default=True, help="Number of clusters; 1.5–2 × the wanted number of groups."
 )
 @click.option(
     "--algorithm", metavar="kmeans|faiss|ward|average", help="By default kmeans, or faiss above 5,000 labels."
 )
-@click.option("--seed", default=0, show_default=True)
+@options.seed
 @click.option("--restarts", default=10, show_default=True, help="Starts of k-means.")
 @click.option(
     "--resamples",
     type=click.IntRange(min=0),
     help="Random 80 % samples for the column coassociation; by default 10, or none above 5,000 labels.",
 )
-@click.option(
-    "--decisions", type=click.Path(path_type=Path, exists=True), help="Respect the must- and cannot-links in it."
-)
+@options.decisions
 @click.pass_obj
 def command(
     work: Work,

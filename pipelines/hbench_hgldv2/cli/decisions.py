@@ -16,7 +16,7 @@ from hbench_hgldv2.labels import released
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="a released hierarchy as decisions, to replay and dispute")
+@click.command()
 @click.option(
     "--released",
     "files",

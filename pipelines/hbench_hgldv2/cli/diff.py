@@ -13,7 +13,7 @@ from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="what two decisions files disagree on")
+@click.command()
 @click.argument("first", type=click.Path(path_type=Path, exists=True))
 @click.argument("second", type=click.Path(path_type=Path, exists=True))
 @click.pass_obj

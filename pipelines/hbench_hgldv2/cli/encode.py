@@ -9,12 +9,13 @@ import click
 
 from hbench.cli import terminal
 from hbench_hgldv2.artefact import is_current, made_by, sha256, write
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.work_folder import GROUP, Work
 
 
-@click.command(short_help="a unit vector per class label")
+@click.command()
 @click.option(
     "--encoder",
     default=encode.DEFAULT,
@@ -22,11 +23,7 @@ from hbench_hgldv2.work_folder import GROUP, Work
     help="tfidf, open_clip:MODEL/PRETRAINED, open_clip:FOLDER of a sentence encoder, or file:EMBEDDINGS.npz.",
 )
 @click.option("--prompt", default=encode.PROMPT, show_default=True, help="What is encoded; {} is the label.")
-@click.option(
-    "--names",
-    type=click.Path(path_type=Path, exists=True),
-    help="Wanted group names, a line each (name or name,kind): they become suggestions.",
-)
+@options.names
 @click.pass_obj
 def command(work: Work, *, encoder: str, prompt: str, names: Path | None) -> None:
     """Encode the labels.

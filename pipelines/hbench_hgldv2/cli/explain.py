@@ -7,16 +7,15 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.cli.replay import curated
 from hbench_hgldv2.curation.explain import explain
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="why a label is where it is")
+@click.command()
 @click.argument("label")
-@click.option(
-    "--decisions", type=click.Path(path_type=Path, exists=True), help="decisions.yaml in the work folder by default."
-)
+@options.decisions
 @click.pass_obj
 def command(work: Work, *, label: str, decisions: Path | None) -> None:
     """The chain of decisions about LABEL, a class id or a name.

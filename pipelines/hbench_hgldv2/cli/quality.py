@@ -12,6 +12,7 @@ from hbench.cli import terminal
 from hbench.core.errors import DataError
 from hbench.core.files import write_text
 from hbench_hgldv2.artefact import made_by, read_rows, record_of, write, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.grouping import cluster, quality, sweep
 from hbench_hgldv2.grouping.encode import Vectors
@@ -19,16 +20,12 @@ from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="measures against a reference, and without one")
-@click.option(
-    "--reference",
-    type=click.Path(path_type=Path, exists=True),
-    help="A mapping.csv; by default the one in the work folder, if there is one.",
-)
+@click.command()
+@options.reference
 @click.option(
     "--mapping", type=click.Path(path_type=Path, exists=True), help="Judge this mapping.csv instead of the clusters."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the measures as JSON.")
+@options.as_json
 @click.pass_obj
 def command(work: Work, *, reference: Path | None, mapping: Path | None, as_json: bool) -> None:
     """Measure the clusters, or a mapping, against a reference mapping.

@@ -8,15 +8,14 @@ import click
 
 from hbench.cli import terminal
 from hbench_hgldv2.artefact import made_by, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.curation import replay as replaying
 from hbench_hgldv2.curation.decisions import Decisions
 from hbench_hgldv2.work_folder import Work, told
 
 
-@click.command(short_help="apply the curators' decisions")
-@click.option(
-    "--decisions", type=click.Path(path_type=Path, exists=True), help="decisions.yaml in the work folder by default."
-)
+@click.command()
+@options.decisions
 @click.option("--strict", is_flag=True, help="Fail when a precondition does not hold or an approval is stale.")
 @click.pass_obj
 def command(work: Work, *, decisions: Path | None, strict: bool) -> None:

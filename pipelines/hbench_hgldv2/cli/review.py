@@ -11,6 +11,7 @@ from hbench.core import files
 from hbench.core.schema import build
 from hbench_hgldv2.artefact import read_rows, record_of
 from hbench_hgldv2.cli import demo as making
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.cli.encode import kinds_in
 from hbench_hgldv2.curation import decisions_file, pictures, review, review_sheet
 from hbench_hgldv2.curation.decisions import Inputs
@@ -20,15 +21,9 @@ from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="the clusters as a page and a sheet, for curators")
-@click.option(
-    "--decisions",
-    type=click.Path(path_type=Path, exists=True),
-    help="Start from these; decisions.yaml in the work folder by default.",
-)
-@click.option(
-    "--names", type=click.Path(path_type=Path, exists=True), help="Wanted group names and kinds, as for encode."
-)
+@click.command()
+@options.decisions
+@options.names
 @click.option(
     "--sheet",
     "filled",

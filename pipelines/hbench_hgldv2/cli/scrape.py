@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 from hbench.cli import terminal
 from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench_hgldv2.artefact import is_current, made_by, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api, dumps, query_service
 from hbench_hgldv2.wikimedia.cache import Cache
@@ -23,21 +24,11 @@ NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical
 VIAS: Mapping[str, Callable[[Client, Servers], scrape.FactSource]] = {"api": api.source, "sparql": query_service.source}
 
 
-@click.command(short_help="landmark → Commons category → Wikidata item → classes")
-@click.option(
-    "--raw",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    required=True,
-    help="Folder with {train,index}_label_to_category.csv, in it or in metadata/.",
-)
-@click.option("--contact", help="Your mail address or URL: Wikimedia asks every client to say whom to write to.")
+@click.command()
+@options.raw("{train,index}_label_to_category.csv, in it or in metadata/.", required=True)
+@options.asking_wikimedia
 @click.option("--via", metavar="api|sparql|dumps", default="api", show_default=True, help="Where the facts come from.")
 @click.option("--dumps", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of the dumps.")
-@click.option("--offline", is_flag=True, help="Answer from the cache only.")
-@click.option("--rate", default=1.0, show_default=True, help="Most requests per second.")
-@click.option(
-    "--cache", type=click.Path(path_type=Path), help="Response cache; cache.sqlite in the work folder by default."
-)
 @click.option("--limit", type=int, help="Only the first N landmarks of each split, to try it out.")
 @click.option(
     "--server",

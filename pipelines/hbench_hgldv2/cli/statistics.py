@@ -10,6 +10,7 @@ import click
 from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError
 from hbench.core.files import replacing
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.dataset import statistics
 from hbench_hgldv2.labels import released
 from hbench_hgldv2.work_folder import SPLITS, Work
@@ -17,7 +18,7 @@ from hbench_hgldv2.work_folder import SPLITS, Work
 FORMATS = (".svg", ".png", ".pdf")
 
 
-@click.command(short_help="landmarks per super-category, images per landmark, drawn")
+@click.command()
 @click.option(
     "--released",
     "files",
@@ -26,13 +27,9 @@ FORMATS = (".svg", ".png", ".pdf")
     metavar="SPLIT FILE",
     help="A five-column file, instead of those of assemble.",
 )
-@click.option(
-    "--raw",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of GLDv2's metadata; with it images are counted.",
-)
+@options.raw("with it images are counted.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="statistics.svg in the work folder, or .png, .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@options.as_json
 @click.pass_obj
 def command(
     work: Work, *, files: Sequence[tuple[str, Path]], raw: Path | None, out: Path | None, as_json: bool

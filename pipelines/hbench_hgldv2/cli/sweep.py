@@ -9,19 +9,18 @@ import click
 from hbench.cli import terminal
 from hbench.core.errors import UsageError
 from hbench_hgldv2.artefact import made_by, read_rows, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.grouping import cluster, sweep
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="what each number of clusters would cost and give")
+@click.command()
 @click.option("--k", "ks", metavar="K,K,…", default="40,60,80,100,120,140,160,200", show_default=True)
 @click.option("--algorithm", default="kmeans", show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@options.seed
 @click.option("--resamples", default=10, show_default=True, help="Random 80 % samples for the stability.")
-@click.option(
-    "--reference", type=click.Path(path_type=Path, exists=True), help="A mapping.csv to measure the effort against."
-)
+@options.reference
 @click.pass_obj
 def command(work: Work, *, ks: str, algorithm: str, seed: int, resamples: int, reference: Path | None) -> None:
     """Try several numbers of clusters.

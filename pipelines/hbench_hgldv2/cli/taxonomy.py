@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from hbench.cli import terminal
 from hbench.core.errors import DataError
 from hbench_hgldv2.artefact import made_by, write_rows
+from hbench_hgldv2.cli import options
 from hbench_hgldv2.cli.scrape import client
 from hbench_hgldv2.grouping import taxonomy
 from hbench_hgldv2.labels.scrape import FactSource
@@ -17,13 +17,8 @@ from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.work_folder import Work
 
 
-@click.command(short_help="a tree of several levels from Wikidata's subclasses")
-@click.option("--contact", help="Your mail address or URL.")
-@click.option("--offline", is_flag=True, help="Answer from the cache only.")
-@click.option("--rate", default=1.0, show_default=True, help="Most requests per second.")
-@click.option(
-    "--cache", type=click.Path(path_type=Path), help="Response cache; cache.sqlite in the work folder by default."
-)
+@click.command()
+@options.asking_wikimedia
 @click.option("--least", default=17, show_default=True, help="Landmarks below an ancestor worth keeping.")
 @click.pass_obj
 def command(work: Work, /, *, least: int, **options: Any) -> None:

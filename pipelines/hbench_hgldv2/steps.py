@@ -1,0 +1,77 @@
+"""Lists the steps of the pipeline, in order: what each does, and which files of the work folder it reads and writes.
+
+The command group, its help, and the advice for a missing file are made from this table; the tests compare it with what the
+steps do. A file in brackets is read where it is there.
+
+>>> maker("clusters.csv"), maker("notes.txt")
+('cluster', None)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class PipelineStep(NamedTuple):
+    """A step of the pipeline: what it `does`, and the files of the work folder that it `reads` and `writes`."""
+
+    does: str
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> str:
+        """One line for the step's help; "" for a step without files."""
+        parts = [("reads", self.reads), ("writes", self.writes)]
+        line = "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
+        return f"In the work folder it {line}." if line else ""
+
+
+LABELLED, GROUPED = ("labels.csv", "embeddings.npz"), ("labels.csv", "clusters.csv")
+HIERARCHY = ("hierarchy/metadata/train_label_to_hierarchical.csv", "hierarchy/metadata/index_label_to_hierarchical.csv")
+ASSIGNED = ("assigned_train.csv", "assigned_index.csv")
+STEPS = {
+    "scrape": PipelineStep(
+        "landmark → Commons category → Wikidata item → classes", writes=("links.csv", "classes.csv", "cache.sqlite")
+    ),
+    "clean": PipelineStep(
+        "which landmarks keep a class, which are ambiguous or dropped, and why",
+        ("links.csv", "classes.csv"),
+        ("selection.csv", "labels.csv"),
+    ),
+    "encode": PipelineStep("a unit vector per class label", ("labels.csv",), ("embeddings.npz",)),
+    "cluster": PipelineStep("group the labels by their vectors", (*LABELLED, "[decisions.yaml]"), ("clusters.csv",)),
+    "sweep": PipelineStep("what each number of clusters would cost and give", LABELLED, ("sweep.csv",)),
+    "review": PipelineStep(
+        "the clusters as a page and a sheet, for curators",
+        (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]"),
+        ("review.html", "review.csv"),
+    ),
+    "decisions": PipelineStep("a released hierarchy as decisions, to replay and dispute", ("[labels.csv]",), ("decisions.yaml",)),
+    "replay": PipelineStep("apply the curators' decisions", (*GROUPED, "decisions.yaml"), ("mapping.csv",)),
+    "explain": PipelineStep("why a label is where it is", (*GROUPED, "decisions.yaml")),
+    "diff": PipelineStep("what two decisions files disagree on", GROUPED),
+    "agreement": PipelineStep("two curators: share, Cohen's κ, what to talk about", GROUPED),
+    "assemble": PipelineStep(
+        "the five-column files, the label tree, the card, the dataset",
+        ("selection.csv", "mapping.csv", "[embeddings.npz]", *(f"[{name}]" for name in ASSIGNED)),
+        ("hierarchy/", "hierarchy.csv", "card.md", "dataset/"),
+    ),
+    "statistics": PipelineStep("landmarks per super-category, images per landmark, drawn", HIERARCHY, ("statistics.svg",)),
+    "taxonomy": PipelineStep(
+        "a tree of several levels from Wikidata's subclasses", ("labels.csv",), ("taxonomy.csv", "taxonomy_removed.csv")
+    ),
+    "quality": PipelineStep(
+        "measures against a reference, and without one",
+        (*LABELLED, "clusters.csv", "[mapping.csv]"),
+        ("quality.json", "quality.svg", "inconsistencies.csv"),
+    ),
+    "assign": PipelineStep(
+        "images of unlabelled landmarks to super-categories", (*LABELLED, "mapping.csv"), ASSIGNED
+    ),
+}  # fmt: skip
+
+
+def maker(file: str) -> str | None:
+    """The first step that writes a file of the work folder; None for another file."""
+    return next((name for name, step in STEPS.items() if file in step.writes), None)
