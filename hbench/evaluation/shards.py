@@ -163,7 +163,23 @@ def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Ev
                     "a part does not hold what an evaluation keeps", expected=f"an array {test}/{field} for its queries",
                     found=f"{array.dtype} of shape {array.shape}",
                 )  # fmt: skip
-    return {field: np.concatenate([arrays[f"{test}/{field}"] for arrays in shards]) for field in kinds}
+    joined = {field: np.concatenate([arrays[f"{test}/{field}"] for arrays in shards]) for field in kinds}
+    _refuse_impossible(test, joined, len(evaluation.chosen.levels))
+    return joined
+
+
+def _refuse_impossible(test: str, joined: dict[str, NDArray[Any]], levels: int) -> None:
+    """Raise SubmissionError for arrays of the right types that no evaluation on a tree of so many levels gives."""
+    impossible = {
+        "values that are infinite": np.isinf(joined["values"]).any(),
+        f"a first level beyond {levels}": (joined["first_level"] > levels).any(),
+        "a negative number of items": (joined["counts"] < 0).any(),
+        "a query twice": len(np.unique(joined["ids"])) < len(joined["ids"]),
+    }
+    found = [what for what, is_so in impossible.items() if is_so]
+    if found:
+        expected = f"of {test}: every query once, finite values, levels of the tree, counts of items"
+        raise SubmissionError("the parts hold what no evaluation gives", expected=expected, found=", ".join(found))
 
 
 def _measurement(joined: dict[str, NDArray[Any]], queries: int) -> tuple[Measurement, NDArray[np.object_]]:

@@ -91,6 +91,25 @@ def test_arrays_of_other_types_or_shapes_are_refused(parts, tmp_path, array):
             shards.merge([tmp_path / "part.npz"])
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("values", np.inf, "values that are infinite"),
+        ("first_level", 255, "a first level beyond"),
+        ("counts", -1, "a negative number of items"),
+        ("ids", "the same", "a query twice"),
+    ],
+)
+def test_parts_that_lie_alike_within_their_types_are_refused(examined, parts, tmp_path, field, value, said):
+    for path in parts:
+        header, arrays = files.read(path)
+        lies = {name: np.full_like(array, value) for name, array in arrays.items() if name.endswith(f"/{field}")}
+        assert len(lies) == len(examined.data.tests)
+        files.write(tmp_path / path.name, header, {**arrays, **lies})
+    with pytest.raises(SubmissionError, match=said):
+        shards.merge([tmp_path / path.name for path in parts])
+
+
 def test_one_part_of_a_billion_is_refused_without_listing_the_others(parts, tmp_path):
     header, arrays = files.read(parts[0])
     files.write(tmp_path / "part.npz", {**header, "part": [1, 10**9]}, arrays)
