@@ -27,6 +27,8 @@ from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page
 
 DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # how a dump begins
 CATEGORY = "14"  # the namespace of categories
+# Two libraries read such rows. mwsql 1.0.4 takes 2.7 µs for a row of twelve cells where these take 13.5, but gives "ab" for the
+# title "a),(b", fails on rows that stand on lines of their own, and is under the GPL; sqlglot 30 takes 220 µs (AMD Zen 4).
 _TUPLE = re.compile(r"\(((?:'(?:[^'\\]|\\.)*'|[^'()])*)\)")
 _CELL = re.compile(r"'((?:[^'\\]|\\.)*)'|([^,]*)")
 _ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
