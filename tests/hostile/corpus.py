@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from hbench_hgldv2.artefact import record_of
 from hbench_hgldv2.curation import decisions_file
 from PIL import Image
 from safetensors.numpy import save_file
@@ -21,12 +22,12 @@ from hbench.core import files as kept_files
 from hbench.core import tables
 from hbench.datasets import manifest as manifests
 from hbench.datasets import own_data
-from hbench.evaluation import leaderboard
-from hbench.evaluation.embeddings import files as embedding_files
+from hbench.evaluation import embeddings, leaderboard
 from hbench.evaluation.embeddings import ids as id_files
 from hbench.evaluation.rankings import files as ranking_files
 from hbench.evaluation.reports import report as reports
 from hbench.train.recipes import files as recipes
+from hbench.train.study.claims import read_values, write_values
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
 
@@ -50,9 +51,9 @@ class Sample(NamedTuple):
 
 def _embeddings(path: Path) -> None:
     """Every value is looked at, as an evaluation does."""
-    stored = embedding_files.open_stored(path, None)
+    stored = embeddings.read(path)
     with np.errstate(all="ignore"):  # a flipped bit may make any number of any number
-        stored.vectors.astype(np.float64).sum()
+        np.asarray(stored.vectors[:]).astype(np.float64).sum()
     [str(name) for name in stored.ids]
 
 
@@ -99,6 +100,11 @@ def _ranking() -> pa.Table:
     return pa.table({"query": ["a", "a"], "item": ["b", "c"], "score": [0.5, 0.4]})
 
 
+def _step_record(path: Path) -> None:
+    record = {"step": "clean", "inputs": {"a.csv": "00"}, "settings": {"k": 1}, "counts": {"kept": 2}, "sha256": "00"}
+    path.write_text(json.dumps(record), encoding="utf-8")
+
+
 def _texts(text: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(text, encoding="utf-8")
 
@@ -111,6 +117,7 @@ SAMPLES = (
     Sample("b.parquet", lambda path: pq.write_table(_ranking(), path), ranking_files.read),
     Sample("c.parquet", _manifest, manifests.read),
     Sample("d.parquet", lambda path: pq.write_table(pa.table({"id": IDS}), path), id_files.read),
+    Sample("e.parquet", lambda path: write_values({"a": {"H-AP": np.array([0.5, 0.6])}}, path), read_values),
     Sample("a.npz", lambda path: np.savez(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
     Sample("b.npz", lambda path: np.savez_compressed(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
     Sample("c.npz", lambda path: kept_files.write(path, {"a": 1}, {"x": np.arange(5)}), kept_files.read),
@@ -124,6 +131,7 @@ SAMPLES = (
     Sample("a.json", _texts(json.dumps(IDS)), id_files.read),
     Sample("b.json", _tree, tree_files.read),
     Sample("c.json", lambda path: path.write_text(_report(), encoding="utf-8"), reports.read),
+    Sample("d.json", _step_record, lambda path: record_of(path.with_suffix(""))),
     Sample("a.csv", _texts(TABLE), own_data.read_single),
     Sample("b.csv", _texts("id,images\na,b c\nb,a d\n"), ranking_files.read),
     Sample("c.csv", _texts("id\na\nb\n"), id_files.read),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -228,6 +228,12 @@ def beside(path: Path) -> Path | None:
 
 def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
     """Strings or integers as an object array of str (N,); raises SubmissionError for anything else, or broken text."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(
+        values, Iterable
+    ):  # a text is a list, of its letters
+        raise SubmissionError(
+            f"the ids in {source} are no list", expected="one id per vector", found=type(values).__name__
+        )
     array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise SubmissionError(

@@ -29,7 +29,7 @@ from hbench.train.study.study import Claim, Study
 CONFIDENCE = 0.975  # of each end of a 95 % interval
 SIGNIFICANT = 0.05
 Values = Mapping[str, Mapping[str, NDArray[np.float64]]]  # arm -> metric -> the score of every seed, (S,)
-COLUMNS = ("arm", "seed", "metric", "value")
+COLUMNS = {"arm": pa.string(), "seed": pa.int64(), "metric": pa.string(), "value": pa.float64()}
 
 
 class Interval(NamedTuple):
@@ -61,7 +61,8 @@ def write_values(values: Values, path: Path) -> None:
         for metric, scores in metrics.items()
         for seed, value in enumerate(scores)
     ]
-    table = pa.table(dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True)) if rows else {})
+    columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
+    table = pa.table(dict(zip(COLUMNS, map(list, columns), strict=True)), schema=pa.schema(list(COLUMNS.items())))
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
@@ -72,8 +73,10 @@ def read_values(path: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
         table = parquet_table(path)
     except (pa.ArrowException, ValueError, OSError) as error:
         raise DataError(f"{path} cannot be read", expected="a study's values", found=str(error)) from None
-    if set(COLUMNS) - set(table.column_names):
-        raise DataError(f"{path} is no table of a study's values", expected=f"columns {', '.join(COLUMNS)}")
+    types = dict(zip(table.schema.names, table.schema.types, strict=True))
+    if types != COLUMNS or any(table[name].null_count for name in COLUMNS):
+        shown = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        raise DataError(f"{path} is no table of a study's values", expected=f"columns {shown}, without nulls")
     found: dict[str, dict[str, dict[int, float]]] = {}
     for arm, seed, metric, value in zip(*(table[name].to_pylist() for name in COLUMNS), strict=True):
         found.setdefault(arm, {}).setdefault(metric, {})[seed] = value

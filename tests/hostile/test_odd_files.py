@@ -1,0 +1,32 @@
+"""Files that are whole and wrong, of every format: read or refused, with a message, never another exception."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.hostile.campaign import outcome
+from tests.hostile.corpus import SAMPLES, Sample
+from tests.hostile.strategies import altered
+
+EXAMPLES = 40  # the same in every run, so that main is never red by chance
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_odd_files_are_read_or_refused(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(
+        derandomize=True, max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
+    @given(st.data())
+    def read_or_refused(data: st.DataObject) -> None:
+        path: Path = tmp_path_factory.mktemp("odd") / sample.name
+        path.write_bytes(data.draw(altered(sample)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert outcome(sample, path) in ("read", "refused")
+
+    read_or_refused()
