@@ -209,7 +209,7 @@ def test_rows_are_read_in_every_shape_that_dumps_have(lines: list[str], head: st
             list(dumps.values_of(text[:cut]))
 
 
-@pytest.mark.parametrize("row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''"])
+@pytest.mark.parametrize("row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''", "(1,'a''b')", "(1,'a'x)"])
 def test_what_is_no_row_is_not_passed_over(row: str) -> None:
     with pytest.raises(DataError, match="no row of a dump"):
         list(dumps.values_of([f"INSERT INTO `page` VALUES {row},(2,'b');"]))
