@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -87,6 +88,10 @@ class TrainingRun:
         """Go on from a checkpoint. Raises DataError where it cannot be read or is of another model."""
         state = checkpoints.load_state(folder)
         checkpoints.load_model(folder, self.judged)
+        with checkpoints.usable(folder / checkpoints.STATE):
+            self._go_on(state)
+
+    def _go_on(self, state: Mapping[str, Any]) -> None:
         if self.average is not None:
             self.model.load_state_dict(state["trained"])
         self.objective.load_state_dict(state["objective"])
@@ -96,7 +101,7 @@ class TrainingRun:
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
         checkpoints.set_random_state(state["random"])
-        self.step = state["step"]
+        self.step = int(state["step"])
         self.best = BestStep(**state["best"]) if state["best"] else None
 
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from hbench.cli.download import command
 from hbench.core.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError, UnknownName
 from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_room, fetch_all, summary
-from hbench.datasets.download.records import state_of
+from hbench.datasets.download.records import read_record, state_of
 from hbench.datasets.download.sources import RemoteFile, sources_of
 from tests.file_server import PAGE, FileServer, close_after, status
 
@@ -231,9 +231,30 @@ def test_a_broken_registry_of_the_user_is_refused(home):
     (home / "sources.toml").write_text("[[sop]]\nfile = 'x'\n")
     with pytest.raises(ConfigError, match="incomplete"):
         sources_of("sop")
+    for odd in ("size = 'x'", "md5 = 1", "count = -1", "unpack = '../x'", "part = 'all'", "unpack = '.hbench'"):
+        (home / "sources.toml").write_text(f"[[sop]]\nfile = 'x'\nurls = ['http://x']\n{odd}\n")
+        with pytest.raises(ConfigError, match=f"sop: {odd.partition(' ')[0]}: "):
+            sources_of("sop")
+    for name in ("/etc/x", "../x", "a/../../x", ".hbench/x.json", "a\\\\b", ""):
+        (home / "sources.toml").write_text(f'[[sop]]\nfile = "{name}"\nurls = ["http://x"]\n')
+        with pytest.raises(ConfigError, match="sop: file: "):
+            sources_of("sop")
+    (home / "sources.toml").write_text("sop = [5]\n")
+    with pytest.raises(ConfigError, match="no list of files"):
+        sources_of("sop")
     (home / "sources.toml").write_text("[[sop]\n")
     with pytest.raises(ConfigError, match="not TOML"):
         sources_of("sop")
+
+
+@pytest.mark.parametrize("odd", [{"path": 5}, {"size": "many"}, {"unpacked": []}, {"md5": None}])
+def test_a_record_of_other_types_counts_as_none(tmp_path, odd):
+    source = RemoteFile("x.zip", ("http://x",))
+    sound = {"path": "x.zip", "size": 1, "time": 2, "md5": "a", "sha256": "b", "unpacked": None}
+    (tmp_path / ".hbench").mkdir()
+    for record, is_one in ((sound, True), (sound | odd, False), ([], False)):
+        (tmp_path / ".hbench" / "x.zip.json").write_text(json.dumps(record))
+        assert (read_record(tmp_path, source) is not None) == is_one
 
 
 # The command line, in processes of its own

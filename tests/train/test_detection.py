@@ -324,6 +324,9 @@ def test_a_run_goes_on_to_the_same_bits(few, tmp_path, name):
         run(recipe, few, tmp_path / "halves")
     again = run(recipe, few, tmp_path / "halves", resume=True)
     assert again == whole
+    torch.save({"model": {}, "epoch": []}, tmp_path / "halves" / "last.pt")
+    with pytest.raises(DataError, match="cannot be loaded"):
+        run(recipe, few, tmp_path / "halves", resume=True)
     (tmp_path / "halves" / "last.pt").write_bytes(b"nothing")
     with pytest.raises(DataError, match="cannot be gone on with"):
         run(recipe, few, tmp_path / "halves", resume=True)

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from scipy import stats
@@ -128,6 +130,11 @@ def test_the_scores_of_every_seed_are_written_and_read_back(tmp_path):
     (tmp_path / "values.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(DataError, match="a study's values"):
         read_values(tmp_path / "values.parquet")
+    sound = {"arm": ["a"], "seed": [0], "metric": ["H-AP"], "value": [0.5]}
+    for odd in ({"value": ["x"]}, {"arm": [["a"]]}, {"seed": pa.array([None], pa.int64())}, {"metric": [b"x"]}):
+        pq.write_table(pa.table(sound | odd), tmp_path / "values.parquet")
+        with pytest.raises(DataError, match="no table of a study's values"):
+            read_values(tmp_path / "values.parquet")
 
 
 def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_correction():

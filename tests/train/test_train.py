@@ -732,6 +732,30 @@ def test_a_damaged_checkpoint_is_refused(letters, tmp_path, name):
         run.restore(checkpoint.latest(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"random": {}}, {"optimizers": [1]}, {"optimizers": []}, {"objective": None}, {"best": 7}, {"step": None}],
+    ids=str,
+)
+def test_a_checkpoint_whose_state_has_other_types_is_refused(letters, tmp_path, change):
+    run = begin(tiny(), letters)
+    run.save(tmp_path)
+    path = checkpoint.latest(tmp_path) / checkpoint.STATE
+    torch.save({**torch.load(path, weights_only=True), **change}, path)
+    with pytest.raises(DataError, match="cannot be loaded"):
+        run.restore(path.parent)
+    if "best" in change:
+        with pytest.raises(DataError, match="cannot be loaded"):
+            checkpoint.best(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["[", "[1]", "{}", '{"step": "x"}', "\xff", "[" * 5_000])
+def test_a_damaged_log_is_refused(tmp_path, line):
+    (tmp_path / "log.jsonl").write_bytes(f'{{"step": 1}}\n{line}\n'.encode("latin-1"))
+    with pytest.raises(DataError, match="is damaged"):
+        Log(tmp_path, step=2)
+
+
 def test_the_last_two_checkpoints_and_the_best_are_kept_and_half_written_ones_do_not_count(letters, tmp_path):
     run = begin(tiny(), letters)
     for step in range(1, 7):

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from hbench.core.errors import DataError
 from hbench.core.files import full_disk_told, write_text
 from hbench.core.untrusted import read_json
@@ -38,6 +40,9 @@ class DownloadRecord:
         return file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (self.size, self.time)
 
 
+RECORD = TypeAdapter(DownloadRecord)
+
+
 def record_of(path: Path, sums: dict[str, str]) -> DownloadRecord:
     """The record of a file with these checksums, now."""
     return DownloadRecord(str(path), path.stat().st_size, path.stat().st_mtime_ns, sums["md5"], sums["sha256"])
@@ -46,8 +51,8 @@ def record_of(path: Path, sums: dict[str, str]) -> DownloadRecord:
 def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
     """The record of a source; None where there is none, or a foreign one."""
     try:
-        return DownloadRecord(**read_json(_path(folder, source)))
-    except (OSError, ValueError, TypeError):
+        return RECORD.validate_python(read_json(_path(folder, source)))
+    except (OSError, ValueError):  # pydantic's ValidationError is one
         return None
 
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
 
 import platformdirs
+from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
 from hbench.core.errors import ConfigError, UnknownName
+from hbench.core.schema import Strict
 from hbench.core.untrusted import parse_toml, read_text
 
 
@@ -40,7 +43,37 @@ class RemoteFile:
     unpack: str | None = None
 
 
-FIELDS = {field.name for field in dataclasses.fields(RemoteFile)} | {"count"}
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if (
+        path.startswith("/")
+        or ".." in parts
+        or any(part.startswith(".hbench") for part in parts)
+        or UNPRINTABLE.search(path)
+    ):
+        raise ValueError("it must stay inside the raw folder, and is not one of hbench's own records")
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
+class RemoteTable(Strict):
+    """A table of a sources.toml: the fields of a RemoteFile; `count` of them where `{i}` stands for a number."""
+
+    file: Inside = Field(min_length=1)
+    urls: tuple[str, ...]
+    size: NonNegativeInt | None = None
+    md5: str | None = None
+    sha256: str | None = None
+    md5_url: str | None = None
+    part: Literal["metadata", "images"] = "images"
+    unpack: Inside | None = None
+    count: int = Field(default=1, ge=0, le=100_000)
+
+
+FIELDS = set(RemoteTable.model_fields)
+UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def own_file() -> Path:
@@ -91,17 +124,17 @@ def _own() -> dict[str, list[dict[str, Any]]]:
 def _checked(tables: dict[str, Any], path: Path) -> dict[str, list[dict[str, Any]]]:
     for dataset, files in tables.items():
         for table in files if isinstance(files, list) else [{}]:
+            if not isinstance(table, dict):
+                raise ConfigError(f"{path} is no list of files", expected=f"[[{dataset}]]", found=f"{table!r:.80}")
             if unknown := sorted(set(table) - FIELDS):
                 raise UnknownName(f"key in {path} [[{dataset}]]", unknown[0], sorted(FIELDS))
-            urls = table.get("urls")
-            if (
-                not isinstance(table.get("file"), str)
-                or not isinstance(urls, list)
-                or not all(isinstance(url, str) for url in urls)
-            ):
+            try:
+                RemoteTable.model_validate(table)
+            except ValidationError as error:
+                first = error.errors()[0]
                 raise ConfigError(
-                    f"a table of {path} is incomplete",
-                    expected='[[DATASET]] with file = "…" and urls = ["…"]',
-                    found=f"{dataset}: {table}",
-                )
+                    f"a table of {path} is incomplete or holds what it must not",
+                    expected='[[DATASET]] with file = "…" and urls = ["…"], inside its folder',
+                    found=f"{dataset}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
+                ) from None
     return tables

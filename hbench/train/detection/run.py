@@ -28,6 +28,7 @@ from hbench.train.detection.detector import detector_of
 from hbench.train.detection.recipe import CLASSES, DetectionRecipe
 from hbench.train.detection.scores import DetectionScores, scores_of
 from hbench.train.detection.voc import VocPart, part_of
+from hbench.train.records.checkpoints import usable
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
 VOC07 = (("2007/test",), CLASSES, 4_952)  # lists, classes and images of the test that leaderboards/voc07.toml is of
@@ -213,7 +214,8 @@ def _gone_on(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> 
         raise DataError(
             f"{path} cannot be gone on with", found=str(error), fix="begin again in another --out"
         ) from None
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["torch"])
-    return int(state["epoch"])
+    with usable(path):
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["torch"])
+        return int(state["epoch"])

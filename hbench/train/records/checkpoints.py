@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,11 @@ def latest(folder: Path) -> Path:
 def best(folder: Path) -> Path:
     """The checkpoint a path means when it is used: itself, or a run's best one where it validated, else its last."""
     last = latest(folder)
-    found = load_state(last)["best"] if last != folder else None
-    return _of_step(folder, found["step"]) if found else last
+    if last == folder:
+        return last
+    state = load_state(last)
+    with usable(last / STATE):
+        return _of_step(folder, state["best"]["step"]) if state["best"] else last
 
 
 def _of_step(folder: Path, step: int) -> Path:
@@ -121,6 +125,15 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Raise DataError where what was read from a state of the right format lacks a value, or has another type or shape."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise _unusable(path, error) from None
+
+
 def random_state() -> dict[str, Any]:
     """The state of torch's generators."""
     cuda: Sequence[torch.Tensor] = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
@@ -135,7 +148,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _unusable(path: Path, error: Exception) -> DataError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
+    first = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     return DataError(
         f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
     )

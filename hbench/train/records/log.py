@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hbench.core.errors import DataError
 from hbench.core.files import write_text
-from hbench.core.untrusted import parse_json
+from hbench.core.untrusted import LIST, parse_json, read_text
 
 FILE, TEST = "log.jsonl", "scores"
 
@@ -43,8 +44,7 @@ class Log:
         self.path = None if folder is None else folder / FILE
         self.callbacks = callbacks if folder is not None else ()
         if self.path is not None:
-            lines = [(line, parse_json(line)) for line in _lines(self.path)]
-            kept = [line for line, record in lines if record["step"] <= step and TEST not in record]
+            kept = [line for line, record in records(self.path) if record["step"] <= step and TEST not in record]
             write_text(self.path, "".join(f"{line}\n" for line in kept))
 
     def moment(self, moment: Moment) -> None:
@@ -76,10 +76,22 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _lines(path: Path) -> list[str]:
-    """The whole lines of a log: a killed run may have left half a line."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [line for line in text.split("\n")[:-1] if line]
+def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The lines of a log with what they say, none where there is no log; half a line that a killed run left is none.
+
+    Raises DataError for a log that is damaged.
+    """
+    try:
+        lines = [line for line in read_text(path, most=LIST).split("\n")[:-1] if line] if path.exists() else []
+        found = [(line, parse_json(line)) for line in lines]
+        if all(isinstance(record, dict) and isinstance(record.get("step"), int) for _, record in found):
+            return found
+        reason = "a line without its step"
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    raise DataError(
+        f"{path} is damaged", expected="the log of a run", found=reason, fix="train again, in another folder"
+    )
 
 
 def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:

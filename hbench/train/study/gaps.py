@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hbench.core.files import write_text
@@ -26,11 +27,20 @@ QUERIES, SEED = 1000, 0
 def gaps(folder: Path, data: Dataset, sizes: Sequence[int]) -> dict[str, float]:
     """The metrics of a run's embeddings for batches of these sizes, over 1,000 queries; measured at the first call."""
     path = folder / FILE
-    kept: dict[str, float] = parse_json(read_text(path)) if path.exists() else {}
+    kept = _kept(path)
     if any(f"gap@{size}" not in kept for size in sizes):
         kept = {name: value for size in sizes for name, value in _measured(folder / EMBEDDINGS, data, size).items()}
         write_text(path, json.dumps(kept, indent=1) + "\n")
     return {name: kept[name] for size in sizes for name in (f"gap@{size}", f"AP in {size}")}
+
+
+def _kept(path: Path) -> dict[str, float]:
+    """What was measured before; nothing where the file is not what this module writes."""
+    with suppress(OSError, ValueError):
+        values = parse_json(read_text(path))
+        if isinstance(values, dict) and all(isinstance(value, float) for value in values.values()):
+            return values
+    return {}
 
 
 def _measured(file: Path, data: Dataset, size: int) -> dict[str, float]:

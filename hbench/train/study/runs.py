@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import HBenchError
 from hbench.core.files import write_text
-from hbench.core.untrusted import parse_json
 from hbench.datasets import load
 from hbench.evaluation.leaderboard import Leaderboard, Row
 from hbench.evaluation.leaderboard.runs import row_of
@@ -25,6 +24,7 @@ from hbench.train.loop import RECIPE, REPORT
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
+from hbench.train.records.log import records
 from hbench.train.study.claims import Interval, Values, Verdict, contrast
 from hbench.train.study.gaps import gaps
 from hbench.train.study.study import Study, folder_of
@@ -199,9 +199,7 @@ def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, NDArray[n
 
 
 def _steps(folder: Path) -> int:
-
-    last = (folder / LOG).read_text(encoding="utf-8").splitlines()[-1]
-    return int(parse_json(last)["step"])
+    return max((record["step"] for _, record in records(folder / LOG)), default=0)
 
 
 def _run(run: _Run) -> None:

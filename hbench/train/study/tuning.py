@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import DataError
-from hbench.core.untrusted import parse_json
 from hbench.train.loop import REPORT
 from hbench.train.records.log import FILE as LOG
+from hbench.train.records.log import records
 from hbench.train.study.study import Study, folder_of
 
 TRIAL = "trial"
@@ -33,7 +33,8 @@ def trials(study: Study, out: Path, arm: str, metric: str) -> list[Trial]:
     for number, settings in enumerate(study.configurations(arm)):
         folder = folder_of(out, arm, number, TRIAL)
         if (folder / REPORT).exists():
-            score, step = max(_validations(folder / LOG, metric), key=lambda each: each[0])  # the first of equal ones
+            validations = _validations(folder / LOG, metric)
+            score, step = max(validations, key=lambda each: each[0])  # the first of equal ones
             found.append(Trial(settings, score, step))
     return found
 
@@ -88,5 +89,10 @@ def _words(trial: Trial) -> str:
 
 def _validations(log: Path, metric: str) -> list[tuple[float, int]]:
     """The scores of a run's validations and their steps."""
-    records = [parse_json(line) for line in log.read_text(encoding="utf-8").splitlines() if '"validation"' in line]
-    return [(record["validation"][metric], record["step"]) for record in records]
+    try:
+        found = [(float(r["validation"][metric]), r["step"]) for _, r in records(log) if "validation" in r]
+    except (KeyError, TypeError, ValueError):
+        found = []
+    if not found:
+        raise DataError(f"{log} has no validations", expected=f"{metric} of the held-out classes", fix="train it again")
+    return found
