@@ -165,10 +165,27 @@ def test_validation_is_by_class_seeded_and_true(letters, tmp_path):
     )  # other batches: last bits, a rank or two
 
 
+def test_a_level_named_for_the_validation_is_held_out_whole(letters):
+    recipe = tiny("glyphs-happier", "validation=0.25", "validation_level=base")
+    rest, held = split_off(letters, recipe)
+    levels = letters.levels
+    assert levels[2] == "base"
+    bases = [
+        {row[:3] for row in class_rows(each.tree)} for each in (letters.train, rest.train, held.tests["validation"])
+    ]
+    assert bases[1].isdisjoint(bases[2])
+    assert bases[0] == bases[1] | bases[2]
+    assert len(bases[2]) == round(0.25 * len(bases[0]))
+    finest = split_off(letters, tiny("glyphs-happier", "validation=0.25", "validation_level=character"))[1]
+    unnamed = split_off(letters, tiny("glyphs-happier", "validation=0.25"))[1]
+    assert finest.tests["validation"].digest == unnamed.tests["validation"].digest
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
         (["validation=0.01", "evaluate_every=1"], "cannot be shared with a validation"),
+        (["validation=0.5", "validation_level=genus"], "unknown level"),
         (["evaluate_every=1"], "expected a validation to evaluate"),
         (["validation=0.5", "evaluate_every=1", "select_by=H-A"], "unknown metric"),
         (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),

@@ -145,7 +145,8 @@ class Recipe(BaseModel):
     step, their mean. `average`: the share of itself that the running mean of the weights keeps at every step; that mean is
     what is evaluated and embedded with (0: the weights themselves). `proxies`: the optimiser of the losses' own
     weights, the net's when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
-    `validation`: the share of the training classes that is held out and evaluated every `evaluate_every` epochs; the checkpoint
+    `validation`: the share of the training classes, of `validation_level` or the finest, that is held out and evaluated every
+    `evaluate_every` epochs; the checkpoint
     best by `select_by` is tested, and the run stops after `patience` evaluations without a better one (0: never). `tested` false:
     the run ends with the scores of the held-out classes, and the tests are not looked at, as where settings are being chosen.
     `non_finite`: whether a step whose loss or gradient is NaN or infinite stops the run or is left out of it. `source`: whose
@@ -170,6 +171,7 @@ class Recipe(BaseModel):
     average: Share = 0.0
     non_finite: Literal["stop", "skip"] = "stop"
     validation: Share = 0.0
+    validation_level: str = ""
     evaluate_every: Natural = 0
     select_by: str = "H-AP"
     patience: Natural = 0

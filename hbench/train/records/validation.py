@@ -2,17 +2,19 @@
 
     classes of the training set = classes to learn + round(validation · number) classes to validate on
 
-By class, since retrieval is tested on classes that were never seen. The tests are not looked at before the end.
+By class, since retrieval is tested on classes that were never seen. Where the tests hold out coarser classes whole, as glyphs'
+hold out base letters, `validation_level` does so here, else coarse classes that were learned flatter what learns them. The tests
+are not looked at before the end.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hbench.core.errors import ConfigError
+from hbench.core.errors import ConfigError, UnknownName
 from hbench.datasets import Dataset
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
@@ -36,19 +38,20 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
     """The dataset without its held-out classes, and these as a dataset of one test; None where the recipe holds none out.
 
     The classes are those of (their names, the recipe's seed), the same on every machine. Raises ConfigError for too few,
-    UnknownName for a metric there is not.
+    UnknownName for a metric or a level there is not.
     """
     if not recipe.validation:
         return data, None
     metric = _metric(recipe, data)
     metric.bind(data.levels)
     manifest = training_manifest(data)
-    paths = ["\t".join(row) for row in class_rows(manifest.tree)]
+    depth = _depth(recipe.validation_level, manifest.levels)
+    paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
-    if len(chosen) < 2 or len(chosen) == len(paths):
+    if len(chosen) < 2 or len(chosen) == len(set(paths)):
         raise ConfigError(
             "the training classes cannot be shared with a validation", expected="2 or more of them, and not all",
-            found=f"{len(chosen)} of {len(paths)} classes", fix="another share: --set validation=0.1",
+            found=f"{len(chosen)} of {len(set(paths))} classes", fix="another share: --set validation=0.1",
         )  # fmt: skip
     is_held = np.array([path in chosen for path in paths])[manifest.labels[:, -1]]
     held = dataclasses.replace(data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={})
@@ -89,6 +92,13 @@ def best_after(
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:
     """Whether so many validations in a row were no better that the run stops early."""
     return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
+
+
+def _depth(level: str, levels: Sequence[str]) -> int:
+    """How many levels of a class's path say whether it is held out: all of them where no level is named."""
+    if level and level not in levels:
+        raise UnknownName("level", level, levels)
+    return levels.index(level) + 1 if level else len(levels)
 
 
 def _metric(recipe: Recipe, data: Dataset) -> MetricName:
