@@ -15,14 +15,17 @@ from scipy import stats
 import hbench
 from hbench.cli import group
 from hbench.core.errors import ConfigError, DataError, UnknownName
-from hbench.datasets import save
+from hbench.datasets import load, save
 from hbench.evaluation import leaderboard
+from hbench.train.images.sampler import plan
 from hbench.train.recipes.files import resolve
+from hbench.train.records.validation import split_off
 from hbench.train.study import study as studies
 from hbench.train.study.claims import contrast, holm, judged, read_values, write_values
 from hbench.train.study.runs import markdown, shown
 from hbench.train.study.study import Claim, Study
 from hbench.train.study.tuning import chosen, trials
+from hbench.tree.names import class_rows
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
@@ -218,10 +221,20 @@ def test_the_shipped_study_has_every_method_of_glyphs_and_recipes_that_resolve()
     for arm in study.arms:
         if study.arms[arm].tune:
             recipes = [study.trial(arm, settings) for settings in study.configurations(arm)]
-            assert len({str(recipe) for recipe in recipes}) == 6
+            assert len({str(recipe) for recipe in recipes}) == 8
             assert not any(recipe.tested for recipe in recipes)
             assert all(set(recipe.losses) == set(resolve(study.arms[arm].recipe).losses) for recipe in recipes)
     assert all(isinstance(claim, Claim) and claim.source for claim in study.claims)
+
+
+def test_the_shipped_study_validates_on_base_letters_of_their_own_and_has_its_steps():
+    study, data = studies.read("glyphs"), load("glyphs")
+    for seed in (study.tuning.seed, *range(5)):
+        recipe = study.recipe("HAPPIER", seed)
+        rest, held = split_off(data, recipe)
+        learned, asked = ({row[:3] for row in class_rows(m.tree)} for m in (rest.train, held.tests["validation"]))
+        assert learned.isdisjoint(asked)
+        assert recipe.epochs * len(plan(rest.train.labels, recipe.sampler, seed=seed, epoch=0).rows) >= 1140
 
 
 def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_path):
