@@ -14,7 +14,6 @@ from hbench.core.errors import TreeError
 from hbench.engine import block_values, score_blocks
 from hbench.engine.executors import threads
 from hbench.engine.job import Job, conditions
-from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
@@ -26,23 +25,7 @@ from hbench.metrics.relevance import alpha
 from hbench.tree import LabelTree
 from hbench.tree.partial import ended_early, known_levels
 from tests import oracle_partial as oracle
-
-NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
-WAYS = [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED]
-
-
-@pytest.fixture
-def go(monkeypatch):
-    """Sets which of the ways is gone, though the tests here are small (tests/engine/test_rank_positives.py)."""
-
-    def set_to(way):
-        way = way if compiled.available() else NUMPY
-        monkeypatch.setattr(compiled, "SMALL", 10**9 if way is NUMPY else -1)
-        few, many = way or MIXED
-        monkeypatch.setattr(rank_positives, "FEW", few)
-        monkeypatch.setattr(rank_positives, "MANY", many)
-
-    return set_to
+from tests.engine.ways import MIXED, WAYS, go
 
 
 def levels_of(depth):
@@ -118,8 +101,8 @@ def expected_values(ranked, asked, depth):
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**9), st.integers(1, 8), st.booleans(), st.sampled_from(WAYS))
-def test_every_way_equals_double_loops_over_all_pairs(go, seed, depth, worst, way):
-    go(way)
+def test_every_way_equals_double_loops_over_all_pairs(monkeypatch, seed, depth, worst, way):
+    go(monkeypatch, way)
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, depth)
     queries, gallery, own, paths = problem
@@ -137,8 +120,8 @@ def test_every_way_equals_double_loops_over_all_pairs(go, seed, depth, worst, wa
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**9), st.integers(1, 8), st.booleans())
-def test_whole_labels_read_as_partial_ones_have_the_same_values(go, seed, depth, worst):
-    go(MIXED)
+def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, seed, depth, worst):
+    go(monkeypatch, MIXED)
     queries, gallery, own, _paths = random_problem(np.random.default_rng(seed), depth, share=0)
     policy = pessimistic if worst else optimistic
     chosen = conditions(levels_of(depth), metrics=names_of(depth))
@@ -157,8 +140,8 @@ def test_whole_labels_read_as_partial_ones_have_the_same_values(go, seed, depth,
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**9), st.integers(20, 120), st.booleans())
-def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(go, monkeypatch, seed, items, worst):
-    go((4, 10**7))
+def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(monkeypatch, seed, items, worst):
+    go(monkeypatch, (4, 10**7))
     for name, value in {"BLOCK": 16, "CHUNK": 24 * 8 * 4}.items():
         monkeypatch.setattr(score_blocks, name, value)
     monkeypatch.setattr(threads, "SMALL", -1)

@@ -24,6 +24,7 @@ from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import Scorer, Setting, protocols
 from hbench.metrics.relevance import alpha
 from hbench.tree import LabelTree
+from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED, NUMPY, WAYS, go
 
 
 def random_sides(rng, depth):
@@ -75,34 +76,15 @@ def every_scorer(depth, labels, all_pairs):
     return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]
 
 
-NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
-WAYS = st.sampled_from([NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED])
-
-
-@pytest.fixture
-def go(monkeypatch):
-    """Sets which of the ways is gone, though the tests here are small: numpy alone, or compiled code that compares up to
-    how few positives, and merges from how many on."""
-
-    def set_to(way):
-        way = way if compiled.available() else NUMPY
-        monkeypatch.setattr(compiled, "SMALL", 10**9 if way is NUMPY else -1)
-        few, many = way or MIXED
-        monkeypatch.setattr(rank_positives, "FEW", few)
-        monkeypatch.setattr(rank_positives, "MANY", many)
-
-    return set_to
-
-
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 10**9),
     st.integers(1, 8),
     st.sampled_from([pessimistic, optimistic]),
-    WAYS,
+    st.sampled_from(WAYS),
 )
-def test_every_way_equals_the_functions_of_one_level_sequence(go, seed, depth, policy, way):
-    go(way)
+def test_every_way_equals_the_functions_of_one_level_sequence(monkeypatch, seed, depth, policy, way):
+    go(monkeypatch, way)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
@@ -119,9 +101,9 @@ def test_every_way_equals_the_functions_of_one_level_sequence(go, seed, depth, p
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]), WAYS)
-def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(go, seed, depth, policy, way):
-    go(way)
+@given(st.integers(0, 10**9), st.integers(2, 6), st.sampled_from([pessimistic, optimistic]), st.sampled_from(WAYS))
+def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(monkeypatch, seed, depth, policy, way):
+    go(monkeypatch, way)
     rng = np.random.default_rng(seed)
     queries, gallery, own = random_sides(rng, depth)
     ranker = Ranker(queries, gallery, self_rows=own, similarity=dot, tie_key=policy)
@@ -136,8 +118,8 @@ def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(g
 
 
 @pytest.mark.parametrize("way", [NUMPY, MIXED])
-def test_a_list_from_which_everything_is_left_out_has_no_values(go, way):
-    go(way)
+def test_a_list_from_which_everything_is_left_out_has_no_values(monkeypatch, way):
+    go(monkeypatch, way)
     query = Side(np.ones((1, 2), np.float32), np.array([[0, 0]]), np.array([1]))
     gallery = Side(np.eye(2, dtype=np.float32), np.array([[0, 0], [1, 1]]), np.array([1, 1]))
     ranker = Ranker(query, gallery, similarity=dot)
@@ -152,8 +134,8 @@ def test_a_list_from_which_everything_is_left_out_has_no_values(go, way):
 @pytest.mark.parametrize("way", [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
-def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(go, way, dtype, crowd):
-    go(way)
+def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(monkeypatch, way, dtype, crowd):
+    go(monkeypatch, way)
     rng = np.random.default_rng(1)
     scores = {
         "constant": np.zeros(500),
@@ -174,8 +156,8 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(go, way, dtyp
 
 @pytest.mark.parametrize("policy", [pessimistic, optimistic])
 @pytest.mark.parametrize("way", [NUMPY, ALL_LOOKED_UP, ALL_MERGED])
-def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(go, way, policy):
-    go(way)
+def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatch, way, policy):
+    go(monkeypatch, way)
     rng = np.random.default_rng(7)
     classes = np.sort(rng.integers(40, size=7000))
     labels = LabelTree.from_labels(np.column_stack([classes // 20, classes // 5, classes]))[1]

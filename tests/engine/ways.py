@@ -1,0 +1,19 @@
+"""The ways in which the engine ranks positives, so that small tests go each of them."""
+
+from __future__ import annotations
+
+from hbench.core import compiled
+from hbench.engine.kernels import rank_positives
+
+NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
+WAYS = [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED]
+
+
+def go(monkeypatch, way):
+    """Until the test ends, go a way: numpy alone, or compiled code that compares up to how few positives, and merges from how
+    many on."""
+    way = way if compiled.available() else NUMPY
+    monkeypatch.setattr(compiled, "SMALL", 10**9 if way is NUMPY else -1)
+    few, many = way or MIXED
+    monkeypatch.setattr(rank_positives, "FEW", few)
+    monkeypatch.setattr(rank_positives, "MANY", many)
