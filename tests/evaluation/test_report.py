@@ -48,6 +48,21 @@ def test_names_that_are_no_utf8_are_refused_or_marked_before_any_work(tmp_path):
         hbench.evaluate(file, "glyphs", metrics=["R@1"], method="m\udc80")
 
 
+@pytest.mark.parametrize("odd", [{"value": True}, {"value": "0.5"}, {"low": 0.9}, {"high": 0.1}, {"queries": -1}])
+def test_a_score_of_another_type_or_outside_of_its_interval_is_refused(report, tmp_path, odd):
+    report.write(tmp_path / "r.json")
+    document = json.loads((tmp_path / "r.json").read_text())
+    sound = {"value": 0.5, "low": 0.4, "high": 0.6, "queries": 3, "skipped": 0}
+    for given, is_read in ((sound, True), (sound | {"value": 0.4 - 1e-12}, True), (sound | odd, False)):
+        document["scores"]["R@1"] = given
+        (tmp_path / "r.json").write_text(json.dumps(document))
+        if is_read:
+            assert reports.read(tmp_path / "r.json").scores["R@1"].low == 0.4
+        else:
+            with pytest.raises(SubmissionError, match=r"scores\.R@1"):
+                reports.read(tmp_path / "r.json")
+
+
 def test_the_schema_of_a_report_can_be_published():
     schema = Document.model_json_schema()
     assert {"signature", "scores", "official", "embedding"} <= set(schema["properties"])

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field, NonNegativeInt, ValidationError, model_validator
 
 from hbench.core.errors import SubmissionError, UnknownName
 from hbench.core.files import replacing, write_text
@@ -37,14 +37,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Score(Strict):
-    """A metric's mean over the queries it is defined for, as a fraction; None when it is defined for none."""
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]  # neither a text nor true
+ROUNDED = 1e-9  # by which a mean and the ends of its interval may differ where all values are equal
 
-    value: float | None
-    low: float | None
-    high: float | None
-    queries: int
-    skipped: int
+
+class Score(Strict):
+    """A metric's mean over the queries it is defined for, as a fraction, inside its interval; None when it is defined for none."""
+
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    queries: NonNegativeInt
+    skipped: NonNegativeInt
+
+    @model_validator(mode="after")
+    def _is_inside(self) -> Score:
+        value, low, high = self.value, self.low, self.high
+        if value is not None and low is not None and high is not None and not low - ROUNDED <= value <= high + ROUNDED:
+            raise ValueError(f"{value} lies outside of its interval from {low} to {high}")
+        return self
 
 
 class SubmittedFile(Strict):

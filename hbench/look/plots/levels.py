@@ -78,7 +78,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
         panel.errorbar(
             value,
             places,
-            xerr=[value - low, high - value],
+            xerr=np.maximum([value - low, high - value], 0),  # of equal values the mean may lie an ulp outside
             fmt=marker_of(number),
             color=series_color(number, len(runs)),
             label=run.name,
