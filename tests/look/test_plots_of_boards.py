@@ -167,6 +167,40 @@ def test_arms_are_read_by_their_names():
     assert swept({"X B=32": {}, "X B=64": {}}, None).parameter == "B"
 
 
+def study_with_gaps(path):
+    rng = np.random.default_rng(0)
+    values = {}
+    for arm, ap in {"A": 0.5, NASTY: 0.6}.items():
+        own = {"AP": ap + rng.normal(size=4) / 50, "H-AP": ap - 0.1 + rng.normal(size=4) / 50}
+        for size, gap in {8: 0.3, 64: 0.1}.items():
+            own |= {f"gap@{size}": np.full(4, gap), f"AP in {size}": own["AP"] + gap}
+        values[arm] = own
+    write_values(values, path)
+    return values
+
+
+def test_arms_of_a_study_stand_at_their_means_with_students_intervals(tmp_path):
+    values = study_with_gaps(tmp_path / "values.parquet")
+    (panel,) = draw("pareto", PlotRequest((str(tmp_path),))).figure.axes
+    assert [panel.get_xlabel(), panel.get_ylabel()] == ["AP (%)", "H-AP (%)"]
+    for own, container in zip(values.values(), panel.containers, strict=True):
+        point, _, bars = container.lines
+        np.testing.assert_allclose(point.get_xydata(), [[100 * own["AP"].mean(), 100 * own["H-AP"].mean()]])
+        for bar, axis, metric in zip(bars, (0, 1), ("AP", "H-AP"), strict=True):
+            half = 100 * t.ppf(0.975, 3) * own[metric].std(ddof=1) / 2
+            (ends,) = bar.get_segments()
+            assert ends[1][axis] - ends[0][axis] == pytest.approx(2 * half)
+
+
+def test_a_gap_is_drawn_from_the_smallest_batch_to_the_whole_gallery(tmp_path):
+    values = study_with_gaps(tmp_path / "values.parquet")
+    (panel,) = draw("gap", PlotRequest((str(tmp_path / "values.parquet"),))).figure.axes
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["8", "64", "all"]
+    for own, container in zip(values.values(), panel.containers, strict=True):
+        expected = 100 * (own["AP"].mean() + np.array([0.3, 0.1, 0]))
+        np.testing.assert_allclose(container.lines[0].get_xydata()[:, 1], expected)
+
+
 def test_one_seed_has_no_interval(folder):
     panels = draw("sweep", PlotRequest(("glyphs",), over="α=1", metrics=("R@1",))).figure.axes
     line, _, bars = panels[0].containers[0].lines
@@ -197,3 +231,6 @@ def test_refusals_say_what_to_give(folder, tmp_path):
     refused(UnknownName, "one of AP, H-AP", "curves", folder / "a", metrics=("NDCG",))
     refused(UnknownName, "one of AP, H-AP", "sweep", folder / "values.parquet", over="α", metrics=("NDCG",))
     refused(ConfigError, "cannot be read", "time", tmp_path / "none.toml")
+    refused(UsageError, "no arm of this study has a gap", "gap", folder / "values.parquet")
+    refused(UsageError, "of one study", "gap", folder, folder)
+    refused(UnknownName, "one of AP, H-AP", "pareto", folder / "values.parquet", metrics=("AP", "NDCG"))

@@ -17,8 +17,9 @@ from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_heig
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots.study import FILES, read_study
 from hbench.train.records.log import FILE as LOG
-from hbench.train.study.claims import Values, contrast, read_values
+from hbench.train.study.claims import Values, contrast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -231,10 +232,7 @@ def _draw_sweep(request: PlotRequest) -> Drawing:
         values: Values = rows
         about = f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
     else:
-        path = Path(source) / "values.parquet" if Path(source).is_dir() else Path(source)
-        values = read_values(path)
-        seeds = max((len(scores) for arm in values.values() for scores in arm.values()), default=0)
-        about = f"{path.resolve().parent.name} · means of {seeds} seeds, 95 % intervals (Student)"
+        values, about = read_study(source)
     found = swept(values, request.over)
     return draw_sweep(found, request.metrics or SWEPT, about)
 
@@ -250,7 +248,7 @@ kinds.register("curves")(
 kinds.register("sweep")(
     Kind(
         "metrics over a parameter of a study (--over α, or --over α=1 for arms that do not name it)",
-        "a study's folder or values.parquet, or a leaderboard",
+        f"{FILES}, or a leaderboard",
         frozenset({"metrics", "over"}),
         _draw_sweep,
     )
