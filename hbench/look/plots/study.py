@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
+from hbench.evaluation import leaderboard
 from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -20,21 +21,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FILES = "a study's folder or values.parquet"
+FILES = "a study's folder or values.parquet, or glyphs-study"
 INSIDE = re.compile(r"AP in (\d+)")
 
 
 def read_study(source: str) -> tuple[Values, str]:
     """The scores of a study's arms by its folder or its values.parquet, and a line about them. Raises DataError."""
-    path = Path(source) / "values.parquet" if Path(source).is_dir() else Path(source)
+    shipped = leaderboard.study_values(source)
+    path = shipped or (Path(source) / "values.parquet" if Path(source).is_dir() else Path(source))
     values = read_values(path)
     seeds = max((len(scores) for arm in values.values() for scores in arm.values()), default=0)
-    return values, f"{path.resolve().parent.name} · means of {seeds} seeds, 95 % intervals (Student)"
+    return (
+        values,
+        f"{source if shipped else path.resolve().parent.name} · means of {seeds} seeds, 95 % intervals (Student)",
+    )
 
 
 def is_study(source: str) -> bool:
     """Whether a name is that of a study's folder or values, and not of a leaderboard."""
-    return source.endswith(".parquet") or Path(source).is_dir()
+    return source.endswith(".parquet") or Path(source).is_dir() or leaderboard.study_values(source) is not None
 
 
 def draw_arms(values: Values, metrics: tuple[str, str], about: str) -> Drawing:
