@@ -312,7 +312,7 @@ def write_report(report: Report, files: dict[str, Any]) -> None:
     if report.results is not None:
         from hbench.evaluation.reports import results
 
-        results.write(files["output"].with_suffix(results.SUFFIX), report.results, report.signature)
+        results.write(files["output"].with_suffix(results.SUFFIX), report.results, report.document)
     if files["row"]:
         _write_row(report.document, _board(report.document.dataset), files["row"])
 

@@ -221,6 +221,21 @@ def test_compare_refuses_other_conditions_and_missing_files(evaluated):
     assert "no report" in hbench(evaluated, "compare", "good.json", "empty.json", code=3).stderr
 
 
+def test_tables_of_an_earlier_evaluation_are_refused_with_the_command_that_makes_them_anew(data, tmp_path):
+    words = ("-d", data / "zoo.parquet", "--metrics", "H-AP")
+    hbench(tmp_path, "evaluate", data / "bad.npz", *words, "-o", "run.json", "--top-k", "5")
+    hbench(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json")
+    hbench(tmp_path, "evaluate", data / "good.npz", *words, "-o", "good.json", "--top-k", "5")
+    refused = hbench(tmp_path, "compare", "run.json", "good.json", code=3).stderr
+    assert "run.by-query.parquet does not hold this report's per-query values" in refused
+    assert "hbench evaluate good.npz" in refused
+    hbench(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json", "--by-query", "run.by-query.parquet")
+    assert (
+        "run.top-k.parquet"
+        in hbench(tmp_path, "report", "run.json", "-d", data / "zoo.parquet", "-o", "p", code=3).stderr
+    )
+
+
 def test_the_row_of_a_report_can_be_added_to_a_leaderboard(evaluated):
     text = (evaluated / "good.toml").read_text()
     assert text.startswith("[[row]]")

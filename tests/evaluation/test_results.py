@@ -53,7 +53,7 @@ def test_results_of_another_report_are_refused(folder, tmp_path):
         results.read(folder / "r.top-k.parquet", other)
     table = pq.read_table(folder / "r.top-k.parquet")
     changed = table.set_column(4, "levels", table["items"])
-    results.write(tmp_path / "x.top-k.parquet", changed, document.signature)
+    results.write(tmp_path / "x.top-k.parquet", changed, document)
     with pytest.raises(SubmissionError, match="does not hold first results"):
         results.read(tmp_path / "x.top-k.parquet", document)
     (tmp_path / "cut.parquet").write_bytes((folder / "r.top-k.parquet").read_bytes()[:5000])
@@ -73,10 +73,10 @@ def test_tables_beside_a_report_with_doubled_or_odd_columns_are_refused(folder, 
     by_query, top = (pq.read_table(folder / f"r.{kind}.parquet") for kind in ("by-query", "top-k"))
     texts = by_query.set_column(2, "H-AP", by_query["query"])
     doubled = [each.append_column(each.column_names[2], each[2]) for each in (by_query, top)]
-    results.write(tmp_path / "q.parquet", texts, document.signature)
+    results.write(tmp_path / "q.parquet", texts, document)
     with pytest.raises(SubmissionError, match="H-AP as string"):
         reports.read_by_query(tmp_path / "q.parquet", document)
     for read, table in zip((reports.read_by_query, results.read), doubled, strict=True):
-        results.write(tmp_path / "d.parquet", table, document.signature)
+        results.write(tmp_path / "d.parquet", table, document)
         with pytest.raises(SubmissionError, match="two columns are named"):
             read(tmp_path / "d.parquet", document)

@@ -6,6 +6,8 @@ what is written as JSON; `Report` adds the values of every query, which `--by-qu
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -109,6 +111,17 @@ class Document(Strict):
     warnings: tuple[str, ...] = ()
     date: str
 
+    def marks(self) -> dict[str, str]:
+        """What a table of this report carries in its metadata, so that it is never taken for that of another evaluation: the
+        signature, the checksum of the embeddings, and a digest of the dataset and the means that its values belong to."""
+        means = {name: score.value for name, score in self.scores.items()}
+        about = json.dumps([self.dataset_digest, self.tests, means]).encode()
+        return {
+            "hbench.signature": self.signature,
+            "hbench.embedding": self.embedding.sha256 if self.embedding else "",
+            "hbench.report": hashlib.sha256(about).hexdigest(),
+        }
+
 
 class MetricValues(Mapping[str, float | NDArray[np.float64]]):
     """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest level>`)."""
@@ -197,17 +210,15 @@ class Report:
         write_text(path, self.document.model_dump_json(indent=1) + "\n")
 
     def write_by_query(self, path: Path) -> None:
-        """Write the per-query values as parquet: `query`, `test`, one float64 column per metric; the signature in the
-        metadata."""
+        """Write the per-query values as parquet: `query`, `test`, one float64 column per metric; in the metadata what tells
+        whose they are (`Document.marks`)."""
         columns: dict[str, object] = {
             "query": pa.array(self.queries, pa.string()),
             "test": pa.array(self.query_tests, pa.string()),
         }
         table = pa.table(columns | {name: pa.array(values) for name, values in self.values.items()})
         with replacing(path) as temporary:
-            pq.write_table(
-                table.replace_schema_metadata({"hbench.signature": self.signature}), temporary, compression="zstd"
-            )
+            pq.write_table(table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd")
 
 
 def read(path: Path) -> Document:
@@ -229,7 +240,7 @@ def read(path: Path) -> Document:
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
     keys = ("query", "test")
-    table = table_beside(path, document, keys, ("per-query values", "--by-query FILE.parquet"))
+    table = table_beside(path, document, keys, what="per-query values", option=f"--by-query {path}")
     wrong = [f for f in table.schema if not (pa.types.is_string if f.name in keys else pa.types.is_floating)(f.type)]
     if wrong:
         raise SubmissionError(
@@ -239,9 +250,11 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
     return table
 
 
-def table_beside(path: Path, document: Document, columns: Sequence[str], kind: tuple[str, str]) -> pa.Table:
-    """A parquet table of a report, by its columns and signature; `kind`: what it holds, and the option that writes it."""
-    what, option = kind
+def table_beside(path: Path, document: Document, columns: Sequence[str], *, what: str, option: str) -> pa.Table:
+    """Read a parquet table of a report; `what` it holds, and the `option` that writes it.
+
+    Raises SubmissionError for a table that cannot be read, has other columns, or is that of another evaluation.
+    """
     try:
         table = parquet_table(path)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -251,12 +264,17 @@ def table_beside(path: Path, document: Document, columns: Sequence[str], kind: t
             found=str(error).splitlines()[0],
             fix=f"hbench evaluate … {option} writes them",
         ) from None
-    signature = (table.schema.metadata or {}).get(b"hbench.signature", b"none").decode()
-    if not set(columns) <= set(table.column_names) or signature != document.signature:
+    metadata = table.schema.metadata or {}
+    marks = {key: metadata.get(key.encode(), b"none").decode() for key in document.marks()}
+    differing = [key for key, mark in document.marks().items() if marks[key] != mark]
+    if differing or not set(columns) <= set(table.column_names):
+        key = differing[0] if differing else "columns"
+        file = document.embedding.file if document.embedding else "FILE"
         raise SubmissionError(
             f"{path} does not hold this report's {what}",
-            expected=f"columns {', '.join(columns)}, signature {document.signature}",
-            found=f"columns {', '.join(table.column_names[:5])} …, signature {signature}",
+            expected=f"{key} {document.marks().get(key, ', '.join(columns))}",
+            found=f"{key} {marks.get(key, ', '.join(table.column_names[:5]))}",
+            fix=f"make both anew: hbench evaluate {file} -d {document.dataset} -o REPORT.json {option}",
         )
     return table
 

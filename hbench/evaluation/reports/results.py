@@ -1,7 +1,7 @@
 """The first results of every query, kept beside a report in parquet: a row per query with three lists, best first.
 
-Columns `query`, `test`, `items` (ids), `scores` (similarities, float32) and `levels` (0 … L); the report's signature is in
-the metadata.
+Columns `query`, `test`, `items` (ids), `scores` (similarities, float32) and `levels` (0 … L); the metadata
+tells whose they are (`Document.marks`).
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def table_of(
     return pa.table(dict(zip(COLUMNS, columns, strict=True)))
 
 
-def write(path: Path, table: pa.Table, signature: str) -> None:
-    """Write a table of results, whole or not at all."""
+def write(path: Path, table: pa.Table, document: Document) -> None:
+    """Write the results of a report, whole or not at all."""
     with replacing(path) as temporary:
-        pq.write_table(table.replace_schema_metadata({"hbench.signature": signature}), temporary, compression="zstd")
+        pq.write_table(table.replace_schema_metadata(document.marks()), temporary, compression="zstd")
 
 
 def read(path: Path, document: Document) -> pa.Table:
     """The results beside a report; SubmissionError when they are missing, damaged, foreign, or another report's."""
-    table = table_beside(path, document, tuple(COLUMNS), ("first results", "-o REPORT.json --top-k 20"))
+    table = table_beside(path, document, tuple(COLUMNS), what="first results", option="--top-k 20")
     found = {name: table.schema.field(name).type for name in COLUMNS}
     if found != COLUMNS:
         raise SubmissionError(f"{path} does not hold first results", expected=str(COLUMNS), found=str(found))
