@@ -127,7 +127,7 @@ def browse(
     """
     paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
     options = dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
-    choose, by_metric = _choice({name: value for name, value in options.items() if value})
+    choose, by_metric = _choice({name: value for name, value in options.items() if value}, by)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
     manifest = data.tests[name]
@@ -137,7 +137,7 @@ def browse(
     return Results(Sheet(strips, manifest.tree.levels, signature_of(examined[0], name), manifest.picture))
 
 
-def _choice(given: Mapping[str, Any]) -> tuple[Choose, bool]:
+def _choice(given: Mapping[str, Any], by: str) -> tuple[Choose, bool]:
     """How queries are chosen, by the one way that is given, and whether that needs a metric."""
     if len(given) > 1:
         raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given))
@@ -147,9 +147,9 @@ def _choice(given: Mapping[str, Any]) -> tuple[Choose, bool]:
         "queries": (retrievals.by_id(value), False),
         "class_name": (retrievals.of_class(value, SHOWN), False),
         "at_random": (retrievals.at_random(value), False),
-        "severe": (retrievals.most_severe(value), True),
-        "best": (retrievals.by_value(value, best=True), True),
-        "worst": (retrievals.by_value(value, best=False), True),
+        "severe": (retrievals.most_severe(by, value), True),
+        "best": (retrievals.by_value(by, value, best=True), True),
+        "worst": (retrievals.by_value(by, value, best=False), True),
     }
     return ways[way]
 

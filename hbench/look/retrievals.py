@@ -21,6 +21,7 @@ from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.measurement import retrieval_of
+from hbench.metrics.names import goodness
 
 UNRELATED = "unrelated"
 
@@ -123,22 +124,22 @@ def at_random(number: int, seed: int = 0) -> Choose:
     return choose
 
 
-def by_value(number: int, *, best: bool) -> Choose:
-    """The queries of the lowest, or the highest values of a metric; those without a value are left out."""
+def by_value(metric: str, number: int, *, best: bool) -> Choose:
+    """The queries of the worst, or the best values of a metric; those without a value are left out."""
 
     def choose(_manifest: Manifest, measured: Measurement | None) -> NDArray[np.int64]:
-        values = _values(measured)
+        values = goodness(metric, _values(measured))
         order = np.argsort(-values if best else values, kind="stable")
         return order[~np.isnan(values[order])][:number]
 
     return choose
 
 
-def most_severe(number: int) -> Choose:
-    """The queries whose first result is of the lowest level; among them, those of the lowest values of the metric."""
+def most_severe(metric: str, number: int) -> Choose:
+    """The queries whose first result is of the lowest level; among them, those of the worst values of the metric."""
 
     def choose(_manifest: Manifest, measured: Measurement | None) -> NDArray[np.int64]:
-        values = _values(measured)
+        values = goodness(metric, _values(measured))
         assert measured is not None
         order = np.lexsort((np.nan_to_num(values, nan=np.inf), measured.first_level))
         return order[~np.isnan(values[order])][:number]

@@ -29,22 +29,25 @@ NAN = float("nan")
 class Definition(NamedTuple):
     """A metric's function and the keyword arguments it takes: some of level, cut, relevance, weights, norm.
 
-    `full`: it needs the whole ranking, whatever its cut.
+    `full`: it needs the whole ranking, whatever its cut. `lower_is_better`: it is a distance, 0 at its best.
     """
 
     function: Callable[..., float]
     takes: tuple[str, ...]
-    full: bool
+    full: bool = False
+    lower_is_better: bool = False
 
 
 metrics: Registry[Definition] = Registry("metric", group="hbench.metrics")
 
 
-def metric(name: str, *takes: str, full: bool = False) -> Callable[[Callable[..., float]], Callable[..., float]]:
+def metric(
+    name: str, *takes: str, full: bool = False, lower_is_better: bool = False
+) -> Callable[[Callable[..., float]], Callable[..., float]]:
     """Register a function of a level sequence under its name in the field."""
 
     def add(function: Callable[..., float]) -> Callable[..., float]:
-        metrics.register(name)(Definition(function, takes, full))
+        metrics.register(name)(Definition(function, takes, full, lower_is_better))
         return function
 
     return add
@@ -230,7 +233,7 @@ def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
     return float((np.arange(1, len(first) + 1) / first).sum())
 
 
-@metric("HD", "cut")
+@metric("HD", "cut", lower_is_better=True)
 def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
     """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of the query and the first
     k items, over the tree's height (Bertinetto et al. 2020, average hierarchical distance of top-k)."""
@@ -240,7 +243,7 @@ def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
     return float(1 - sequence.levels[sequence.ranks <= cut].sum(dtype=np.int64) / (depth * within))
 
 
-@metric("HD-mistake")
+@metric("HD-mistake", lower_is_better=True)
 def distance_of_a_mistake(sequence: LevelSequence) -> float:
     """(L − l_1)/L where the first item is of another fine class; a query whose first item is right has no mistake
     (Bertinetto et al. 2020, average hierarchical distance of a mistake)."""
@@ -248,7 +251,7 @@ def distance_of_a_mistake(sequence: LevelSequence) -> float:
     return first if first > 0 else NAN
 
 
-@metric("HD-first-mistake", full=True)
+@metric("HD-first-mistake", full=True, lower_is_better=True)
 def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     """(L − l_n)/L of the first item, at whatever rank n, that is of another fine class; NaN where all items are right."""
     depth = len(sequence.counts) - 1

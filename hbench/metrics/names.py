@@ -19,13 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.definitions import Definition, metrics
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance, alpha, relevances, sum_wap
 
+T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
 SPELLING = re.compile(
     r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?((?P<mark>[#/])(?P<level>[^#/@]+))?"
@@ -109,6 +110,25 @@ class MetricName:
             "relevance": _relevance(str(self), given, weights) or relevance or alpha(),
         }
         return {key: arguments[key] for key in self.definition.takes}
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a lower value of a metric is the better one: of distances such as HD@k, and of none that hbench does not compute."""
+    try:
+        return MetricName.parse(metric).definition.lower_is_better
+    except UnknownName:
+        return False
+
+
+def goodness(metric: str, values: T) -> T:
+    """Values of a metric such that the higher is the better one: distances are negated. Everything that is called best,
+    worst, first or a gain is ordered by it.
+
+    >>> goodness("R@1", 0.25), goodness("HD@1", 0.25)
+    (0.25, -0.25)
+    """
+    better: T = -values if lower_is_better(metric) else values  # type: ignore[operator]
+    return better
 
 
 def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)) -> list[MetricName]:

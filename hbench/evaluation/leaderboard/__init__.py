@@ -30,7 +30,7 @@ from hbench.core.errors import ConfigError, HBenchError, UnknownName
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
 from hbench.core.untrusted import read_text
-from hbench.metrics.names import MetricName
+from hbench.metrics.names import MetricName, goodness
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 
@@ -206,7 +206,7 @@ def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> 
         else:
             unranked.append(Standing(None, row.scores.get(key), (row,)))
     standings: list[Standing] = []
-    for score in sorted(ranked, reverse=True):
+    for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1
         standings += [Standing(shared, score, tuple(result)) for result in ranked[score]]
     return standings + unranked
@@ -221,16 +221,12 @@ def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
     """
     percent = Decimal(100 * score)
     ranked = [standing for standing in rank(board, metric) if standing.score is not None and standing.place]
-    better = [
-        standing
-        for standing in ranked
-        if standing.score is not None and standing.score > percent.quantize(standing.score)
-    ]
-    worse = [
-        standing
-        for standing in ranked
-        if standing.score is not None and standing.score < percent.quantize(standing.score)
-    ]
+    better: list[Standing] = []
+    worse: list[Standing] = []
+    for standing in ranked:
+        assert standing.score is not None
+        ahead = goodness(board.key(metric), standing.score - percent.quantize(standing.score))
+        (better if ahead > 0 else worse if ahead < 0 else []).append(standing)
     return BoardPlace(len(better) + 1, len(ranked), better[-1] if better else None, worse[0] if worse else None)
 
 

@@ -15,6 +15,7 @@ from hbench.evaluation.measurement import Examined
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import Difference, compare, only
 from hbench.evaluation.reports.report import Document, Score
+from hbench.metrics.names import goodness
 
 BY_QUERY = ".by-query.parquet"
 BESIDE = (BY_QUERY, ".top-k.parquet")  # what an evaluation leaves beside its report
@@ -81,7 +82,7 @@ def standings(found: Mapping[Path, Document], metric: str) -> list[ModelStanding
 
     Raises ComparisonError for reports of other queries.
     """
-    paths = sorted(found, key=lambda path: (-_value(found[path], metric), path.name))
+    paths = sorted(found, key=lambda path: (-_goodness(found[path], metric), path.name))
     best = _values(paths[0], found[paths[0]], metric)
     behind = [None, *(compare(_values(path, found[path], metric), best)[0] for path in paths[1:])]
     return [
@@ -94,6 +95,6 @@ def _values(path: Path, document: Document, metric: str) -> pa.Table:
     return only(table, table, [metric])
 
 
-def _value(document: Document, metric: str) -> float:
+def _goodness(document: Document, metric: str) -> float:
     value = document.scores[metric].value
-    return -1.0 if value is None else value
+    return -float("inf") if value is None else goodness(metric, value)

@@ -18,6 +18,7 @@ import jinja2
 import numpy as np
 
 from hbench.core.errors import UsageError
+from hbench.metrics.names import lower_is_better
 
 SHARED = "hbench.look.pages"
 
@@ -72,7 +73,12 @@ class Pages:
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
         loader = jinja2.ChoiceLoader([jinja2.PackageLoader(each, "templates") for each in (package, SHARED)])
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        self.environment.filters |= {"percent": percent, "points": points, "exact": exact}
+        self.environment.filters |= {
+            "percent": percent,
+            "points": points,
+            "exact": exact,
+            "lower_is_better": lower_is_better,
+        }
         self.shared = shared
 
     def write(self, folder: Path, page: str, template: str | None = None, **content: Any) -> None:

@@ -14,6 +14,7 @@ from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
 from hbench.look.palette import color_at
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.look.plots.study import FILES, draw_arms, is_study, read_study
+from hbench.metrics.names import goodness, lower_is_better
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,11 +26,12 @@ FRONT, PAPER, RUN = color_at(0.0), color_at(0.45), color_at(0.72)
 
 
 class BoardPoint(NamedTuple):
-    """A row at its place: x and y in percent, or x a year."""
+    """A row at its place: x and y in percent, or x a year; `goodness`: of both, the higher the better."""
 
     x: float
     y: float
     row: Row
+    goodness: tuple[float, float]
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
@@ -42,14 +44,15 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
             expected="two metrics that a row has both, as --metric R@1 --metric R@10",
             found=", ".join(board.metrics),
         )
-    return [BoardPoint(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
+    pairs = [(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
+    return [BoardPoint(*pair, (goodness(x, pair[0]), goodness(y, pair[1]))) for pair in pairs]
 
 
 def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
     """The points that no other beats in both, by x; of equal ones the first."""
     front: list[BoardPoint] = []
-    for point in sorted(points, key=lambda each: (-each.x, -each.y)):
-        if not front or point.y > front[-1].y:
+    for point in sorted(points, key=lambda point: point.goodness, reverse=True):
+        if not front or point.goodness[1] > front[-1].goodness[1]:
             front.append(point)
     return front[::-1]
 
@@ -57,8 +60,8 @@ def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
 def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
     """The points that were better than all of the years before and of their own, by year."""
     records: list[BoardPoint] = []
-    for point in sorted(points, key=lambda each: (each.x, -each.y)):
-        if not records or point.y > records[-1].y:
+    for point in sorted(points, key=lambda point: (point.x, -point.goodness[1])):
+        if not records or point.goodness[1] > records[-1].goodness[1]:
             records.append(point)
     return records
 
@@ -80,8 +83,8 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     """
     points = points_of(board, metrics)
     front = front_of(points)
-    left, below = lower_fence([each.x for each in points]), lower_fence([each.y for each in points])
-    seen = [each for each in points if each.x >= left and each.y >= below]
+    fences = [lower_fence([point.goodness[axis] for point in points]) for axis in (0, 1)]
+    seen = [point for point in points if point.goodness[0] >= fences[0] and point.goodness[1] >= fences[1]]
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
@@ -90,7 +93,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
             [each.x for each in front], [each.y for each in front], where="pre", color=FRONT, linewidth=0.8, zorder=1
         )
         _paint_points(panel, seen, front)
-        panel.set(xlabel=f"{board.key(metrics[0])} (%)", ylabel=f"{board.key(metrics[1])} (%)")
+        _name_axes(panel, board, x=metrics[0], y=metrics[1])
         _name(figure, panel, front)
 
     more = f" · {outside} far below lie outside" if outside else ""
@@ -101,7 +104,8 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     """Every row by its year; each that was better than all before is numbered and named, the line is the best so far."""
     key = board.key(metric)
     rows = [row for row in board.rows if key in row.scores and key not in row.unranked]
-    points = [BoardPoint(float(row.year), float(row.scores[key]), row) for row in rows if row.year]
+    scores = [(row, float(row.scores[key])) for row in rows]
+    points = [BoardPoint(row.year, score, row, (0, goodness(key, score))) for row, score in scores if row.year]
     if not points:
         raise UsageError(f"no row of {board.dataset} has {key} and a year", found=", ".join(board.metrics))
     best = records_of(points)
@@ -117,12 +121,22 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
         years = range(int(min(each.x for each in points)), int(last) + 1)
         panel.set_xticks(list(years), [str(year) for year in years])
         panel.set_xlim(years[0] - 0.4, years[-1] + 0.4)
-        panel.set(ylabel=f"{key} (%)", xlabel="year of the source")
+        panel.set(xlabel="year of the source")
+        _name_axes(panel, board, y=key)
         _name(figure, panel, best)
 
     without = len(rows) - len(points)
     more = f" · {without} without a year left out" if without else ""
     return drawn(paint, height=_height(best), about=_about(board, len(points)) + more)
+
+
+def _name_axes(panel: Axes, board: Leaderboard, *, y: str, x: str | None = None) -> None:
+    """Name the axes of metrics; an axis whose lower values are better is turned, so that better is right and up."""
+    for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
+        if name is not None:
+            lower = lower_is_better(board.key(name))
+            axis.set_label_text(f"{board.key(name)} (%{', lower is better' * lower})")
+            axis.set_inverted(lower)
 
 
 def _paint_points(panel: Axes, points: Sequence[BoardPoint], best: Sequence[BoardPoint]) -> None:

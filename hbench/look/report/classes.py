@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.report.runs import Floats, Reported, TopLists
+from hbench.metrics.names import goodness
 
-ALL, LOWEST, HIGHEST = 60, 30, 8  # classes of a level that are all listed; of more, so many from either end
+ALL, WORST, BEST = 60, 30, 8  # classes of a level that are all listed; of more, so many from either end
 MATRIX = 24  # classes of a confusion matrix that can still be read
 PAIRS = 12
 SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
@@ -28,13 +29,13 @@ class ClassMean(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """The classes of a level, lowest first; of many the `lowest` and the `highest`, and how many lie between."""
+    """The classes of a level, worst first; of many the `worst` and the `best`, and how many lie between."""
 
     level: str
     depth: int
     number: int
-    lowest: list[ClassMean]
-    highest: list[ClassMean]
+    worst: list[ClassMean]
+    best: list[ClassMean]
     left_out: int
 
 
@@ -72,16 +73,16 @@ class ConfusionView(NamedTuple):
     pairs: list[MistakenPair]
 
 
-def class_means(manifest: Manifest, values: list[Floats], level: int) -> list[ClassMean]:
-    """The mean of the values (Q,) over the queries of every class of a level, 0 the coarsest; those without any are left
-    out. The lowest of the first run come first."""
+def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric: str) -> list[ClassMean]:
+    """The mean of a metric's values (Q,) over the queries of every class of a level, 0 the coarsest; those without any are
+    left out. The worst of the first run come first."""
     labels = manifest.labels[manifest.query, level]
     number = len(manifest.tree.names[level])
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined], minlength=number)
     sums = np.stack([np.bincount(labels[defined], own[defined], minlength=number) for own in values])
     means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
-    order = np.argsort(means[0], kind="stable")
+    order = np.argsort(goodness(metric, means[0]), kind="stable")
     paths = node_paths(manifest, level)
     return [
         ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
@@ -108,13 +109,13 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         return []
     tables = []
     for level in reversed(range(manifest.tree.depth)):
-        means = class_means(manifest, values, level)
+        means = class_means(manifest, values, level, metric=reported.by)
         if not means:
             continue
-        cut = LOWEST if len(means) > ALL else len(means)
-        highest = means[-HIGHEST:] if cut < len(means) else []
-        left_out = len(means) - cut - len(highest)
-        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], highest, left_out))
+        cut = WORST if len(means) > ALL else len(means)
+        best = means[-BEST:] if cut < len(means) else []
+        left_out = len(means) - cut - len(best)
+        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], best, left_out))
     return tables
 
 

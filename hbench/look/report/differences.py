@@ -12,7 +12,7 @@ from hbench.look.report.classes import ClassMean, class_means
 from hbench.look.report.overview import headline
 from hbench.look.report.queries import Chapter, one_per_class, ranked, strips_of
 from hbench.look.report.runs import Floats, Reported, ReportedRun
-from hbench.metrics.names import MetricName
+from hbench.metrics.names import MetricName, goodness
 
 CLASSES = 12  # shown on either side
 CHANGED = 4
@@ -20,7 +20,7 @@ SURE = 0.05
 
 
 class Balance(NamedTuple):
-    """For how many queries the first run has a higher, the other a higher, or the same value."""
+    """For how many queries the first run has the better, the other the better, or the same value."""
 
     first: int
     other: int
@@ -58,13 +58,14 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
     view = ComparisonView(number, other.name, differences, max([*ends, 1e-9]), verdict, None, [], [], [])
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
-    change = first.values[reported.by] - other.values[reported.by]
+    change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = Balance(*(int(found.sum()) for found in (change > 0, change < 0, change == 0)))
     pair = [first.values[reported.by], other.values[reported.by]]
-    classes = class_means(reported.manifest, pair, reported.manifest.tree.depth - 1)
-    classes.sort(key=lambda each: each.means[0] - each.means[1])
-    lost = [each for each in classes[:CLASSES] if each.means[0] < each.means[1]]
-    gained = [each for each in classes[: -CLASSES - 1 : -1] if each.means[0] > each.means[1]]
+    classes = class_means(reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by)
+    gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
+    classes.sort(key=lambda mean: gains[mean.node])
+    lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
+    gained = [mean for mean in classes[: -CLASSES - 1 : -1] if gains[mean.node] > 0]
     return view._replace(balance=balance, lost=lost, gained=gained, chapters=_changed(reported, change, (first, other)))
 
 
@@ -85,7 +86,7 @@ def _verdict(found: Difference, first: str, other: str) -> str:
     points = f"{abs(100 * found.difference):.2f} points of {found.metric}"
     if not (found.low > 0 or found.high < 0) or found.p > SURE:
         return f"{first} and {other} differ by {points}, which may be luck: the interval holds 0, or p is above 0.05."
-    better, worse = (first, other) if found.difference > 0 else (other, first)
+    better, worse = (first, other) if goodness(found.metric, found.difference) > 0 else (other, first)
     return f"{better} is better than {worse} by {points}, and these queries leave little doubt (p = {found.p:.4f})."
 
 

@@ -13,6 +13,7 @@ from hbench.engine.top_k import NO_ITEM
 from hbench.look.pages.scripts import write_chunks, write_script
 from hbench.look.pages.tree_data import rounded
 from hbench.look.report.runs import Reported, TopLists
+from hbench.metrics.names import lower_is_better
 
 QUERIES, ITEMS = 256, 2048  # in one script: some 50 and 100 KB
 DIGITS = 4
@@ -38,6 +39,7 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
         "names": [list(names) for names in tree.names],
         "paths": tree.paths.tolist(),
         "by": reported.by,
+        "lower_is_better": lower_is_better(reported.by),
         "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
         "items": len(manifest),
         "item_chunk": ITEMS,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.report.runs import Floats, Reported, ReportedRun, TopLists
+from hbench.metrics.names import goodness
 
 SHOWN = 8
 RESULTS = 10
@@ -56,14 +57,14 @@ def chapters_of(reported: Reported) -> list[Chapter]:
     run = reported.runs[0]
     if reported.by not in run.values or run.top is None or reported.manifest is None:
         return []
-    by, values = reported.by, run.values[reported.by]
+    by, values = reported.by, goodness(reported.by, run.values[reported.by])
     chosen = [
         ("severe", "Most severe", "The first result shares nothing, or as little as any: mistakes that a user notices at once. "
          "Look for what the two pictures have in common (background, colour, text); wrong labels show up here, too.",
          severe(values, run.top)),
-        ("worst", f"Lowest {by}", "What the query looks for comes late. Are these odd pictures of their class, or is a whole class "
+        ("worst", f"Worst {by}", "What the query looks for comes late. Are these odd pictures of their class, or is a whole class "
          "missing from the list? The classes page tells the two apart.", ranked(values)),
-        ("best", f"Highest {by}", "What the model has learned. Near copies of the query at the front make a benchmark easy.",
+        ("best", f"Best {by}", "What the model has learned. Near copies of the query at the front make a benchmark easy.",
          ranked(-values)),
     ]  # fmt: skip
     fine = reported.manifest.labels[reported.manifest.query, -1]
@@ -73,14 +74,14 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 
 
 def ranked(values: Floats) -> NDArray[np.int64]:
-    """The queries by their values, lowest first, those without one left out."""
+    """The queries by the goodness of their values, worst first, those without one left out."""
     order = np.argsort(values, kind="stable")
     defined: NDArray[np.int64] = order[~np.isnan(values[order])]
     return defined
 
 
 def severe(values: Floats, top: TopLists) -> NDArray[np.int64]:
-    """The queries by the level of their first result, lowest first; among them by their values."""
+    """The queries by the level of their first result, lowest first; among them by the goodness of their values."""
     order = np.lexsort((values, top.levels[:, 0]))
     listed: NDArray[np.int64] = order[(~np.isnan(values) & (top.items[:, 0] != NO_ITEM))[order]]
     return listed

@@ -13,17 +13,18 @@ from hbench.core.errors import HBenchError, UsageError
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, leader, rank
 from hbench.evaluation.leaderboard.export import remarks, short_source
 from hbench.look.plots.boards import PARETO
-from hbench.metrics.names import MetricName
+from hbench.metrics.names import MetricName, lower_is_better
 
 
 class BoardMetric(NamedTuple):
     """A metric of a leaderboard: its key in rows, its name without a level, its level ("" where it has none), and what
-    it is, for those that hbench does not compute."""
+    it is, for those that hbench does not compute; `lower_is_better`: it is a distance."""
 
     key: str
     family: str
     level: str
     definition: str
+    lower_is_better: bool = False
 
 
 class ScoreCell(NamedTuple):
@@ -106,8 +107,10 @@ def _metric(board: Leaderboard, key: str) -> BoardMetric:
     except HBenchError:
         return BoardMetric(key, key, "", definition)
     if "level" not in parsed.definition.takes or not board.levels:
-        return BoardMetric(key, key, "", definition)
-    return BoardMetric(key, str(replace(parsed, level=None)), parsed.level or board.levels[-1], definition)
+        return BoardMetric(key, key, "", definition, lower_is_better(key))
+    return BoardMetric(
+        key, str(replace(parsed, level=None)), parsed.level or board.levels[-1], definition, lower_is_better(key)
+    )
 
 
 def _row(board: Leaderboard, number: int, row: Row, number_of: dict[str, int]) -> BoardRow:

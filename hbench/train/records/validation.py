@@ -23,7 +23,7 @@ from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.threads import on_threads
 from hbench.evaluation import embeddings
 from hbench.evaluation.submission import evaluate
-from hbench.metrics.names import MetricName
+from hbench.metrics.names import MetricName, goodness
 from hbench.train.images.batches import images_of, workers_for
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
@@ -83,8 +83,7 @@ def best_after(
     """The best step so far, once `step` got these scores; the first of equal ones."""
     metric = _metric(recipe, held)
     score = scores[str(metric)]
-    sign = -1 if metric.base.startswith("HD") else 1  # severities of mistakes: the smaller the better
-    if best is None or sign * score > sign * best.score:
+    if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
         return BestStep(step, score)
     return best._replace(missed=best.missed + 1)
 

@@ -97,10 +97,11 @@
     show();
   }
 
-  // The list of what is selected, lowest value first.
+  // The list of what is selected, worst value first.
   function show() {
     points.forEach((each, n) => each.classList.toggle("chosen", chosen.has(n)));
-    const key = (n) => data.value?.[n] ?? Infinity;
+    const sign = about.lower_is_better ? -1 : 1;
+    const key = (n) => (data.value?.[n] ?? null) === null ? Infinity : sign * data.value[n];
     const sorted = [...chosen].sort((a, b) => key(a) - key(b) || a - b);
     at("map-count").textContent = sorted.length.toLocaleString("en");
     list.replaceChildren(...sorted.slice(0, LISTED).map((n) => {

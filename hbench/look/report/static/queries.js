@@ -37,21 +37,22 @@ hbench.queries = (() => {
 
     const value = (run, row) => columns.value[run]?.[row] ?? null;
     const last = (number) => (number === null || Number.isNaN(number) ? Infinity : number);
-    const change = (row) => (value(0, row) === null || value(1, row) === null ? null : value(0, row) - value(1, row));
     const negative = (number) => (number === null ? null : -number);
+    const goodness = (run, row) => (about.lower_is_better ? negative(value(run, row)) : value(run, row));
+    const gain = (row) => (value(0, row) === null || value(1, row) === null ? null : goodness(0, row) - goodness(1, row));
     const orders = { file: null };
     const labels = { file: "as in the file" };
     function offer(name, label, key) { orders[name] = key; labels[name] = label; }
     if (columns.value[0]) {
-      offer("low", `lowest ${about.by}`, (row) => last(value(0, row)));
-      offer("high", `highest ${about.by}`, (row) => last(negative(value(0, row))));
+      offer("low", `worst ${about.by}`, (row) => last(goodness(0, row)));
+      offer("high", `best ${about.by}`, (row) => last(negative(goodness(0, row))));
     }
     if (columns.first[0]) {
-      offer("severe", "most severe first", (row) => columns.first[0][row] + (value(0, row) ?? 0) / 2);
+      offer("severe", "most severe first", (row) => columns.first[0][row] + (goodness(0, row) ?? 0) / 2);
     }
     if (columns.value[0] && columns.value[1]) {
-      offer("wins", `${about.runs[0].name} better`, (row) => last(negative(change(row))));
-      offer("losses", `${about.runs[1].name} better`, (row) => last(change(row)));
+      offer("wins", `${about.runs[0].name} better`, (row) => last(negative(gain(row))));
+      offer("losses", `${about.runs[1].name} better`, (row) => last(gain(row)));
     }
     return { classes, rows, value, labels, rowOf, columns, node, number: columns.item.length };
   }

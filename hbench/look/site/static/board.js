@@ -50,7 +50,7 @@ hbench.board = (() => {
       }
       heads.forEach((head, at) => {
         const sorted = head.dataset.sort === state.sort;
-        if (sorted) head.setAttribute("aria-sort", state.down === metrics.has(state.sort) ? "descending" : "ascending");
+        if (sorted) head.setAttribute("aria-sort", state.down === (metrics.has(state.sort) && !("lower" in head.dataset)) ? "descending" : "ascending");
         else head.removeAttribute("aria-sort");
         if (head.dataset.metric) {
           const own = head.dataset.metric === state.metric;

@@ -6,10 +6,11 @@ hbench.scatter = (() => {
   const [LEFT, RIGHT, TOP, BOTTOM] = [58, 624, 14, 350];
 
   // The points that no other beats in both, by x; of equal ones the first.
-  function front(points) {
+  // `signs`: of x and y, −1 where lower is better.
+  function front(points, [sx, sy] = [1, 1]) {
     const found = [];
-    for (const point of [...points].sort((a, b) => b.x - a.x || b.y - a.y)) {
-      if (!found.length || point.y > found[found.length - 1].y) found.push(point);
+    for (const point of [...points].sort((a, b) => sx * (b.x - a.x) || sy * (b.y - a.y))) {
+      if (!found.length || sy * point.y > sy * found[found.length - 1].y) found.push(point);
     }
     return found.reverse();
   }
@@ -39,10 +40,11 @@ hbench.scatter = (() => {
   }
 
   // `points`: {x, y, words, kind}; `parts`: svg, said, count, list.
-  function draw(points, names, parts) {
-    const [left, below] = points.length ? [lowerFence(points.map((each) => each.x)), lowerFence(points.map((each) => each.y))] : [0, 0];
-    const seen = points.filter((each) => each.x >= left && each.y >= below);
-    const best = front(points);
+  function draw(points, names, signs, parts) {
+    const [sx, sy] = signs;
+    const [left, below] = points.length ? [lowerFence(points.map((each) => sx * each.x)), lowerFence(points.map((each) => sy * each.y))] : [0, 0];
+    const seen = points.filter((each) => sx * each.x >= left && sy * each.y >= below);
+    const best = front(points, signs);
     parts.count.textContent = `${points.length} rows` + (points.length > seen.length ? `; outside of the picture, far below the others: ${points.length - seen.length}` : "");
     parts.list.replaceChildren(...best.map((each) => { const item = document.createElement("li"); item.textContent = each.words; return item; }));
     parts.svg.replaceChildren();
@@ -52,14 +54,15 @@ hbench.scatter = (() => {
       return [low - rim, high + rim];
     };
     const [xs, ys] = [range("x"), range("y")];
-    const across = (x) => LEFT + (RIGHT - LEFT) * (x - xs[0]) / (xs[1] - xs[0]);
-    const up = (y) => BOTTOM - (BOTTOM - TOP) * (y - ys[0]) / (ys[1] - ys[0]);
+    const share = (at, [low, high], sign) => (sign > 0 ? at - low : high - at) / (high - low);  // better is right and up
+    const across = (x) => LEFT + (RIGHT - LEFT) * share(x, xs, sx);
+    const up = (y) => BOTTOM - (BOTTOM - TOP) * share(y, ys, sy);
     for (const tick of ticks(...ys)) parts.svg.append(made("line", { class: "grid", x1: LEFT, x2: RIGHT, y1: up(tick), y2: up(tick) }), made("text", { x: LEFT - 8, y: up(tick) + 4, "text-anchor": "end" }, tick));
     for (const tick of ticks(...xs)) parts.svg.append(made("line", { class: "grid", x1: across(tick), x2: across(tick), y1: TOP, y2: BOTTOM }), made("text", { x: across(tick), y: BOTTOM + 18, "text-anchor": "middle" }, tick));
     const steps = best.filter((each) => seen.includes(each)).flatMap((each, n, all) => [...(n ? [`${across(all[n - 1].x).toFixed(1)},${up(each.y).toFixed(1)}`] : []), `${across(each.x).toFixed(1)},${up(each.y).toFixed(1)}`]);
     parts.svg.append(made("polyline", { class: "front", points: steps.join(" ") }));
     parts.svg.append(made("text", { x: (LEFT + RIGHT) / 2, y: 394, "text-anchor": "middle" }, `${names[0]}, %`), made("text", { transform: "translate(14 182) rotate(-90)", "text-anchor": "middle" }, `${names[1]}, %`));
-    const drawn = [...seen].sort((a, b) => a.x - b.x || a.y - b.y).map((each) => {
+    const drawn = [...seen].sort((a, b) => sx * (a.x - b.x) || sy * (a.y - b.y)).map((each) => {
       const leads = best.includes(each);
       const shape = each.kind === "run" ? made("rect", { x: across(each.x) - 5, y: up(each.y) - 5, width: 10, height: 10 }) : made("circle", { cx: across(each.x), cy: up(each.y), r: 5 });
       shape.setAttribute("class", `point ${each.kind}${leads ? " leads" : ""}`);

@@ -70,7 +70,8 @@
         open: () => { const details = row.tr.querySelector("details"); details.open = true; details.scrollIntoView({ block: "center" }); details.firstElementChild.focus(); },
       };
     });
-    hbench.scatter.draw(points, [x, y], { svg: at("scatter"), said: at("scatter-said"), count: at("scatter-count"), list: at("front") });
+    const signs = [x, y].map((key) => (about.metrics.find((each) => each.key === key).lower_is_better ? -1 : 1));
+    hbench.scatter.draw(points, [x, y], signs, { svg: at("scatter"), said: at("scatter-said"), count: at("scatter-count"), list: at("front") });
   }
 
   metric.addEventListener("change", () => {

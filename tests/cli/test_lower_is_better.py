@@ -1,0 +1,101 @@
+"""Distances such as HD@1 are 0 at their best: whatever is called best, worst, first or a gain goes by that."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli import group
+from hbench.datasets import manifest
+from hbench.evaluation import embeddings, leaderboard
+from hbench.look.plots.boards import front_of, points_of, records_of
+
+ROWS = """
+dataset = "zoo"
+version = "1"
+protocol = "paper"
+metric = "HD@1"
+levels = ["family", "species"]
+[citations."A, 2026"]
+text = "A"
+"""
+ROW = """
+[[row]]
+method = "{0}"
+year = {3}
+scores = {{ "HD@1" = {1}, "R@1" = {2} }}
+paper = {{ citation = "A, 2026", table = "T" }}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A dataset of 4 species in 2 families, and a model that knows them beside one that does not."""
+    folder = tmp_path_factory.mktemp("zoo")
+    rng = np.random.default_rng(0)
+    items = [f"{i}.jpg" for i in range(80)]
+    rows = [(f"family{i % 2}", f"species{i % 4}") for i in range(80)]
+    manifest.from_names(items, rows, levels=["family", "species"]).write(folder / "zoo.parquet")
+    centres = rng.normal(size=(4, 8))
+    (folder / "models").mkdir()
+    for name, noise in (("bad", 2.0), ("good", 0.5)):
+        vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
+        embeddings.write(folder / "models" / f"{name}.parquet", items, vectors)
+    run("evaluate", folder / "models", "--each", "-d", folder / "zoo.parquet", "-o", folder, "--metrics", "HD@1,R@1")
+    return folder
+
+
+def run(*words):
+    done = CliRunner().invoke(group, list(map(str, words)), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_best_model_is_that_of_the_smallest_distance(folder):
+    words = ("-d", folder / "zoo.parquet", "-o", folder / "hd", "--metrics", "HD@1", "--json")
+    shown = json.loads(run("evaluate", folder / "models", "--each", *words))
+    assert [model["method"] for model in shown["models"]] == ["good", "bad"]
+
+
+def test_pages_call_the_smaller_distance_better_and_the_larger_worst(folder):
+    run(
+        "report",
+        folder / "bad.json",
+        folder / "good.json",
+        "--by",
+        "HD@1",
+        "-d",
+        folder / "zoo.parquet",
+        "-o",
+        folder / "pages",
+    )
+    page = (folder / "pages" / "compare.html").read_text(encoding="utf-8")
+    assert "good is better than bad by" in page
+    first = int(page.split('data-balance="first">')[1].split("<")[0])
+    assert first < int(page.split('data-balance="other">')[1].split("<")[0])
+
+
+def test_the_worst_queries_are_those_of_the_largest_distance(folder):
+    words = ("-d", folder / "zoo.parquet", "--by", "HD@1", "--json", "-k", "1")
+    model = folder / "models" / "good.parquet"
+    levels = {}
+    for way in ("--worst", "--best"):
+        results = json.loads(run("look", model, way, "1", *words))[0]["results"]
+        levels[way] = results["good.parquet"][0]["level"]
+    assert levels["--worst"] < levels["--best"] == 2
+
+
+def test_boards_rank_and_place_by_the_smallest_distance(tmp_path):
+    rows = [("far", 40, 50, 2020), ("near", 10, 50, 2021), ("middle", 20, 60, 2022)]
+    (tmp_path / "zoo.toml").write_text(ROWS + "".join(ROW.format(*row) for row in rows), encoding="utf-8")
+    board = leaderboard.read(str(tmp_path / "zoo.toml"))
+    assert [standing.rows[0].method for standing in leaderboard.rank(board, "HD@1")] == ["near", "middle", "far"]
+    place = leaderboard.place(board, "HD@1", 0.15)
+    assert (place.place, place.better.rows[0].method, place.worse.rows[0].method) == (2, "near", "middle")
+    points = points_of(board, ("HD@1", "R@1"))
+    assert {point.row.method for point in front_of(points)} == {"near", "middle"}
+    by_year = [point._replace(x=point.row.year, y=point.x, goodness=(0, point.goodness[0])) for point in points]
+    assert [point.row.method for point in records_of(by_year)] == ["far", "near"]
