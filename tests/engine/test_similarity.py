@@ -81,6 +81,22 @@ def test_ap_under_a_hyperbolic_similarity_is_that_of_the_distances(seed, c, name
     assert f"|sim:{name}(curvature={c:g})|" in report.document.signature
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "offset"),
+    [("lorentz", 6e-4, 0), ("poincare", 6e-4, 0), ("poincare(curvature=0.1)", 6e-4, 0), ("l2", 1, 3e3)],
+)
+def test_float32_orders_near_the_origin_and_far_from_it_as_float64_does(name, size, offset):
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) // 4
+    centres = rng.normal(size=(50, 16))
+    vectors = (offset + size / 2 * (centres[labels] + rng.normal(size=(200, 16)))).astype(np.float32)
+    values = [
+        score(each, labels, similarity=name, metrics=["AP", "R@1"]) for each in (vectors, vectors.astype(np.float64))
+    ]
+    assert values[0].scores["R@1"] == values[1].scores["R@1"]
+    assert values[0].scores["AP"] == pytest.approx(values[1].scores["AP"], abs=1e-4)
+
+
 def test_two_models_of_one_space_rank_alike():
     ball = points(3, 40, 1.0, inside=True)
     hyperboloid = 2 * ball / (1 - (ball**2).sum(axis=1, keepdims=True))

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from hbench.core.errors import UnknownName, UsageError
 from hbench.core.registry import Registry
 from hbench.engine.similarity import codes, hyperbolic
-from hbench.engine.similarity.rows import Rows, SelectedRows, as_vectors, float_type, move_rows, squared_norms, where
+from hbench.engine.similarity.rows import (
+    Rows,
+    SelectedRows,
+    as_vectors,
+    far_centre,
+    float_type,
+    move_rows,
+    squared_norms,
+    where,
+)  # fmt: skip
 
 __all__ = [
     "Rows", "SelectedRows", "Similarity", "as_vectors", "float_type", "move_rows", "named", "similarities",
@@ -96,7 +105,11 @@ def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tupl
 
 @similarities.register("l2")
 def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more dimension."""
-    halves = squared_norms(gallery) / 2
+    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more dimension.
+
+    Vectors far from 0 are moved there first, which no distance notices: float32 would lose their differences.
+    """
+    shift = far_centre(gallery)
+    halves = Rows(gallery, shift=shift).squared_norms() / 2
     ones = np.ones(len(queries), float_type(queries))
-    return Rows(queries, last=ones), Rows(gallery, last=-halves.astype(float_type(gallery)))
+    return Rows(queries, shift=shift, last=ones), Rows(gallery, shift=shift, last=-halves.astype(float_type(gallery)))

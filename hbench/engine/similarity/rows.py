@@ -110,16 +110,18 @@ def _not_finite(array: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.i
             yield start, bad
 
 
+FAR = 10.0
 TILE = 512  # rows read and scaled at once: they stay in the second cache
 
 
 @dataclass(frozen=True)
 class Rows:
-    """`vectors` (N, D), each row times its `scale` (N,), and `last` (N,) as one more dimension, if given."""
+    """`vectors` (N, D) less a `shift` (D,), each row times its `scale` (N,), and `last` (N,) as one more dimension, if given."""
 
     vectors: NDArray[np.floating]
     scale: NDArray[np.floating] | None = None
     last: NDArray[np.floating] | None = None
+    shift: NDArray[np.floating] | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -140,7 +142,11 @@ class Rows:
         if self.last is not None:
             out[:, dimensions] = self.last[positions]
         source, rows = where(self.vectors, positions)
-        if pays_exactly(len(self) * self.width) and source.dtype in {out.dtype, np.dtype(np.float16)}:
+        if (
+            self.shift is None
+            and pays_exactly(len(self) * self.width)
+            and source.dtype in {out.dtype, np.dtype(np.float16)}
+        ):
             scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
             if source.dtype == np.float16:
                 read_halves(source.view(np.uint16), rows, scale, out)
@@ -150,19 +156,37 @@ class Rows:
         for start in range(0, len(positions), TILE):
             at, tile = positions[start : start + TILE], out[start : start + TILE]
             tile[:, :dimensions] = self.vectors[at]
+            if self.shift is not None:
+                tile[:, :dimensions] -= self.shift
             if self.scale is not None:
                 tile[:, :dimensions] *= self.scale[at, None]
         return out
 
+    def squared_norms(self) -> NDArray[np.float64]:
+        """|v|² of every row in float64, read block by block."""
+        result = np.empty(len(self))
+        for start in range(0, len(self), TILE):
+            block = self.read(np.arange(start, min(start + TILE, len(self)))).astype(np.float64)
+            result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
+        return result
+
     def same_as(self, other: Rows) -> bool:
         """Whether the other rows are these."""
-        return self.vectors is other.vectors and self.scale is other.scale and self.last is other.last
+        mine, others = (
+            (self.vectors, self.scale, self.last, self.shift),
+            (other.vectors, other.scale, other.last, other.shift),
+        )
+        return all(one is another for one, another in zip(mine, others, strict=True))
 
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
         """The same rows, scaled and moved into this order where they lie, if they may be: a run of them is then no copy."""
         vectors = self.vectors
         if not (
-            isinstance(vectors, SelectedRows) and vectors.movable and self.last is None and vectors.dtype == self.dtype
+            isinstance(vectors, SelectedRows)
+            and vectors.movable
+            and self.last is None
+            and self.shift is None
+            and vectors.dtype == self.dtype
         ):
             return self
         moved = vectors.move(order)
@@ -174,7 +198,7 @@ class Rows:
     def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
         """The rows at these positions where they lie, if they lie there one after another."""
         source, rows = where(self.vectors, positions)
-        plain = self.scale is None and self.last is None and source.dtype == self.dtype
+        plain = self.scale is None and self.last is None and self.shift is None and source.dtype == self.dtype
         if not plain or not len(rows) or (np.diff(rows) != 1).any():
             return None
         return source[rows[0] : rows[0] + len(rows)]
@@ -217,13 +241,20 @@ def read_halves(
 
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """|v|² of every row in float64, read block by block."""
-    result, rows = np.empty(len(vectors)), Rows(vectors)
-    for start in range(0, len(vectors), TILE):
-        block = rows.read(np.arange(start, min(start + TILE, len(vectors)))).astype(np.float64)
-        result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
-    return result
+    return Rows(vectors).squared_norms()
 
 
 def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
     """The type in which these vectors are multiplied."""
     return np.dtype(np.float64 if vectors.dtype == np.float64 else np.float32)
+
+
+def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
+    """The middle (D,) between the smallest and the largest value of each dimension, where the vectors lie `FAR` times their
+    spread from 0; else None. Other than a mean it has the same bits whatever the order of the rows."""
+    low, high = np.full(vectors.shape[1], np.inf), np.full(vectors.shape[1], -np.inf)
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        part = vectors[start : start + ROWS_AT_ONCE]
+        low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
+    middle, spread = (low + high) / 2, (high - low) / 2
+    return middle.astype(float_type(vectors)) if middle @ middle > FAR**2 * (spread @ spread) else None

@@ -78,8 +78,8 @@ def _passed(given: Embeddings) -> tuple[NDArray[np.uint64], bool]:
     for block in blocks(len(given), given.dim):
         part = given.vectors[block]
         prints[block] = fingerprints(part)
-        values = part.astype(np.float32, copy=False)
-        total += values.sum(axis=0, dtype=np.float64)
+        values = part.astype(np.float64)
+        total += values.sum(axis=0)
         square += float(np.vdot(values, values))
     mean = total / len(given)
     spread = square / len(given) - float(mean @ mean)
