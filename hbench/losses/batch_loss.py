@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
+from hbench.tree import check_nested
 
 Indices = tuple[Tensor, ...]  # pairs (query, positive, query, negative) or triplets (query, positive, negative)
 
@@ -78,6 +79,8 @@ class LossBatch(NamedTuple):
 class BatchLoss(nn.Module):
     """A loss of a batch: `compute(batch)` -> scalar; embeddings that are not finite give a value that is not.
 
+    Labels that do not form a tree, such as columns in the wrong order, are refused.
+
     `takes_pairs`: whether mined pairs have a meaning for it. `takes_partial`: whether it can leave pairs out, by
     `LossBatch.listed`; `partial`: whether it does, where labels end early (hbench.losses.partial).
     """
@@ -85,6 +88,7 @@ class BatchLoss(nn.Module):
     takes_pairs = True
     takes_partial = False
     partial = False
+    labels_checked = False
 
     def compute(self, batch: LossBatch) -> Tensor:
         raise NotImplementedError
@@ -108,6 +112,10 @@ class BatchLoss(nn.Module):
             raise ConfigError(
                 "mined pairs say themselves what is known", fix="call a loss of partial labels without them"
             )
+        # A GPU is waited for once: labels in the wrong order show it in nearly every batch.
+        if batch.labels.device.type == "cpu" or not self.labels_checked:
+            require_tree(batch)
+            self.labels_checked = True
         value = self.compute(batch._replace(partial=self.partial))
         # A comparison with NaN is false, so a loss of comparisons could be finite where its gradient is not. Zero times a sum
         # of the vectors is 0, or NaN where one of them is not finite, and the host need not wait for the device to know.
@@ -115,6 +123,15 @@ class BatchLoss(nn.Module):
         for each in vectors:
             value = value + each.detach().sum(dtype=torch.float32).mul(0)
         return value
+
+
+def require_tree(batch: LossBatch) -> None:
+    """Raise TreeError, naming the columns, unless each class of a column lies in one class of the column before it."""
+    alone = batch.ref_labels is batch.labels
+    table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
+    for level in range(1, table.shape[1]):
+        known = table[table[:, level] >= 0, level - 1 : level + 1]
+        check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
 def is_self(self_index: Tensor, references: int) -> Tensor:

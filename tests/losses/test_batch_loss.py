@@ -7,7 +7,7 @@ import torch
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import miners
 
-from hbench.core.errors import ConfigError
+from hbench.core.errors import ConfigError, TreeError
 from hbench.losses import build_loss
 from tests.losses.test_losses import NAMES, WITH_REFERENCES, batch, build
 
@@ -33,6 +33,23 @@ def test_a_reference_that_is_not_finite_gives_a_value_that_is_not(name):
     with torch.no_grad():
         references[0, 0] = float("nan")
     assert not torch.isfinite(build(name)(embeddings, labels, references, classes))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_in_the_wrong_order_are_refused_in_every_batch(name):
+    embeddings, labels = batch(CLASSES)
+    loss = build(name)
+    loss(embeddings, labels)
+    with pytest.raises(TreeError, match=r"(?s)column-1 labels have several parents.*coarse to fine"):
+        loss(embeddings, labels.flip(1))
+
+
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_references_in_another_tree_are_refused(name):
+    embeddings, labels = batch(CLASSES)
+    references, classes = batch(CLASSES, seed=1)
+    with pytest.raises(TreeError, match="column-1"):
+        build(name)(embeddings, labels, references, torch.stack([1 - classes[:, 0], classes[:, 1]], dim=1))
 
 
 @pytest.mark.parametrize("name", WITH_REFERENCES)
