@@ -152,7 +152,7 @@ def test_images_that_cannot_be_read_are_named_and_left_out_where_asked(letters, 
         assert embeddings.read(file).ids.tolist() == kept
 
 
-def test_foreign_names_of_weights_are_shown_and_mapped(tmp_path):
+def test_foreign_names_of_weights_are_shown_and_mapped(tmp_path, caplog):
     net = build_backbone("hbench:small", weights="random").net
     foreign = {f"module.features.{key.removeprefix('layers.')}": value for key, value in net.state_dict().items()}
     torch.save(foreign, tmp_path / "w.pth")
@@ -171,6 +171,26 @@ def test_foreign_names_of_weights_are_shown_and_mapped(tmp_path):
     torch.save(dict(list(foreign.items())[1:]), tmp_path / "w.pth")
     with pytest.raises(ConfigError, match="cannot be taken in order"):
         loaded("order = true")
+    torch.save({**foreign, "fc.weight": torch.ones(1)}, tmp_path / "w.pth")
+    loaded("order = true")
+    assert "left out: fc.weight" in caplog.text
+
+
+def test_weights_that_could_be_taken_crosswise_are_refused(tmp_path):
+    state = build_backbone("hbench:small", weights="random").net.state_dict()
+
+    def loaded(weights, text):
+        torch.save(weights, tmp_path / "w.pth")
+        (tmp_path / "map.toml").write_text(text)
+        return build_backbone("hbench:small", weights=str(tmp_path / "w.pth"), key_map=tmp_path / "map.toml").net
+
+    swapped = {key: state[key] for key in sorted(state)}  # the means of a norm before its weight: of equal shapes
+    with pytest.raises(ConfigError, match=r"layers\.1\.bias \(16,\) for layers\.1\.weight \(16,\)"):
+        loaded(swapped, "order = true")
+    both = {f"{prefix}.{key}": value for key, value in state.items() for prefix in ("teacher", "student")}
+    with pytest.raises(ConfigError, match=r"teacher\.layers\.0\.weight and student\.layers\.0\.weight"):
+        loaded(both, '"teacher." = ""\n"student." = ""')
+    loaded(both, '"teacher." = "unused."\n"student." = ""')
 
 
 def test_a_file_that_exists_is_not_replaced(letters, tmp_path):

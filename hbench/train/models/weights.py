@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import urllib.error
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hbench.core.errors import ConfigError, DataError
+from hbench.core.errors import ConfigError, DataError, examples
 from hbench.core.untrusted import load_tensors, parse_toml, read_text
+
+LOG = logging.getLogger(__name__)
 
 
 def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
@@ -35,7 +38,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
     """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; DataError where it does not fit.
 
     `key_map`: a TOML file of `"old" = "new"`, the beginnings of keys in the file and in the net, or with `order = true`:
-    one after the other, where number and shapes agree.
+    one after the other, where kinds (weight, bias, running_mean …) and shapes agree; what the file has beyond is named.
     """
     from pickle import UnpicklingError
 
@@ -69,23 +72,37 @@ def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{key_map} cannot be read", expected="a key map, in TOML", found=str(error)) from None
     if renames == {"order": True}:
-        wanted = net.state_dict()
-        own = {key: value for key, value in weights.items() if isinstance(value, Tensor)}
-        pairs = list(zip(own.items(), wanted.items(), strict=False))
-        differing = [f"{a} {tuple(x.shape)} for {b} {tuple(y.shape)}" for (a, x), (b, y) in pairs if x.shape != y.shape]
-        if differing or len(own) < len(wanted):
-            raise ConfigError(
-                "weights cannot be taken in order", expected=f"the shapes of the net's {len(wanted)} keys",
-                found=f"{len(own)} keys; {', '.join(differing[:3]) or 'too few'}", fix="name them in the key map",
-            )  # fmt: skip
-        return {name: value for (_, value), (name, _) in pairs}
+        return _in_order({key: value for key, value in weights.items() if isinstance(value, Tensor)}, net.state_dict())
     if not all(isinstance(new, str) for new in renames.values()):
         raise ConfigError(f"{key_map} is not a key map", expected='"old beginning" = "new beginning", or order = true')
-    found = {}
-    for key, value in weights.items():
+    sources: dict[str, str] = {}
+    for key in weights:
         old = max((old for old in renames if key.startswith(old)), key=len, default="")
-        found[renames.get(old, "") + key[len(old) :]] = value
-    return found
+        new = renames.get(old, "") + key[len(old) :]
+        if new in sources:
+            raise ConfigError(
+                f"{key_map} gives two weights of the file one name", expected="one weight for each of the net's",
+                found=f"{sources[new]} and {key} for {new}", fix="rename the beginning of those that are not meant to another",
+            )  # fmt: skip
+        sources[new] = key
+    return {new: weights[key] for new, key in sources.items()}
+
+
+def _in_order(weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights under the targets' names, one after the other. Raises ConfigError where kinds or shapes differ."""
+    pairs = list(zip(weights, targets, strict=False))
+    differing = [
+        f"{old} {tuple(weights[old].shape)} for {new} {tuple(targets[new].shape)}" for old, new in pairs
+        if weights[old].shape != targets[new].shape or old.split(".")[-1] != new.split(".")[-1]
+    ]  # fmt: skip
+    if differing or len(weights) < len(targets):
+        raise ConfigError(
+            "weights cannot be taken in order", expected=f"the kinds and shapes of the net's {len(targets)} keys",
+            found=f"{len(weights)} keys; {', '.join(differing[:3]) or 'too few'}", fix="name them in the key map",
+        )  # fmt: skip
+    if left_out := list(weights)[len(pairs) :]:
+        LOG.warning("taken in order: %d weights; left out: %s", len(pairs), examples(left_out))
+    return {new: weights[old] for old, new in pairs}
 
 
 def _is_network(error: BaseException | None) -> bool:
