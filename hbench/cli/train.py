@@ -73,7 +73,9 @@ def _train(
     with joined(device) as processes:
         with bar(shown=processes.first) as watch:
             names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
-            report = train(chosen, out, processes=processes, resume=resume, track=list(names), watch=watch)
+            report = train(
+                chosen, out, processes=processes, resume=resume, track=list(names), watch=watch, on_remark=say
+            )
         if processes.first:
             _show(report)
             again = f": hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again"

@@ -12,6 +12,7 @@ goes on, bit for bit, as if it had never stopped.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import signal
@@ -56,6 +57,7 @@ from hbench.train.steps.gradients import (
 )
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
+LOG = logging.getLogger(__name__)
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
@@ -78,12 +80,14 @@ def train(
     track: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     watch: Watch = lambda _moment: None,
+    on_remark: Callable[[str], None] = LOG.warning,
 ) -> Report:
     """Train a recipe's model into the folder `out`, embed the dataset's test items, and score them.
 
     `watch` is told of every step, `callbacks` (step, values by name) of what is logged, `track` names trackers
-    (tensorboard, wandb, mlflow). Where the recipe validates, its best checkpoint is tested, else the last; the report is of the
-    held-out classes where the recipe is not to be tested.
+    (tensorboard, wandb, mlflow). `on_remark` is called before the first step with what may surprise about the recipe. Where the
+    recipe validates, its best checkpoint is tested, else the last; the report is of the held-out classes where the recipe is
+    not to be tested.
 
     Raises UsageError for a folder that holds another run, DataError for a dataset without training images, Interrupted
     when asked to stop, HBenchError for a loss that is not finite.
@@ -94,6 +98,8 @@ def train(
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         _take_folder(out, recipe, resume=resume)
+        for remark in _remarks(recipe, training_manifest(data)):
+            on_remark(remark)
     run = begin(recipe, data, processes)
     if resume and checkpoints.saved(out):
         run.restore(checkpoints.latest(out))
@@ -196,9 +202,9 @@ def _launched(
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
     compute = accumulated(recipe.accumulate, compute) if recipe.accumulate > 1 else compute
     for epoch in range(run.step // in_epoch, recipe.epochs):
-        let_body_rest(run, processes, resting=epoch < recipe.schedule.warm_up)
         batches = _plan(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
+            let_body_rest(run, processes, resting=recipe.schedule.rests(run.step, in_epoch, recipe.epochs))
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             tensors = update(run, pixels, labels[rows], processes, compute, stops=recipe.non_finite == "stop")
             run.follow(recipe.average)
@@ -256,6 +262,19 @@ def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes =
             found=f"{recipe.accumulate}",
         )  # fmt: skip
     return steps
+
+
+def _remarks(recipe: Recipe, manifest: Manifest) -> list[str]:
+    """What a person should know of a recipe before its run: a backbone that rests for long, epochs without enough batches."""
+    resting, steps, remarks = recipe.schedule.resting(recipe.epochs), recipe.steps_per_epoch, []
+    if resting * 3 > recipe.epochs:
+        remarks.append(
+            f"the backbone rests for {min(1, resting / recipe.epochs):.0%} of the steps: schedule.warm_up is {resting:g} of "
+            f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 rests it for 5 % of them)"
+        )
+    if steps and (batches := len(_plan(recipe, manifest, 0).rows)) < steps:
+        remarks.append(f"an epoch has {batches:,} steps: the training images make no {steps:,} (steps_per_epoch)")
+    return remarks
 
 
 def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:

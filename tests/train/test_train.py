@@ -351,6 +351,36 @@ def test_what_rests_during_warm_up_is_not_differentiated(letters, tmp_path):
     assert any(moved)
 
 
+def test_a_warm_up_below_one_is_a_share_of_the_steps_however_few_the_epochs(letters, tmp_path):
+    assert resolve("own-data").schedule.warm_up <= 0.1
+    for epochs, resting in ((1, 0), (10, 1)):
+        recipe = tiny("glyphs-happier", f"schedule.warm_up={resolve('own-data').schedule.warm_up}", f"epochs={epochs}")
+        run = begin(recipe, letters)
+        rates = [moment.rates["body"] for moment in loop.steps(run, recipe, letters, tmp_path)]
+        assert rates.count(0) == resting
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        (["schedule.warm_up=1"], "rests for 50% of the steps"),
+        (["schedule.warm_up=0.5"], "rests for 50% of the steps"),
+        (["steps_per_epoch=500"], r"an epoch has \d+ steps: the training images make no 500"),
+        (["schedule.warm_up=0.3"], None),
+    ],
+)
+def test_what_may_surprise_is_said_before_the_first_step(letters, tmp_path, changes, remark):
+    remarks = []
+
+    def watch(_moment):
+        assert len(remarks) == (remark is not None)
+
+    recipe = tiny("glyphs-nsm", *changes)
+    loop.train(recipe, tmp_path, dataset=letters, watch=watch, on_remark=remarks.append)
+    if remark:
+        assert re.search(remark, remarks[0])
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision_trains_and_embeds_in_float32(letters, tmp_path, precision):
     report = loop.train(tiny("glyphs-happier", f"precision={precision}"), tmp_path, dataset=letters)

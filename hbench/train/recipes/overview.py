@@ -76,6 +76,5 @@ def _schedule(epochs: int, schedule: Schedule) -> str:
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"
-    return f"{epochs or 'for about 2,000 steps'}, {named}" + (
-        f" after {schedule.warm_up} of warm-up" if schedule.warm_up else ""
-    )
+    warm_up = schedule.warm_up if isinstance(schedule.warm_up, int) else f"{100 * schedule.warm_up:g} %"
+    return f"{epochs or 'for about 2,000 steps'}, {named}" + (f" after {warm_up} of warm-up" if warm_up else "")

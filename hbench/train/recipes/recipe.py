@@ -108,16 +108,24 @@ class Optimizer(BaseModel):
 
 class Schedule(BaseModel):
     """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn, at their full
-    rates, and the schedule begins after these. `every`: whether the rate changes by epoch or by step. `ramp`: so many first steps
-    over which all rates rise from 0, linearly."""
+    rates, and the schedule begins after these. A `warm_up` below 1 is a share of the run's steps. `every`: whether the rate
+    changes by epoch or by step. `ramp`: the number of first steps over which all rates rise from 0, linearly."""
 
     model_config = STRICT
     name: Literal["cosine", "constant", "steps"] = "cosine"
-    warm_up: Natural = 0
+    warm_up: Natural | Share = 0
     milestones: tuple[Positive, ...] = ()
     gamma: Share = 0.1
     every: Literal["epoch", "step"] = "epoch"
     ramp: Natural = 0
+
+    def resting(self, epochs: int) -> float:
+        """The epochs of warm-up in a run of this many."""
+        return self.warm_up if isinstance(self.warm_up, int) else self.warm_up * epochs
+
+    def rests(self, step: int, in_epoch: int, epochs: int) -> bool:
+        """Whether the backbone rests in a step, counted from 0."""
+        return step + 1 <= self.resting(epochs) * in_epoch
 
 
 class LossSpec(BaseModel):

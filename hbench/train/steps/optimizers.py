@@ -70,13 +70,15 @@ def set_rates(
     """
     schedule = recipe.schedule
     at = step / in_epoch if schedule.every == "step" else epoch
-    factor = FACTORS[schedule.name](max(0, at - schedule.warm_up), recipe.epochs, schedule)
+    factor = FACTORS[schedule.name](max(0, at - schedule.resting(recipe.epochs)), recipe.epochs, schedule)
+    resting = schedule.rests(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
     rise = min(1.0, (step + 1) / schedule.ramp) if schedule.ramp else 1.0
     rates = {}
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
-        resting = group["name"] == BODY and epoch < schedule.warm_up
-        group["lr"] = 0.0 if resting else (lowest + (group["lr_max"] - lowest) * factor) * rise
+        group["lr"] = (
+            0.0 if resting and group["name"] == BODY else (lowest + (group["lr_max"] - lowest) * factor) * rise
+        )
         rates[group["name"]] = group["lr"]
     return rates
 
