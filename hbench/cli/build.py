@@ -152,7 +152,9 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tuple[Dataset, dict[str, bytes]]:
     """The dataset of a table or a folder of images, and the images that lie inside a table, for `folder`."""
     from hbench.datasets import specs
+    from hbench.datasets.manifest import name_table_of
     from hbench.datasets.own_data import own_dataset, without_images
+    from hbench.tree.names import remarks_on
 
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
@@ -171,6 +173,8 @@ def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tupl
     except TreeError:
         _refuse_no_tree(table, levels, str(source))
         raise
+    for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
+        terminal.say(f"note: {remark}")
     return dataclasses.replace(dataset, card={**dataset.card, **mended, "background": options["background"]}), images
 
 
@@ -238,10 +242,10 @@ def _split(
 def _refuse_no_tree(table: pa.Table, levels: list[str], source: str) -> None:
     from hbench.core.tables import texts
     from hbench.tree.names import NameTable
-    from hbench.tree.policies import refuse_with_policies
+    from hbench.tree.policies import mend_to_tree
 
     rows = zip(*(texts(table, level) for level in levels), strict=True)
-    refuse_with_policies(NameTable.of(levels, rows), source)
+    mend_to_tree(NameTable.of(levels, rows), (), source)
 
 
 def _mended(

@@ -24,7 +24,8 @@ from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out
 from hbench.tree import RESERVED, default_levels
-from hbench.tree.names import NameTable
+from hbench.tree.names import NameTable, Row
+from hbench.tree.policies import advice
 
 SPLIT = "split"
 
@@ -47,7 +48,7 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
 
         table, mended = mend_sheet(table, levels, policies)
         levels = list(mended.table.levels)
-    _refuse_empty_names(table, levels)
+    _rows_of(table, texts(table, "item"), levels)
     train, tests = by_split(table, levels=levels)
     version = next(iter(tests.values())).digest[:12]
     return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
@@ -64,14 +65,18 @@ def _refuse_without_items(path: Path, table: pa.Table) -> None:
         )
 
 
-def _refuse_empty_names(table: pa.Table, levels: Sequence[str]) -> None:
-    for level in levels:
-        if empty := texts(table, level).count(""):
-            raise DataError(
-                f"{empty} rows have no name at the level {level}",
-                expected=f"a name for each of {', '.join(levels)}",
-                fix="fill them in, or choose what they mean, as --policy unknown: hbench tree validate lists the policies",
-            )
+def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
+    """The names of every row, coarse to fine; raises DataError where one is missing."""
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    if incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]:
+        empty = [level for level, names in zip(levels, zip(*rows, strict=True), strict=True) if "" in names]
+        raise DataError(
+            f"{len(incomplete)} items have no name at some level",
+            expected=f"a name for each of {', '.join(levels)}",
+            found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
+            fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, rows))]),
+        )
+    return rows
 
 
 def _is_manifest(path: Path) -> bool:
@@ -210,14 +215,7 @@ def own_dataset(
         )
     check_columns(table, [*levels, *([split] if split else [])])
     items = below(root, texts(table, item))
-    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
-    if incomplete := [image for image, row in zip(items, rows, strict=True) if "" in row]:
-        raise DataError(
-            f"{len(incomplete)} items have no name at some level",
-            expected=f"a name for each of {', '.join(levels)}",
-            found=examples(incomplete),
-            fix="fill them in, or choose what they mean with --policy",
-        )
+    rows = _rows_of(table, items, levels)
     columns = {"item": pa.array(items)}
     columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
     if split is not None:

@@ -23,9 +23,9 @@ from hbench.engine.similarity import as_vectors
 from hbench.evaluation.measurement import Retrieval, job_of
 from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.tree import LabelTree, as_labels, default_levels
-from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.names import NameTable, Row, class_rows, remarks_on, stripped
 from hbench.tree.partial import is_partial, known_levels
-from hbench.tree.policies import mend, refuse_with_policies
+from hbench.tree.policies import mend_to_tree
 
 Vectors = NDArray[np.floating]
 
@@ -73,7 +73,16 @@ def score(
     )
     digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
     measurement = measure(job_of(test, chosen, memory=memory), execute=partial(on_threads, threads=threads))
-    return report_of({"test": measurement}, {"test": test.ids}, Subject("arrays", "1", digest), chosen)
+    warnings = _remarks_on_names(tree, test) if _are_names(labels) else ()
+    return report_of(
+        {"test": measurement}, {"test": test.ids}, Subject("arrays", "1", digest), chosen, warnings=warnings
+    )
+
+
+def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
+    labels = np.concatenate([side.labels for side in (test.queries, test.gallery) if side is not None])
+    items = tree.counts(labels)[-1].tolist()
+    return remarks_on(NameTable(tree.levels, dict(zip(class_rows(tree), items, strict=True))))
 
 
 def _retrieval_of_arrays(
@@ -134,8 +143,7 @@ def _numbered(
 
 
 def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
-    mended = mend(NameTable.of(levels, rows), policies)
-    refuse_with_policies(mended.table, "the labels")
+    mended = mend_to_tree(NameTable.of(levels, rows), policies, "the labels")
     kept = [after for row in rows if (after := mended.final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
         raise UsageError("vectors keep their labels here", expected="a policy that leaves out no row and no level",

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from hbench.core.errors import SubmissionError, UsageError
-from hbench.datasets import Dataset, load
+from hbench.datasets import Dataset, load, specs
+from hbench.datasets.manifest import name_table_of
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, conditions
 from hbench.evaluation import embeddings as embedding_files
@@ -28,6 +29,7 @@ from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports.report import Report, Subject, SubmittedFile
 from hbench.metrics.names import MetricName, default_metrics
+from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
 
 
@@ -103,7 +105,12 @@ def examine(
     doubts = doubts_of(given, data) if doubted else ()
     subject = Subject(data.name, data.version, digest_of(data), _checked(method), source_of(given), doubts)
     also = protocol_name("official", data) if also_official else None
-    return Examined(given, data, chosen, also, subject, (*warnings, *map(str, problems)))
+    return Examined(given, data, chosen, also, subject, (*warnings, *_remarks_on_names(data), *map(str, problems)))
+
+
+def _remarks_on_names(data: Dataset) -> list[str]:
+    """What to know of the names of somebody's own classes; those of published sets are as their authors meant them."""
+    return [] if data.name in specs else remarks_on(name_table_of(list(data.tests.values())))
 
 
 def _checked(method: str | None) -> str | None:

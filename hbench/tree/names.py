@@ -10,6 +10,7 @@ several parents | Agamidae | Lacertilia, Anura
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ KINDS = {
     "homonym": "one name in several branches that share nothing below it",
     "several parents": "one node under several parents: a DAG, no tree",
     "spaces": "names with surplus spaces or control characters",
-    "alike": "names of one level that differ only in case or spaces",
+    "alike": "names under one parent that look the same: they differ in case, blanks, encoding or invisible marks",
 }
 REMARKS = ("spaces", "alike")
 
@@ -228,21 +229,55 @@ def _name_of(key: Key) -> str:
     return key[1][-1] if key[1] else "the root"
 
 
-def _remarks(table: NameTable) -> Iterator[TreeProblem]:
-    found: list[Counter[str]] = [Counter() for _ in table.levels]
+def folded(name: str) -> str:
+    """The name as readers see it: case, blanks, invisible marks and the forms that Unicode has for one letter are let go.
+
+    >>> folded("Cafe\\u0301\\u00a0 Bar\\u200b") == folded("caf\\u00e9 bar")
+    True
+    """
+    text = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join("".join(m for m in text if m.isspace() or unicodedata.category(m)[0] != "C").split())
+
+
+def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
+    """The names in use at every place of the tree, by its folded path, each with its number of items; several look alike."""
+    spellings: dict[Row, Counter[str]] = defaultdict(Counter)
+    forms = {name: folded(name) for row in table.rows for name in row}
     for row, items in table.rows.items():
-        for names, name in zip(found, row, strict=False):
-            names[name] += items
-    for level, names in zip(table.levels, found, strict=True):
-        alike = defaultdict(list)
-        for name, items in names.items():
+        path = tuple(map(forms.__getitem__, row))
+        for depth, name in enumerate(row, start=1):
+            spellings[path[:depth]][name] += items
+    return spellings
+
+
+def _remarks(table: NameTable) -> Iterator[TreeProblem]:
+    spaced: Counter[tuple[int, str]] = Counter()
+    for row, items in table.rows.items():
+        for place, name in enumerate(row):
             if name != " ".join(name.split()) or CONTROL.search(name):
-                yield TreeProblem("spaces", level, name, (), items)
-            alike[" ".join(name.split()).casefold()].append(name)
-        for variants in alike.values():
-            if len(variants) > 1:
-                items = sum(names[name] for name in variants)
-                yield TreeProblem("alike", level, variants[0], tuple(map(repr, variants)), items)
+                spaced[place, name] += items
+    for (place, name), items in spaced.items():
+        yield TreeProblem("spaces", table.levels[place], name, (), items)
+    for path, spellings in look_alikes(table).items():
+        if len(spellings) > 1:
+            level = table.levels[len(path) - 1]
+            show = repr if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings) else ascii
+            variants = tuple(f"{show(name)} ({items:,})" for name, items in spellings.most_common())
+            yield TreeProblem("alike", level, spellings.most_common(1)[0][0], variants, spellings.total())
+
+
+def remarks_on(table: NameTable) -> list[str]:
+    """What to know of names that form a tree, in sentences: which look alike, and which often mean a missing name."""
+    of_kind: dict[str, list[str]] = defaultdict(list)
+    for problem in [*_placeholders(table), *_remarks(table)]:
+        if problem.kind != "spaces":
+            names = " and ".join(problem.where) if problem.kind == "alike" else f"{problem.node!r} ({problem.items:,})"
+            of_kind[problem.kind].append(f"{problem.level} {names}")
+    words = {
+        "placeholder": "names that often mean a missing name are kept as classes (policies: fill-from-parent, unknown)",
+        "alike": "groups of names look alike and are kept as classes of their own (the policy normalise makes each one class)",
+    }
+    return [f"{len(names):,} {words[kind]}: {examples(names)}" for kind, names in of_kind.items()]
 
 
 def class_rows(tree: LabelTree) -> list[Row]:

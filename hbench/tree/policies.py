@@ -17,10 +17,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hbench.core.errors import TreeError, UsageError
+from hbench.core.errors import HBenchError, TreeError, UsageError
 from hbench.core.registry import Registry
 from hbench.tree import ROOT, SHOWN_NODES
-from hbench.tree.names import CONTROL, REMARKS, ROOT_KEY, Key, NameTable, Row, find_problems, levels_for
+from hbench.tree.names import (
+    CONTROL,
+    REMARKS,
+    ROOT_KEY,
+    Key,
+    NameTable,
+    Row,
+    find_problems,
+    folded,
+    levels_for,
+    look_alikes,
+)
 from hbench.tree.partial import ended_early
 
 NewRows = Mapping[Row, Row | None]
@@ -71,7 +82,7 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     """Apply policies by name. Raises UnknownName, and UsageError for two that mend the same kind of problem."""
     chosen = sorted({policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name))
     for one, other in itertools.pairwise(chosen):
-        if not set(one.mends).isdisjoint(other.mends) and one.stage == other.stage:
+        if _exclude_each_other(one, other):
             raise UsageError(
                 f"{one.name} and {other.name} both mend {' and '.join(one.mends)}", fix="choose one of them"
             )
@@ -83,6 +94,10 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
         final = {row: None if now is None else new[now] for row, now in final.items()}
         table = _rewritten(table, new, step)
     return Mended(table, changes, final)
+
+
+def _exclude_each_other(one: Policy, other: Policy) -> bool:
+    return one.stage == other.stage and not set(one.mends).isdisjoint(other.mends)
 
 
 def _rewritten(table: NameTable, new: NewRows, step: Policy) -> NameTable:
@@ -101,6 +116,17 @@ def _rewritten(table: NameTable, new: NewRows, step: Policy) -> NameTable:
 def trim(table: NameTable) -> NewRows:
     """Surplus spaces and control characters go; names that differ only in them become one."""
     return {row: tuple(" ".join(CONTROL.sub(" ", name).split()) for name in row) for row in table.rows}
+
+
+@policy("normalise", mends=["alike"], stage=0)
+def normalise(table: NameTable) -> NewRows:
+    """Names under one parent that differ only in case, blanks, encoding or invisible marks become the most frequent."""
+    chosen = {
+        path: min(spellings, key=lambda name: (-spellings[name], name))
+        for path, spellings in look_alikes(table).items()
+    }
+    paths = {row: tuple(map(folded, row)) for row in table.rows}
+    return {row: tuple(chosen[path[: i + 1]] for i in range(len(row))) for row, path in paths.items()}
 
 
 @policy("add-root", mends=["several roots"], stage=1)
@@ -226,39 +252,68 @@ def policies_for(kind: str) -> list[Policy]:
     return sorted((policies[name] for name in policies if kind in policies[name].mends), key=lambda each: each.stage)
 
 
-def refuse_with_policies(table: NameTable, source: str) -> None:
-    """Raise TreeError for a table that is not a tree: its problems by node, and what each policy would do about them."""
-    problems = [problem for problem in find_problems(table) if problem.kind not in REMARKS]
-    if not problems:
-        return
+def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
+    """Apply policies by name. Raises TreeError for what is no tree then: its problems by node, and which policies mend them."""
+    mended = mend(table, names)
+    try:
+        mended.table.tree()
+        return mended
+    except TreeError:
+        problems = [problem for problem in find_problems(mended.table) if problem.kind not in REMARKS]
+        if not problems:
+            raise
     shown = [f"{each.level} {each.node!r} in {' and '.join(map(repr, each.where))}" for each in problems[:SHOWN_NODES]]
     more = ["…"] * (len(problems) > SHOWN_NODES)
     kinds = Counter(problem.kind for problem in problems)
-    fitting = dict.fromkeys(policy.name for kind in kinds for policy in policies_for(kind))
     raise TreeError(
         f"{source} is not a tree: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
         found="\n            ".join([*shown, *more]),
-        fix="\n            ".join(
-            ["mend the names in the source, or by a policy:", *(f"--policy {n}: {effect(table, n)}" for n in fitting)]
-        ),
+        fix="\n            ".join(["mend the names in the source, or by a policy:", *advice(table, names)]),
     )
 
 
-def effect(table: NameTable, name: str) -> str:
-    """What a policy would do to a table, in numbers.
+SUFFICIENT = ("by-path", "repeat-leaf", "fill-from-parent", "add-root", "trim", "normalise")  # for all but cycles
+
+
+def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
+    """What each fitting policy would do beside those that are chosen, and a combination that leaves a tree of whole rows."""
+    kinds = dict.fromkeys(p.kind for p in find_problems(mend(table, chosen).table) if p.kind not in REMARKS)
+    choices = [[policy.name] for policy in dict.fromkeys(policy for kind in kinds for policy in policies_for(kind))]
+    together = [n for n in SUFFICIENT if not any(_exclude_each_other(policies[n], policies[c]) for c in chosen)]
+    for name in list(together):  # the fewest: by-path goes first where other policies suffice
+        fewer = [other for other in together if other != name]
+        together = fewer if _leaves_whole_rows(table, [*chosen, *fewer]) else together
+    if together not in choices and _leaves_whole_rows(table, [*chosen, *together]):
+        choices.append(together)
+    both = [list(dict.fromkeys([*chosen, *names])) for names in choices]
+    return [f"{' '.join(f'--policy {name}' for name in names)}: {effect(table, names)}" for names in both]
+
+
+def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
+    """Whether the policies make a tree in which nothing is without a name."""
+    try:
+        mended = mend(table, names).table
+        mended.tree()
+    except TreeError:
+        return False
+    return not any("" in row for row in mended.rows)
+
+
+def effect(table: NameTable, names: Sequence[str]) -> str:
+    """What policies would do to a table, in numbers.
 
     >>> table = NameTable.of(("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")])
-    >>> effect(table, "by-path"), effect(table, "drop")
+    >>> effect(table, ["by-path"]), effect(table, ["drop"])
     ('renames 2 items; 3 genus instead of 2', 'leaves out 2 items; 1 genus instead of 2')
     """
     try:
-        mended = mend(table, [name])
-    except TreeError as refusal:
+        mended = mend(table, names)
+    except HBenchError as refusal:
         return refusal.problem
-    renamed = sum(change.items for change in mended.changes if change.after is not None)
-    left_out = sum(change.items for change in mended.changes if change.after is None)
+    after = {row: mended.final[row] for row in table.rows}
+    left_out = sum(items for row, items in table.rows.items() if after[row] is None)
+    renamed = sum(items for row, items in table.rows.items() if after[row] not in {row, None})
     parts = [f"{what} {items:,} items" for what, items in (("renames", renamed), ("leaves out", left_out)) if items]
     finest = [len({each.keys(row)[-1] for row in each.rows if row}) for each in (table, mended.table)]
     parts.append(f"{finest[1]:,} {table.levels[-1]}" + f" instead of {finest[0]:,}" * (finest[0] != finest[1]))
-    left = any(problem.kind not in REMARKS for problem in find_problems(mended.table))
-    return "; ".join([*parts, *["other problems stay"] * left])
+    return "; ".join([*parts, *["other problems stay"] * (not _leaves_whole_rows(table, names))])

@@ -16,7 +16,7 @@ from hbench.core.files import write_text
 from hbench.core.version import __version__
 from hbench.tree.files import EDGE_COLUMNS, LEVELS_KEY, level_columns
 from hbench.tree.names import NameTable, Row, stripped
-from hbench.tree.policies import Mended, mend, refuse_with_policies
+from hbench.tree.policies import Mended, mend_to_tree
 
 
 def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]) -> Path:
@@ -54,8 +54,7 @@ def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) 
     """
     columns = level_columns(table, levels)
     rows = zip(*(tables.texts(table, column) for column in columns), strict=True)
-    mended = mend(NameTable.of(columns, rows), policies)
-    refuse_with_policies(mended.table, "the table")
+    mended = mend_to_tree(NameTable.of(columns, rows), policies, "the table")
     return mended_sheet(table, columns, mended), mended
 
 

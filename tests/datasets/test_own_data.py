@@ -134,9 +134,14 @@ def test_named_policies_make_a_tree_of_what_is_none(tmp_path):
         "item,class,family,species\n1,bird,jays,jay\n2,fish,jays,carp\n3,fish,NA,eel\n4,fish,rays,\n5,bird,jays,jay\n"
     )
     levels = ["--levels", "class,family,species"]
-    with pytest.raises(DataError, match="1 items have no name at some level"):
+    with pytest.raises(DataError, match="1 items have no name at some level") as refusal:
         build("zoo", "--from", tmp_path / "zoo.csv", *levels)
-    policies = ["--policy", "by-path", "--policy", "fill-from-parent", "--policy", "repeat-leaf"]
+    policies = ["--policy", "by-path", "--policy", "repeat-leaf", "--policy", "fill-from-parent"]
+    assert f"{' '.join(policies[:4])}: renames 4 items; 4 species" in str(
+        refusal.value
+    )  # the advice works: NA may stay
+    with pytest.raises(TreeError, match=r"--policy by-path --policy repeat-leaf: [\w ]+; 4 species$"):
+        build("zoo", "--from", tmp_path / "zoo.csv", *levels, "--policy", "by-path", "--force")
     result = build("zoo", "--from", tmp_path / "zoo.csv", *levels, *policies)
     test = load("zoo").tests["test"]
     assert test.tree.names[1] == ("jays (bird)", "jays (fish)", "rays", "unplaced family of fish")
@@ -152,6 +157,24 @@ def test_a_ragged_folder_is_evened_by_a_policy(tmp_path):
     assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "fish"))
     build("--from", tmp_path / "zoo", "--policy", "cut", "--force")
     assert load("zoo").levels == ("level1",)
+
+
+LOOK_ALIKES = "item,class\n" + "".join(
+    f"{row}.jpg,{name}\n"
+    for row, name in enumerate(["crow", "crow", "Crow\u200b", "crow\u00a0", "jay", "jay", "NA", "nan", "NA"])
+)
+
+
+def test_names_that_look_alike_are_said_with_counts_and_merged_by_a_policy(tmp_path):
+    (tmp_path / "zoo.csv").write_text(LOOK_ALIKES, encoding="utf-8")
+    told = " ".join(build("--from", tmp_path / "zoo.csv", "--levels", "class").stderr.split())
+    assert "1 groups of names look alike" in told
+    assert r": class 'crow' (2) and 'Crow\u200b' (1) and 'crow\xa0' (1)" in told
+    assert "2 names that often mean a missing name are kept as classes" in told
+    assert "class 'NA' (2), class 'nan' (1)" in told
+    told = build("--from", tmp_path / "zoo.csv", "--levels", "class", "--policy", "normalise", "--force").stderr
+    assert "look alike" not in told
+    assert load("zoo").tests["test"].tree.names == (("NA", "crow", "jay", "nan"),)
 
 
 def test_an_unknown_policy_gets_suggestions(birds):

@@ -10,6 +10,7 @@ import pytest
 
 from hbench.core.errors import SubmissionError, TreeError, UnknownName, UsageError
 from hbench.evaluation.arrays import score
+from hbench.evaluation.submission import evaluate
 from hbench.tree import levels_of_pairs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -237,3 +238,15 @@ def test_a_metric_that_no_query_defines_has_no_value():
 def test_bad_input_is_refused_by_one_clear_message(vectors, labels, options, error, message):
     with pytest.raises(error, match=message):
         score(vectors, labels, **options)
+
+
+def test_names_that_look_alike_are_remarked_on_with_their_counts(tmp_path):
+    names = ["crow", "crow", "Crow ", "cro\u200bw", "jay", "jay"]
+    vectors = np.eye(3)[[0, 0, 0, 0, 1, 1]] + 0.01 * np.arange(6)[:, None]
+    (tmp_path / "zoo.csv").write_text("item,class\n" + "".join(f"{i},{name}\n" for i, name in enumerate(names)))
+    np.savez(tmp_path / "e.npz", ids=np.arange(6).astype(str), vectors=vectors.astype(np.float32))
+    for report in (score(vectors, names), evaluate(tmp_path / "e.npz", tmp_path / "zoo.csv")):
+        (remark,) = [text for text in report.document.warnings if "look alike" in text]
+        assert remark.endswith(r"'crow' (2) and 'Crow ' (1) and 'cro\u200bw' (1)")
+    mended = score(vectors, names, policies=["normalise"])
+    assert not any("look alike" in text for text in mended.document.warnings)

@@ -47,7 +47,7 @@ def test_every_problem_is_found_in_one_pass_and_remarks_come_last() -> None:
         TreeProblem("homonym", "family", "Laridae", ("Aves", "Pisces"), 3),
         TreeProblem("several parents", "species", "tern", ("Laridae", "Salmonidae"), 2),
         TreeProblem("spaces", "species", "gull ", (), 2),
-        TreeProblem("alike", "order", "Aves", ("'Aves'", "'aves'"), 7),
+        TreeProblem("alike", "order", "Aves", ("'Aves' (6)", "'aves' (1)"), 7),
     ]
 
 
