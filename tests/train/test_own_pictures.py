@@ -19,6 +19,8 @@ from torchvision import models
 from hbench.core.errors import ConfigError, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.train import loop
+from hbench.train.images.transforms import augmentations
+from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.files import names, resolve
 from hbench.train.recipes.sizes import fitted_to, is_open
 
@@ -28,34 +30,50 @@ BLOCKS = re.findall(
 )
 
 
-def of_counts(*counts, side=None):
-    """A manifest with so many items in every class; its pictures, if it has any, are squares of `side`."""
+def of_counts(*counts):
+    """A manifest with this many items in every class."""
     rows = [[f"c{label}"] for label, count in enumerate(counts) for _ in range(count)]
-    manifest = manifests.from_names([f"{i}" for i in range(len(rows))], rows, levels=["class"])
-    if side is None:
-        return manifest
-    return manifests.Manifest(**{**vars_of(manifest), "picture": lambda _item: Image.new("RGB", (side, side + 9))})
-
-
-def vars_of(manifest):
-    return {name: getattr(manifest, name) for name in ("items", "labels", "tree", "query", "gallery")}
+    return manifests.from_names([f"{i}" for i in range(len(rows))], rows, levels=["class"])
 
 
 @pytest.mark.parametrize(
-    ("counts", "side", "per_class", "batch", "epochs", "size"),
+    ("counts", "per_class", "batch", "epochs"),
     [
-        ([6] * 10, None, 4, 40, 100, 224),  # 60 images are 2 steps: 2,000 steps would be 1,000 epochs
-        ([3] * 10, 500, 3, 30, 100, 224),
-        ([1] * 5 + [9], 100, 2, 12, 100, 128),
-        ([100] * 200, 32, 4, 128, 13, 64),  # 20,000 / 128 = 157 steps: 2,000 / 157 = 12.7
-        ([500] * 400, 200, 4, 128, 5, 224),
+        ([6] * 10, 4, 40, 100),  # 60 images are 2 steps: 2,000 steps would be 1,000 epochs
+        ([3] * 10, 3, 30, 100),
+        ([1] * 5 + [9], 2, 12, 100),
+        ([100] * 200, 4, 128, 13),  # 20,000 / 128 = 157 steps: 2,000 / 157 = 12.7
+        ([500] * 400, 4, 128, 5),
     ],
 )
-def test_sizes_follow_from_the_dataset(counts, side, per_class, batch, epochs, size):
-    recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*counts, side=side))
+def test_sizes_follow_from_the_dataset(counts, per_class, batch, epochs):
+    recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*counts))
     assert (recipe.sampler.per_class, recipe.sampler.batch, recipe.epochs) == (per_class, batch, epochs)
-    assert (recipe.images.size, recipe.images.resize) == (size, round(size * 8 / 7))
     assert not is_open(recipe)
+
+
+@pytest.mark.parametrize(
+    ("net", "size", "mean", "interpolation"),
+    [
+        ("torchvision:resnet18", 224, 0.485, "bilinear"),
+        ("torchvision:efficientnet_b1", 240, 0.485, "bilinear"),
+        ("timm:vit_tiny_patch16_384", 384, 0.5, "bicubic"),
+        ("open_clip:ViT-B-16-SigLIP/webli", 224, 0.5, "bicubic"),
+        ("hbench:small", 32, 0.5, "bilinear"),
+    ],
+)
+def test_images_are_as_the_net_wants_them(net, size, mean, interpolation):
+    own = ["dataset=mine", f"model.backbone={net}", "model.pooling=own"]
+    images = fitted_to(resolve("own-data", own), of_counts(6, 6, 6)).images
+    assert (images.size, images.resize, images.mean[0]) == (size, round(size * 8 / 7), mean)
+    assert images.interpolation == interpolation
+    embedded = build_backbone(net, weights="random", pools=True)
+    assert (images.size, images.mean, images.std) == (embedded.size, embedded.mean, embedded.std)
+    picture = Image.effect_noise((600, 500), 90)
+    seen = augmentations["none"](images)(picture)[0].numpy()
+    small = picture.resize((600 * images.resize // 500, images.resize), Image.Resampling[interpolation.upper()])
+    left, top = (round((side - size) / 2) for side in small.size)
+    assert np.array_equal(seen, np.array(small)[top : top + size, left : left + size])
 
 
 def test_a_size_that_is_given_stays_and_the_others_fit_it():
@@ -123,7 +141,7 @@ def test_the_tutorial_goes_from_a_folder_of_pictures_to_pages(folder):
             printed[line] = run(folder, "-m", "hbench", *arguments).stdout
     assert len(list((folder / "pictures").rglob("*.png"))) == 30 * 4
     recipe = tomllib.loads(next(out for line, out in printed.items() if line.endswith("--print")))
-    assert (recipe["sampler"]["batch"], recipe["images"]["size"], recipe["epochs"]) == (60, 64, 100)
+    assert (recipe["sampler"]["batch"], recipe["images"]["size"], recipe["epochs"]) == (60, 224, 100)
     assert (folder / "runs" / "letters" / "report.json").exists()
     page = (folder / "pages" / "index.html").read_text(encoding="utf-8")
     assert "letters" in page

@@ -28,8 +28,9 @@ def resized_crop(settings: Images) -> Prepare:
     """Fit, cut a part of `scale` of the area to `size`, flip ([E], [T]: random resized crop and flip)."""
     from torchvision.transforms import v2
 
-    cut = v2.RandomResizedCrop(settings.size, scale=settings.scale, ratio=(3 / 4, 4 / 3), antialias=True)
-    return _pipeline(settings, [*fitted(settings.fit, settings.resize), cut, v2.RandomHorizontalFlip(settings.flip)])
+    how = v2.InterpolationMode(settings.interpolation)
+    cut = v2.RandomResizedCrop(settings.size, settings.scale, (3 / 4, 4 / 3), interpolation=how, antialias=True)
+    return _pipeline(settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)])
 
 
 @augmentations.register("crop")
@@ -38,7 +39,7 @@ def crop(settings: Images) -> Prepare:
     from torchvision.transforms import v2
 
     cut = v2.RandomCrop(settings.size, pad_if_needed=True)
-    return _pipeline(settings, [*fitted(settings.fit, settings.resize), cut, v2.RandomHorizontalFlip(settings.flip)])
+    return _pipeline(settings, [*fitted(settings, settings.fit), cut, v2.RandomHorizontalFlip(settings.flip)])
 
 
 @augmentations.register("none")
@@ -46,7 +47,7 @@ def centre_crop(settings: Images) -> Prepare:
     """Fit and cut the middle: what is embedded."""
     from torchvision.transforms import v2
 
-    return _pipeline(settings, [*fitted(settings.test_fit, settings.resize), v2.CenterCrop(settings.size)])
+    return _pipeline(settings, [*fitted(settings, settings.test_fit), v2.CenterCrop(settings.size)])
 
 
 class Normalise(nn.Module):
@@ -64,13 +65,14 @@ class Normalise(nn.Module):
         return images if images.is_floating_point() else (images.float() / 255 - self.mean) / self.std
 
 
-def fitted(fit: str, side: int) -> list[torch.nn.Module]:
+def fitted(settings: Images, fit: str) -> list[torch.nn.Module]:
     """The step that brings an image to the size it is cut from: its shorter side, both sides, or nothing."""
     from torchvision.transforms import v2
 
-    sizes = {"none": None, "shorter": [side], "square": [side, side]}
-    size = sizes[fit]
-    return [] if size is None else [v2.Resize(size, antialias=True)]
+    if fit == "none":
+        return []
+    size = [settings.resize] * (2 if fit == "square" else 1)
+    return [v2.Resize(size, v2.InterpolationMode(settings.interpolation), antialias=True)]
 
 
 def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:

@@ -29,7 +29,7 @@ PRETRAINED, RANDOM = "pretrained", "random"
 
 
 class Backbone(NamedTuple):
-    """The net, its number of features, and how its weights want their images: size, mean, standard deviation.
+    """The net, its number of features, and how its weights want their images: size, mean, standard deviation, interpolation.
 
     `prepare`: makes the transform that its source evaluates it with, for images of that side; None where it has none.
     """
@@ -40,6 +40,7 @@ class Backbone(NamedTuple):
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     prepare: Callable[[int], Callable[[Any], Tensor]] | None = None
+    interpolation: str = "bilinear"
 
 
 Source = Callable[[str, str, bool], Backbone]  # name, weights, whether it pools itself
@@ -74,24 +75,20 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     name, _, which = name.partition("/")
     if name not in models.list_models():
         raise UnknownName("torchvision model", name, models.list_models())
-    wanted = models.get_model_weights(name)[which or "DEFAULT"] if weights == PRETRAINED else None
-    if wanted is None:
-        net = models.get_model(name, weights=None)
+    described = models.get_model_weights(name)[which or "DEFAULT"]
+    if weights == PRETRAINED:
+        where = _torch_cache(described.url)
+        net = fetched(lambda: models.get_model(name, weights=described), f"torchvision:{name}", where)
     else:
-        net = fetched(lambda: models.get_model(name, weights=wanted), f"torchvision:{name}", _torch_cache(wanted.url))
+        net = models.get_model(name, weights=None)
     kept, features = _without_classifier(net, pools)
-    described = wanted or next(
-        iter(models.get_model_weights(name)), None
-    )  # the first ones, for a net of random weights
-    if described is None:
-        return Backbone(kept, features)
     own = described.transforms()
     side, resize = own.crop_size[0], own.resize_size[0]
 
     def prepare(size: int) -> Any:
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
-    return Backbone(kept, features, side, prepare=prepare)
+    return Backbone(kept, features, side, tuple(own.mean), tuple(own.std), prepare, own.interpolation.value)
 
 
 @sources.register("timm")
@@ -116,7 +113,8 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
 
     side = config["input_size"][-1]
-    return Backbone(net, net.num_features, side, tuple(config["mean"]), tuple(config["std"]), prepare)
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    return Backbone(net, net.num_features, side, mean, std, prepare, config["interpolation"])
 
 
 @sources.register("open_clip")
@@ -129,9 +127,13 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
         raise UnknownName("open_clip model", arch, open_clip.list_models())
     chosen, load = tag if weights == PRETRAINED and tag else None, weights == PRETRAINED
     where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
+    # Random weights, or those of a file, take their images as the tag's do.
+    described = open_clip.get_pretrained_cfg(arch, tag) if tag and not chosen else {}
+    wishes = {key: described[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in described}
     model = fetched(
-        lambda: open_clip.create_model(arch, pretrained=chosen, load_weights=load), f"open_clip:{name}", where
-    )
+        lambda: open_clip.create_model(arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=wishes),
+        f"open_clip:{name}", where,
+    )  # fmt: skip
     visual = model.visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
@@ -139,7 +141,8 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
         wanted = open_clip.transform.PreprocessCfg(**{**visual.preprocess_cfg, "size": (size, size)})
         return open_clip.transform.image_transform_v2(wanted, is_train=False)
 
-    return Backbone(visual, visual.output_dim, size, tuple(visual.image_mean), tuple(visual.image_std), prepare)
+    mean, std = tuple(visual.image_mean), tuple(visual.image_std)
+    return Backbone(visual, _features(visual, size), size, mean, std, prepare, visual.preprocess_cfg["interpolation"])
 
 
 @sources.register("transformers")
@@ -167,9 +170,10 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
         scaled = {kind: {edge: round(n * wanted / side) for edge, n in each.items()} for kind, each in sizes.items()}
         return Processed(processor, {kind: each for kind, each in scaled.items() if each})
 
-    with torch.no_grad():
-        features = net.eval()(torch.zeros(1, 3, side, side)).shape[1]
-    return Backbone(net, features, side, tuple(processor.image_mean), tuple(processor.image_std), prepare)
+    mean, std = tuple(processor.image_mean), tuple(processor.image_std)
+    return Backbone(
+        net, _features(net, side), side, mean, std, prepare, Image.Resampling(int(processor.resample)).name.lower()
+    )
 
 
 @sources.register("hbench")
@@ -227,6 +231,12 @@ class Processed:
     def __call__(self, image: Image.Image) -> Tensor:
         pixels: Tensor = self.processor(images=image.convert("RGB"), return_tensors="pt", **self.sizes)["pixel_values"]
         return pixels[0]
+
+
+def _features(net: nn.Module, side: int) -> int:
+    """The number of features of a net that pools itself, which not every net tells."""
+    with torch.no_grad():
+        return int(net.eval()(torch.zeros(1, 3, side, side)).shape[1])
 
 
 def _numbers(size: Any) -> dict[str, int]:

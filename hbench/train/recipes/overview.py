@@ -39,7 +39,7 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 def _images(images: Images) -> str:
     if not images.size:
-        return "random crop → shorter side 8/7 of it, centre: 224, or smaller pictures' size"
+        return "random crop → shorter side 8/7 of it, centre: the net's own size, colours and interpolation"
     if images.augment == "shifted":
         return f"{images.size} px, in memory"
     fits = {"none": "", "shorter": f"shorter side {images.resize}, ", "square": f"{images.resize} × {images.resize}, "}

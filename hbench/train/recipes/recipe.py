@@ -30,7 +30,8 @@ class Images(BaseModel):
 
     `fit`, `test_fit`: what training and test images are brought to first: "none" (as they are), "shorter" (the shorter side
     is `resize`, the aspect is kept) or "square" (both sides are). `scale`: the share of the area that a resized crop keeps,
-    or the sizes that `shifted` gives. `workers`: processes that decode; left out, one per processor, 10 at most.
+    or the sizes that `shifted` gives. `interpolation`, `mean` and `std` that are empty are the net's own. `workers`: processes
+    that decode; left out, one per processor, 10 at most.
     """
 
     model_config = STRICT
@@ -43,6 +44,7 @@ class Images(BaseModel):
     flip: Share = 0.5
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
+    interpolation: Literal["", "nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
     workers: Natural | None = None
 
 
@@ -145,7 +147,7 @@ class Aim(BaseModel):
 
 
 class Recipe(BaseModel):
-    """A training run. Epochs, sizes of images and numbers of a batch that are 0 follow from the dataset (sizes.py).
+    """A training run. Epochs and numbers of a batch that are 0 follow from the dataset, sizes of images from the net (sizes.py).
 
     `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU.
 

@@ -1,9 +1,9 @@
-"""Fills in the sizes and steps that a recipe leaves to its dataset, where they are 0.
+"""Fills in the sizes and steps that a recipe leaves to its dataset and its net, where they are 0 or empty.
 
 per_class   the images of a class in the middle, 2 to 4
 batch       all classes, per_class of each, up to 128 images
 epochs      about 2,000 steps, 5 to 100 epochs
-size        224 pixels, or what the pictures have if they are smaller; resize: 8/7 of it
+size        the net's own, as are mean, std and interpolation; resize: 8/7 of it
 evaluate_every, where the run validates: ten times
 """
 
@@ -16,18 +16,18 @@ import numpy as np
 from hbench.core.errors import ConfigError, UsageError
 from hbench.core.schema import build
 from hbench.datasets.manifest import Manifest
-from hbench.train.recipes.recipe import Recipe
+from hbench.train.models.backbones import RANDOM, build_backbone
+from hbench.train.recipes.recipe import Images, Recipe
 
 BATCH, PER_CLASS = 128, (2, 4)
 STEPS, EPOCHS = 2000, (5, 100)
-SIZE, SMALLEST, LOOKED_AT = 224, 64, 64  # pixels, pixels, pictures
 VALIDATIONS = 10
 
 
 def is_open(recipe: Recipe) -> bool:
-    """Whether the recipe leaves a size to its dataset."""
-    sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class, recipe.images.size, recipe.images.resize)
-    return not all(sizes) or bool(recipe.validation and not recipe.evaluate_every)
+    """Whether the recipe leaves a size to its dataset or its net."""
+    sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class)
+    return not all(sizes) or _is_open(recipe.images) or bool(recipe.validation and not recipe.evaluate_every)
 
 
 def require_dataset(recipe: Recipe) -> str:
@@ -49,12 +49,11 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
         return recipe
     per_class = recipe.sampler.per_class or _per_class(recipe, manifest)
     batch = recipe.sampler.batch or _batch(manifest, per_class, world)
-    size = recipe.images.size or _size(manifest)
     epochs = recipe.epochs or int(np.clip(round(STEPS / ceil(len(manifest) / batch)), *EPOCHS))
     every = recipe.evaluate_every or (max(1, epochs // VALIDATIONS) if recipe.validation else 0)
     values = recipe.model_dump()
     values["sampler"] |= {"batch": batch, "per_class": per_class}
-    values["images"] |= {"size": size, "resize": recipe.images.resize or round(size * 8 / 7)}
+    values["images"] |= _of_the_net(recipe) if _is_open(recipe.images) else {}
     return build(Recipe, {**values, "epochs": epochs, "evaluate_every": every}, source=recipe.dataset)
 
 
@@ -78,10 +77,19 @@ def _batch(manifest: Manifest, per_class: int, world: int) -> int:
     return width * per_class
 
 
-def _size(manifest: Manifest) -> int:
-    """The side that nets are made for, or the multiple of 32 that holds smaller pictures' middle side."""
-    if manifest.picture is None:
-        return SIZE
-    some = manifest.items[np.unique(np.linspace(0, len(manifest) - 1, LOOKED_AT).astype(int))]
-    side = float(np.median([min(manifest.picture(item).size) for item in some]))
-    return int(np.clip(32 * ceil(side / 32), SMALLEST, SIZE))
+def _is_open(images: Images) -> bool:
+    return not all((images.size, images.resize, images.mean, images.interpolation))
+
+
+def _of_the_net(recipe: Recipe) -> dict[str, object]:
+    """The settings of images that the recipe leaves open, as the net's weights want them; no weights are fetched."""
+    images = recipe.images
+    net = build_backbone(recipe.model.backbone, weights=RANDOM, pools=recipe.model.pooling == "own")
+    size = images.size or net.size
+    return {
+        "size": size,
+        "resize": images.resize or round(size * 8 / 7),
+        "mean": images.mean or net.mean,
+        "std": images.std or net.std,
+        "interpolation": images.interpolation or net.interpolation,
+    }
