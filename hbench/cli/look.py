@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import DATASET
+from hbench.cli.names import DATASET, SIMILARITY
 from hbench.cli.terminal import say, show, show_json
 
 FILE = click.Path(path_type=Path)
@@ -32,11 +32,15 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 @click.option("--severe", type=click.IntRange(1), metavar="N", help="N whose first result shares the least.")
 @click.option("--random", "at_random", type=click.IntRange(1), metavar="N", help="N at random, the same every time.")
 @click.option("--by", default="H-AP", show_default=True, metavar="METRIC", help="What worst and best are measured by.")
+@click.option("--similarity", type=SIMILARITY, help="As for `hbench evaluate`.  [default: the dataset's]")
+@click.option("--report", type=FILE, help="Rank as the evaluation of this report (JSON) did: its similarity and ties.")
 @click.option("-k", type=click.IntRange(1, 1000), default=10, show_default=True, help="Results of each query.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout, a line per result.")
 @click.option("--out", "-o", type=FILE, help="Write strips: .png, .svg, .pdf or .html.")
-def command(files: tuple[Path, ...], dataset: str, out: Path | None, k: int, **options: Any) -> None:
+def command(
+    files: tuple[Path, ...], dataset: str, out: Path | None, k: int, report: Path | None, **options: Any
+) -> None:
     """Show what embedding FILES retrieve for some queries; several files one under the other.
 
     The queries are chosen by the first file.
@@ -54,6 +58,8 @@ def command(files: tuple[Path, ...], dataset: str, out: Path | None, k: int, **o
         raise click.UsageError("Choose queries one way: --query, --class, --worst, --best, --severe or --random.")
     if out is not None:
         refuse_unwritable(out)
+    if report is not None:
+        options |= _conditions_of(report, options["similarity"])
     results = browse(files, dataset, k=k, **options)
     if out is not None:
         results.write(out)
@@ -64,3 +70,13 @@ def command(files: tuple[Path, ...], dataset: str, out: Path | None, k: int, **o
         show(results.csv().rstrip("\n"))
     elif out is None:
         show(results.text())
+
+
+def _conditions_of(report: Path, similarity: str | None) -> dict[str, str]:
+    from hbench.engine.job import words_of
+    from hbench.evaluation.reports import report as reports
+
+    if similarity is not None:
+        raise click.UsageError("--report states the similarity: leave --similarity out.")
+    words = words_of(reports.read(report).signature)
+    return {"similarity": words["sim"], "ties": words["ties"]}

@@ -74,6 +74,15 @@ class Conditions:
         )
 
 
+def words_of(signature: str) -> dict[str, str]:
+    """The conditions that a signature states, by their keys.
+
+    >>> words_of("sop@1|test|sim:cosine|self:excluded-by-id|ties:pessimistic|rel:alpha=1|protocol:paper|hbench:0.1")["sim"]
+    'cosine'
+    """
+    return dict(part.split(":", 1) for part in signature.split("|")[2:] if ":" in part)
+
+
 def conditions(
     levels: Sequence[str],
     *,

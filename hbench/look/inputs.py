@@ -105,12 +105,14 @@ def signature_of(examined: Examined, test: str) -> str:
     return examined.chosen.signature(f"{examined.data.name}@{examined.data.version}", [test])
 
 
-def examined_embeddings(file: str | Path, data: Dataset, metric: str = "H-AP") -> Examined:
-    """An embedding file, checked against a dataset. Raises SubmissionError, also for a file of rankings."""
+def examined_embeddings(
+    file: str | Path, data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
+) -> Examined:
+    """Read an embedding file and check it against a dataset. Raises SubmissionError, also for a file of rankings."""
     given = read(Path(file))
     if isinstance(given, Ranking):
         raise SubmissionError(f"{file} holds rankings", expected="embeddings, which can be ranked anew")
-    return examine(given, data, metrics=[metric], doubted=False)
+    return examine(given, data, metrics=[metric], similarity=similarity, ties=ties, doubted=False)
 
 
 def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:

@@ -112,6 +112,8 @@ def browse(
     *,
     test: str | None = None,
     by: str = "H-AP",
+    similarity: str | None = None,
+    ties: str = "pessimistic",
     k: int = 10,
     queries: Sequence[str] = (),
     class_name: str | None = None,
@@ -123,6 +125,8 @@ def browse(
     """The first k results of some queries by embedding files, the queries chosen by the first file in one of the ways:
     by id, of a class, the `worst` or `best` so many by a metric, those of the most severe first mistakes, or at random.
 
+    `similarity` and `ties` as for `hbench.evaluate`; by default the dataset's similarity.
+
     Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot be ranked.
     """
     paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
@@ -131,7 +135,7 @@ def browse(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
     manifest = data.tests[name]
-    examined = [examined_embeddings(path, data, by) for path in paths]
+    examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
     measured = _measured(examined[0], name) if by_metric else None
     strips = _strips(paths, examined, manifest, choose, (measured, by, k))
     return Results(Sheet(strips, manifest.tree.levels, signature_of(examined[0], name), manifest.picture))

@@ -21,6 +21,7 @@ from hbench.cli import group
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import manifest as manifests
 from hbench.engine.job import conditions
+from hbench.evaluation import embeddings
 from hbench.evaluation.embeddings import Embeddings
 from hbench.look.palette import color_of, lightness_of, luminance_of, mark_of, text_color_on
 from hbench.look.results import Results
@@ -252,3 +253,24 @@ def test_files_that_share_their_name_keep_their_results_apart(folder, tmp_path):
     files = [tmp_path / "a" / "one.npz", tmp_path / "b" / "one.npz", tmp_path / "b" / "one.npz"]
     (record,) = hbench.browse(files, "glyphs", at_random=1, k=1).records()
     assert list(record["results"]) == ["a/one.npz", "b/one.npz (1)", "b/one.npz (2)"]
+
+
+def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_path):
+    """Of vectors in one direction the dot product prefers the longest."""
+    rows = "".join(f"{n},a,a{n % 2}\n" for n in range(6))
+    (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}", encoding="utf-8")
+    vectors = np.array([[1, 0], [1, 0.1], [1, 0.2], [9, 9], [1, 0.3], [1, 0.4]], np.float32)
+    embeddings.write(tmp_path / "e.npz", [str(n) for n in range(6)], vectors)
+
+    def verb(*words):
+        done = CliRunner().invoke(group, list(map(str, words)), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    words = (tmp_path / "e.npz", "-d", tmp_path / "d.csv")
+    verb("evaluate", *words, "--similarity", "dot", "-o", tmp_path / "r.json")
+    shown = []
+    for more in ((), ("--similarity", "dot"), ("--report", tmp_path / "r.json")):
+        (query,) = json.loads(verb("look", *words, "--query", "0", "-k", 1, "--json", *more))
+        shown.append(query["results"]["e.npz"][0]["item"])
+    assert shown == ["1", "3", "3"]

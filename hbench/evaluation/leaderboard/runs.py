@@ -15,6 +15,7 @@ from hbench.core import schema
 from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, examples
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home
+from hbench.engine.job import words_of
 from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, user_folder
 from hbench.evaluation.reports.report import Document, Score
 
@@ -56,7 +57,7 @@ def recorded(row: Row, board: Leaderboard) -> Recorded:
 
 
 def _conditions(signature: str) -> Recorded:
-    said = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
+    said = words_of(signature)
     if "rel" not in said:
         raise SubmissionError(
             "this row is of object detection: no embedding file gives its scores",

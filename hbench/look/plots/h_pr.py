@@ -30,15 +30,16 @@ DASHES = ("-", (0, (4, 1.2)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1)))
 
 
 class Curve(NamedTuple):
-    """The mean precision of a run in every bin of recall, (BINS,), and its 95 % interval, (BINS, 2)."""
+    """The mean precision of a run in every bin of recall, (BINS,), its 95 % interval, (BINS, 2), and over how many queries."""
 
     name: str
     precision: NDArray[np.float64]
     interval: NDArray[np.float64]
+    queries: int
 
     @property
     def area(self) -> float:
-        """H-AP."""
+        """The mean H-AP of these queries."""
         return float(self.precision.mean())
 
 
@@ -55,7 +56,8 @@ def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]
 
 def mean_curve(name: str, by_query: NDArray[np.float64]) -> Curve:
     """The curve of a run from those of its queries, (Q, BINS)."""
-    return Curve(name, np.nanmean(by_query, axis=0), mean_interval(by_query.T))
+    queries = int((~np.isnan(by_query[:, 0])).sum())
+    return Curve(name, np.nanmean(by_query, axis=0), mean_interval(by_query.T), queries)
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:

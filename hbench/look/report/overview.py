@@ -11,7 +11,7 @@ import numpy as np
 from hbench.evaluation.reports.report import ALONE, INVERTED, TIED, Document, Score
 from hbench.look.plots.h_pr import BINS, Curve
 from hbench.look.report.classes import levels_within
-from hbench.look.report.runs import Reported, ReportedRun
+from hbench.look.report.runs import CURVE_QUERIES, Reported, ReportedRun
 from hbench.metrics.names import MetricName
 
 RANKS = (1, 5, 10)
@@ -82,6 +82,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
         "official": official_rows([run.document for run in reported.runs]),
         "by_test": reported.document.by_test,
         "curves": [(number, run.name, points(run.curve)) for number, run in enumerate(reported.runs) if run.curve],
+        "sampled": reported.manifest is not None and int(reported.manifest.query.sum()) > CURVE_QUERIES,
         "severity": [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)],
         "advice": advice(reported.runs),
     }
@@ -139,7 +140,7 @@ def points(curve: Curve) -> dict[str, Any]:
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
     heights, low, high = (100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T))
     band = [*zip(edges, high, strict=True), *reversed(list(zip(edges, low, strict=True)))]
-    return {"line": list(zip(edges, heights, strict=True)), "band": band, "area": curve.area}
+    return {"line": list(zip(edges, heights, strict=True)), "band": band, "area": curve.area, "queries": curve.queries}
 
 
 def _severity(number: int, run: ReportedRun, test: str) -> Severity:

@@ -19,7 +19,7 @@ from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageErr
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.engine.job import Conditions, Job
+from hbench.engine.job import Conditions, Job, words_of
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings, align
@@ -238,7 +238,7 @@ def _checksum(run: ReportedRun) -> str:
 def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: OnBlock | None) -> ReportedRun:
     data = reported.data
     assert data is not None
-    words = dict(part.split(":", 1) for part in run.document.signature.split("|")[2:])
+    words = words_of(run.document.signature)
     relevance, _, alpha = words["rel"].partition("=")
     examined = examine(
         given, data, metrics=["R@1"], protocol=run.document.protocol, ties=words["ties"],
