@@ -14,7 +14,7 @@ import pytest
 
 LOOK = all(importlib.util.find_spec(name) for name in ("matplotlib", "pandas", "jinja2", "sklearn"))
 TORCH = importlib.util.find_spec("torch") is not None
-NEEDS = "is not installed\n  next:     pip install 'hbench[{extra}]'"
+NEEDS = "(in a clone of hbench: pip install '.[{extra}]')"
 
 
 @pytest.fixture(scope="module")

@@ -51,9 +51,9 @@ OPTIONS = [
         help="Keep finished blocks in this folder; go on from them.",
     ),
     click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts."),
-    click.option("--workers", type=click.IntRange(min=1), help="Rank in so many processes (needs hbench[cluster])."),
+    click.option("--workers", type=click.IntRange(min=1), help="Rank in so many processes (needs the extra `cluster`)."),
     click.option("--device", help="Rank on a GPU: cuda, cuda:1.  [default: the processors]"),
-    click.option("--scheduler", help="Rank on a dask cluster, as tcp://HOST:PORT (needs hbench[cluster])."),
+    click.option("--scheduler", help="Rank on a dask cluster, as tcp://HOST:PORT (needs the extra `cluster`)."),
 ]  # fmt: skip
 
 

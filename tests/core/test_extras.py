@@ -65,7 +65,9 @@ def test_a_missing_extra_is_one_message(module, command, extra, tmp_path):
     code = CODE.format(module=module, argv=["hbench", *command.split()])
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 2, run.stderr
-    assert f"{module} is not installed\n  next:     pip install 'hbench[{extra}]'" in run.stderr
+    advice = run.stderr.partition(f"{module} is not installed\n  next:     pip install ")[2]
+    assert PACKAGES.get(module, module) in advice.replace("open_clip_torch", "open_clip").split()
+    assert f"pip install '.[{extra}]'" in advice
     assert "Traceback" not in run.stderr
 
 
