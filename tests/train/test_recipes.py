@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
 from hbench.evaluation import leaderboard
 from hbench.train import loop
+from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
@@ -29,6 +31,8 @@ FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
 LEVELS = {  # classes per level, coarse to fine: the depth is the dataset's, the numbers are scaled down
     "sop": (4, 48),
     "inshop": (4, 48),
+    "cars196": (4, 48),
+    "sfm-120k": (48,),
     "inat18-base": (4, 48),
     "inat18-full": (2, 3, 4, 6, 12, 24, 48),
     "dyml-vehicle": (2, 6, 48),
@@ -130,6 +134,47 @@ def test_every_net_of_the_recipes_gives_embeddings_of_its_dimension(settings):
         assert model(torch.zeros(2, colours, side, side)).shape == (2, wanted.dim or 384)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "changes"),
+    [
+        ("*-deit-s-*", ["model.backbone=deit:small"]),
+        ("cub200-b64-*", ["model.layer_norm=false"]),
+        ("sop-deit-s-roadmap", ["sampler.batches_per_group=10", "sampler.batch=128"]),
+        ("inat18-base-b384-roadmap", ["sampler.batch=384", "epochs=90"]),
+        ("*-rod-recall-proxies", ["losses.sup_recall.weight=0.5", "losses.cluster.weight=0.5"]),
+        ("dyml-product-*", ["optimizer.lr_min=1e-5"]),
+        ("*-b64-xbm", ["losses.xbm.params.warm_up=0"]),
+        (
+            "inshop-roadmap",
+            ["sampler.batch=128", "sampler.per_class=8", "sampler.batches_per_group=4", "images.size=256"],
+        ),
+        (
+            "inshop-roadmap",
+            ["images.resize=288", "images.fit=none", "images.test_fit=square", "optimizer.weight_decay=1e-4"],
+        ),
+        ("cars196-*", ["sampler.batch=256", "images.size=224", "optimizer.weight_decay=4e-4", "model.pooling=gem"]),
+        ("sfm-120k-*", ["sampler.batch=128", "images.test_fit=square", "images.resize=224", "epochs=50"]),
+    ],
+)
+def test_values_of_the_recipes_are_the_released_ones(pattern, changes):
+    chosen = [name for name in names() if fnmatch(name, pattern)]
+    assert chosen
+    for name in chosen:
+        recipe = resolve(name)
+        if "xbm" in name:
+            assert recipe.losses["xbm"].params.get("warm_up", 0) == 0
+        else:
+            assert resolve(name, changes) == recipe
+
+
+def test_distilled_deit_is_a_plain_one_without_the_distillation_token():
+    net = build_backbone("deit:small", weights="random", pools=True).net.eval()
+    assert net.pos_embed.shape == (1, 197, 384)
+    image = torch.rand(1, 3, 224, 224)
+    with torch.no_grad():
+        assert torch.equal(net(image), net.forward_features(image)[:, 0])
+
+
 def test_two_recipes_differ_by_the_lines_in_which_they_differ():
     assert shipped().methods["happier"]["losses"] == {"sup_hap": {"weight": 0.9}, "cluster": {"weight": 0.1}}
     sop, full = resolve("sop-happier"), resolve("inat18-full-happier")
@@ -228,6 +273,15 @@ def test_the_table_of_the_docs_is_that_of_the_recipes():
         ),
         ("inat18-base-b64-roadmap", [(1e-5, 2e-5), (1e-5, 2e-5), (1e-5, 2e-5), (3e-6, 6e-6), (9e-7, 1.8e-6)]),
         ("cub200-b64-roadmap", [(1e-6, 1e-6)] * 5),
+        ("sop-deit-s-roadmap", [(1e-5, 10), (1e-5, 10), (1e-5, 10), (3e-6, 3), (9e-7, 0.9)]),
+        ("inat18-base-deit-s-roadmap", [(1e-5,), (1e-5,), (1e-5,), (3e-6,), (9e-7,)]),
+        ("cub200-deit-s-roadmap", [(1e-6,)] * 5),
+        ("sfm-120k-deit-s-roadmap", [(1e-5,)] * 5),
+        ("inshop-roadmap", [(1e-5, 2e-5)] * 5),
+        (
+            "cars196-happier",
+            [(1e-4, 2e-4), (9.961e-5, 1.992e-4), (9.938e-5, 1.988e-4), (5.157e-5, 1.031e-4), (2.467e-8, 4.934e-8)],
+        ),
         ("inat18-base-deit-s-roadmap-memory", [(1e-5,), (9.961e-6,), (9.938e-6,), (5.157e-6,), (2.467e-9,)]),
     ],
 )

@@ -3,7 +3,7 @@
 SOURCE:NAME names one:
 
     torchvision:resnet50    timm:deit_small_patch16_224    open_clip:ViT-B-32/laion2b_s34b_b79k    hbench:small
-    timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME
+    timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME    deit:small
 
 Weights are fetched by the source's own mechanism and cached where it caches them; those of transformers are read from
 safetensors alone, and no code of a model's authors is run.
@@ -115,6 +115,18 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     side = config["input_size"][-1]
     mean, std = tuple(config["mean"]), tuple(config["std"])
     return Backbone(net, net.num_features, side, mean, std, prepare, config["interpolation"])
+
+
+@sources.register("deit")
+def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
+    """deit:small, a plain DeiT with the weights of the distilled one, whose second token and its position are left out, as
+    the papers' released code begins ([T] §VII-B)."""
+    distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
+    plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)
+    state = {key: value for key, value in distilled.net.state_dict().items() if key != "dist_token"}
+    position = state["pos_embed"]  # of the class token, the distillation token, the patches
+    plain.net.load_state_dict(state | {"pos_embed": torch.cat([position[:, :1], position[:, 2:]], dim=1)})
+    return plain
 
 
 @sources.register("open_clip")
