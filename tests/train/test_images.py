@@ -52,6 +52,9 @@ TESTED = {
     "dyml-product-happier": SHORTER,
     "sop-happier": SQUARE,
     "inshop-rambo-log": SHORTER,
+    "inshop-roadmap": (72, 144),  # 288 on both sides
+    "sfm-120k-deit-s-roadmap": (56, 112),
+    "cars196-happier": SHORTER,
     "hgldv2-happier": (56, 112),  # 224 on both sides
 }
 
