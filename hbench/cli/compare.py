@@ -40,15 +40,15 @@ def command(
     Example: hbench compare mine.json baseline.json
     """
     from hbench.evaluation.reports import comparison, report
-    from hbench.metrics.names import MetricName
+    from hbench.metrics.names import parse_metrics
 
     documents = report.read(first), report.read(second)
     comparison.refuse_other_conditions(*documents)
     files = by_query or tuple(path.with_suffix(".by-query.parquet") for path in (first, second))
     tables = [report.read_by_query(file, document) for file, document in zip(files, documents, strict=True)]
     if metrics:
-        wanted = [str(MetricName.parse(name.strip()).at(documents[0].levels)) for name in metrics.split(",")]
-        tables[0] = comparison.only(tables[0], tables[1], wanted)
+        names = [str(name) for name in parse_metrics(metrics, documents[0].levels)]
+        tables[0] = comparison.only(tables[0], tables[1], names)
     with progress() as bars:
         bars.add_task("resampling", total=None)
         differences = comparison.compare(*tables)

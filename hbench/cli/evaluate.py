@@ -196,7 +196,7 @@ def scored(given: Submission, data: Dataset, *, means: dict[str, Any] | None = N
 
 def _conditions(options: dict[str, Any]) -> dict[str, Any]:
     conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
-    return conditions | {"metrics": _names(options["metrics"])}
+    return conditions | {"metrics": options["metrics"]}
 
 
 def _refuse_with_each(folder: Path | None, options: dict[str, Any], format_: str, *, check: bool) -> None:
@@ -363,15 +363,6 @@ def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Pat
     if file is None and query is not None and gallery is not None:
         return embeddings.read(query, ids=ids), embeddings.read(gallery, ids=ids)
     raise click.UsageError("Give either one FILE, or --query and --gallery together.")
-
-
-def _names(metrics: str | None) -> list[str] | None:
-    if metrics is None:
-        return None
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
-    if not names:
-        raise click.BadParameter("it names no metric", param_hint="--metrics")
-    return names
 
 
 def _check(given: Submission, data: Dataset, conditions: dict[str, Any]) -> None:

@@ -53,10 +53,9 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
 
     batch, seed = options["batch"], options["seed"]
     data, given = datasets.load(dataset), submission.read(file, ids=options["ids"])
-    names = [name.strip() for name in metrics.split(",") if name.strip()]
     if not isinstance(given, Embeddings) or data.lists:
         raise UsageError("a gap is measured of embeddings, by labels", expected="an embedding file and a label tree")
-    chosen = submission.examine(given, data, metrics=names, similarity=options["similarity"]).chosen
+    chosen = submission.examine(given, data, metrics=metrics, similarity=options["similarity"]).chosen
     if chosen.partial:
         raise UsageError("no gap is measured of partial labels", fix="leave their items out: --policy drop")
     for name, manifest in data.tests.items():

@@ -92,5 +92,5 @@ def _detectors() -> Iterable[str]:
 DATASET, BOARD, LOSS = Known("dataset", _datasets), Known("board", _boards), Known("loss", _losses)
 RECIPE, DETECTOR = Known("recipe", _recipes), Known("recipe", _detectors)
 METRICS = Known("metrics", _metrics, separator=",")
-PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), OneOf("similarity", _similarities)
+PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), Known("similarity", _similarities)
 TIES = click.Choice(["pessimistic", "optimistic"])

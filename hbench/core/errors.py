@@ -50,16 +50,16 @@ class UsageError(HBenchError):
 
 
 class UnknownName(UsageError):
-    """A name that no metric, level, dataset, loss, recipe … has; the closest known ones are suggested."""
+    """A name that no metric, level, dataset, loss, recipe … has; what was `meant` is suggested, or the closest known ones."""
 
-    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, choices: Iterable[str], *, meant: str | None = None) -> None:
         known = list(choices)
-        close = closest(name, known)
+        close = [repr(name) for name in closest(name, known)] if meant is None else [meant]
         shown = ", ".join(known[:SHOWN_CHOICES]) + (" …" if len(known) > SHOWN_CHOICES else "")
         super().__init__(
             f"unknown {kind} {name!r}",
             expected=f"one of {shown}" if known else f"no {kind} is known here",
-            fix=f"did you mean {' or '.join(repr(c) for c in close)}?" if close else None,
+            fix=f"did you mean {' or '.join(close)}?" if close else None,
         )
 
 

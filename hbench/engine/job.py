@@ -33,7 +33,7 @@ from hbench.engine.top_k import TopResults
 from hbench.metrics.level_sequence import LevelSequence, Ties
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.name_columns import NameColumns
-from hbench.metrics.names import MetricName, default_metrics
+from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.metrics.protocols import Protocol, ScoreQuery, paper, protocols
 from hbench.metrics.relevance import Relevance, relevances
 from hbench.metrics.relevance import alpha as alpha_relevance
@@ -86,7 +86,7 @@ def words_of(signature: str) -> dict[str, str]:
 def conditions(
     levels: Sequence[str],
     *,
-    metrics: Sequence[str | MetricName] | None = None,
+    metrics: str | Sequence[str | MetricName] | None = None,
     relevance: str = "alpha",
     alpha: float = 1.0,
     similarity: str = "cosine",
@@ -101,12 +101,7 @@ def conditions(
             fix="or leave the items that are not known to the finest level out: --policy drop",
         )  # fmt: skip
     by_level = alpha_relevance(alpha)
-    parsed = [
-        name if isinstance(name, MetricName) else MetricName.parse(name) for name in metrics or default_metrics(levels)
-    ]
-    names = tuple(dict.fromkeys(name.at(levels) for name in parsed))
-    for name in names:
-        name.bind(levels)
+    names = parse_metrics(default_metrics(levels) if metrics is None else metrics, levels)
     similarity_name, ranked_by = named(similarity)
     is_alpha = relevance == "alpha"
     return Conditions(

@@ -37,7 +37,7 @@ def score(
     gallery: ArrayLike | None = None,
     gallery_labels: ArrayLike | None = None,
     level_names: Sequence[str] | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     relevance: str = "alpha",
     alpha: float = 1.0,
     protocol: str = "paper",
@@ -155,8 +155,9 @@ def _side(vectors: ArrayLike, labels: ArrayLike, what: str, needs_direction: boo
     rows, paths = as_vectors(vectors, what), as_labels(labels)
     if len(rows) != len(paths):
         raise SubmissionError(
-            f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(paths)}"
-        )
+            f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(paths)}",
+            fix="the vectors are transposed: give vectors.T" if rows.shape[1] == len(paths) else None,
+        )  # fmt: skip
     zero = np.flatnonzero(~rows.any(axis=1)) if needs_direction else rows[:0, 0]
     if len(zero):
         raise SubmissionError(

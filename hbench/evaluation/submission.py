@@ -28,7 +28,7 @@ from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports.report import Report, Subject, SubmittedFile
-from hbench.metrics.names import MetricName, default_metrics
+from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
 
@@ -37,7 +37,7 @@ def evaluate(
     submission: str | Path | Submission,
     dataset: str | Path | Dataset,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     protocol: str = "paper",
     also_official: bool = False,
     ties: str = "pessimistic",
@@ -68,7 +68,7 @@ def examine(
     submission: str | Path | Submission,
     dataset: str | Path | Dataset,
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     protocol: str = "paper",
     also_official: bool = False,
     ties: str = "pessimistic",
@@ -82,7 +82,8 @@ def examine(
     which a report must say and a picture need not."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
-    names = metrics or list(dict.fromkeys([*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]))
+    default = [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
+    names = [*map(str, parse_metrics(default if metrics is None else metrics, data.levels))]
     warnings = partial_labels_of(data)
     partial = bool(warnings)
     if partial:
@@ -147,6 +148,11 @@ def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Su
         for part, wanted in ((queries, asked), (gallery, ranked))
         for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
     ]
+    if own and not (set(asked) - set(gallery.ids) or set(ranked) - set(queries.ids)):
+        raise SubmissionError(
+            f"queries and gallery are swapped: {queries.source} holds the gallery's items, {gallery.source} the queries'",
+            fix="give each file to the other of --query and --gallery",
+        )
     return [*own, *embedding_files.problems_between(queries, gallery)]
 
 

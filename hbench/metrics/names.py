@@ -17,7 +17,7 @@ hbench.core.errors.UnknownName: unknown level 'genius'
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -131,6 +131,36 @@ def goodness(metric: str, values: T) -> T:
     return better
 
 
+def parse_metrics(metrics: str | Iterable[str | MetricName], levels: Sequence[str]) -> tuple[MetricName, ...]:
+    """The metrics, each once, their levels and parameters checked; a text names several, with commas between them.
+
+    Raises UsageError, with every name that cannot be computed.
+
+    >>> [str(name) for name in parse_metrics("H-AP(alpha=3,relevance=alpha), AP/species", ("genus", "species"))]
+    ['H-AP(alpha=3,relevance=alpha)', 'AP']
+    """
+    texts = re.split(r",(?![^(]*\))", metrics) if isinstance(metrics, str) else metrics
+    parsed: dict[MetricName, None] = {}
+    problems: dict[str, UsageError] = {}
+    for text in filter(None, texts):
+        try:
+            name = (text if isinstance(text, MetricName) else MetricName.parse(text)).at(levels)
+            name.bind(levels)
+            parsed[name] = None
+        except UsageError as error:
+            problems[error.problem] = error
+    if len(problems) == 1:
+        raise next(iter(problems.values()))
+    if problems or not parsed:
+        fixes = [error.fix for error in problems.values() if error.fix]
+        raise UsageError(
+            "; ".join(problems) or "no metric is named",
+            expected=f"some of {', '.join(_spellings())}",
+            fix="; ".join(fixes) or None,
+        )
+    return tuple(parsed)
+
+
 def default_metrics(levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)) -> list[MetricName]:
     """H-AP, wAP, ASI, NDCG, then AP, mAP@R and R@k at every level, finest first."""
     names = [MetricName("H-AP"), MetricName("wAP"), MetricName("ASI"), MetricName("NDCG")]
@@ -174,7 +204,13 @@ def _numbers(text: str, value: str) -> list[float]:
 
 
 def _unknown(text: str) -> UnknownName:
-    """The refusal lists the metrics in the cut that was asked for, so that the suggestion can be pasted."""
+    """The refusal of a text that spells no metric; its choices have the cut that was asked for, so that they can be pasted."""
+    if re.search(r"@0+(?!\d)", text):
+        return UnknownName("metric", text, _spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
     cut = re.search(r"@([1-9]\d*)", text)
-    shapes = {base.rstrip("/@") + f"@{cut[1] if cut else 'k'}" * ("cut" in metrics[base].takes) for base in metrics}
-    return UnknownName("metric", text, sorted(shape + "level" * shape.endswith("#") for shape in shapes))
+    return UnknownName("metric", text, _spellings(cut[1] if cut else "k"))
+
+
+def _spellings(cut: str = "k") -> list[str]:
+    shapes = {base.rstrip("/@") + f"@{cut}" * ("cut" in metrics[base].takes) for base in metrics}
+    return sorted(shape + "level" * shape.endswith("#") for shape in shapes)

@@ -72,6 +72,11 @@ class LabelTree:
         """
         array = as_labels(labels)
         levels = tuple(levels or default_levels(array.shape[1]))
+        if len(levels) != array.shape[1]:
+            raise TreeError(
+                "there must be a name for each level of the labels", expected=f"{array.shape[1]} names, coarse to fine",
+                found=f"{len(levels)}: {', '.join(levels)}",
+            )  # fmt: skip
         check_nested(array, levels, names)
         ids: list[Labels] = []
         new_names = []
@@ -187,8 +192,11 @@ def default_levels(depth: int) -> tuple[str, ...]:
 
 
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
-    """Integer labels (N, L), L ≥ 1; one dimension means one level. Raises TreeError otherwise."""
+    """Integer labels (N, L), L ≥ 1; floats are taken where they are whole; one dimension means one level. Raises TreeError
+    otherwise."""
     array = np.asarray(labels)
+    if array.dtype.kind == "f" and (np.abs(array) < 2**53).all() and (array == np.floor(array)).all():
+        array = array.astype(np.int64)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):

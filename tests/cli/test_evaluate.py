@@ -149,7 +149,7 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
         (["nowhere.parquet", "-d", "zoo.parquet"], 3, "nowhere.parquet"),
         (["good.parquet"], 2, "Missing option '--dataset'"),
         (["-d", "zoo.parquet"], 2, "Give either one FILE"),
-        (["good.parquet", "-d", "zoo.parquet", "--metrics", ","], 2, "it names no metric"),
+        (["good.parquet", "-d", "zoo.parquet", "--metrics", ","], 2, "no metric is named"),
         (["good.parquet", "-d", "zoo.parquet", "--check", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
         (["good.parquet", "-d", "zoo.parquet", "-o", "."], 2, ". is a folder"),
         (["good.parquet", "-d", "zoo.parquet", "-o", "good.npz/x.json"], 2, "good.npz/x.json cannot be written"),

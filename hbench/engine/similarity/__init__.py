@@ -45,6 +45,10 @@ similarities: Registry[Callable[..., tuple[Rows, Rows]]] = Registry("similarity"
 similarities.register("lorentz")(hyperbolic.lorentz)
 similarities.register("poincare")(hyperbolic.poincare)
 similarities.register("hamming")(codes.hamming)
+SYNONYMS = {
+    "euclidean": "l2", "euclid": "l2", "l2sq": "l2", "squared_euclidean": "l2", "ip": "dot", "inner_product": "dot",
+    "inner": "dot", "cos": "cosine", "angular": "cosine", "hyperbolic": "lorentz",
+}  # fmt: skip  # by which other libraries call them
 SPELLING = re.compile(r"(?P<name>[\w-]+)(\((?P<options>[^()]*)\))?")
 
 
@@ -53,6 +57,8 @@ def named(text: str) -> tuple[str, Similarity]:
     match = SPELLING.fullmatch(text.strip())
     if match is None:
         raise UnknownName("similarity", text, similarities)
+    if match["name"] in SYNONYMS and match["name"] not in similarities:
+        raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
     function = similarities[match["name"]]
     defaults = {
         name: parameter.default

@@ -73,6 +73,7 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
             f"{path} has another number of ids than of vectors",
             expected=f"{len(stored.vectors):,} ids, one per vector",
             found=f"{len(stored.ids):,}",
+            fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,
         )
     vectors = _floats(stored, str(path))
     return Embeddings(stored.ids, vectors, digest(stored.files), _named(Path(path), stored.files), stored.dtype)
