@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from hbench.core.errors import closest
+from hbench.core.errors import UsageError, closest
 
 Listed = Callable[[], Iterable[str]]
 
@@ -39,6 +39,18 @@ class OneOf(Known):
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
             self.fail(f"{value!r} is not one of {', '.join(names)}{hint}", param, ctx)
         return str(value)
+
+
+class SimilarityName(Known):
+    """A similarity with its options, refused as `hbench.engine.similarity.named` does, before any file is read."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from hbench.engine.similarity import named
+
+        try:
+            return named(str(value))[0]
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _datasets() -> list[str]:
@@ -92,5 +104,5 @@ def _detectors() -> Iterable[str]:
 DATASET, BOARD, LOSS = Known("dataset", _datasets), Known("board", _boards), Known("loss", _losses)
 RECIPE, DETECTOR = Known("recipe", _recipes), Known("recipe", _detectors)
 METRICS = Known("metrics", _metrics, separator=",")
-PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), Known("similarity", _similarities)
+PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), SimilarityName("similarity", _similarities)
 TIES = click.Choice(["pessimistic", "optimistic"])

@@ -92,15 +92,9 @@ def examine(
         names, remarks = feasible(names, given.depth, asked=metrics is not None)
         warnings += remarks
     chosen = conditions(
-        data.levels,
-        metrics=names,
-        relevance=relevance,
-        alpha=alpha,
-        similarity=similarity or data.protocol.similarity,
-        ties=ties,
-        protocol=protocol_name(protocol, data),
-        partial=partial,
-    )
+        data.levels, metrics=names, relevance=relevance, alpha=alpha, ties=ties, partial=partial,
+        similarity=similarity or data.protocol.similarity, protocol=protocol_name(protocol, data),
+    )  # fmt: skip
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     doubts = doubts_of(given, data) if doubted else ()
@@ -148,7 +142,7 @@ def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[Su
         for part, wanted in ((queries, asked), (gallery, ranked))
         for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
     ]
-    if own and not (set(asked) - set(gallery.ids) or set(ranked) - set(queries.ids)):
+    if own and set(asked) <= set(gallery.ids) and set(ranked) <= set(queries.ids):
         raise SubmissionError(
             f"queries and gallery are swapped: {queries.source} holds the gallery's items, {gallery.source} the queries'",
             fix="give each file to the other of --query and --gallery",
