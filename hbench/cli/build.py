@@ -74,7 +74,7 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     from hbench.datasets.build import copies, joined, writable_folder
     from hbench.datasets.metadata.croissant import write_croissant
     from hbench.datasets.metadata.hugging_face import write_hugging_face
-    from hbench.datasets.own_data import write_images
+    from hbench.datasets.own_data import refuse_name, write_images
 
     images: dict[str, bytes] = {}
     if source is None:
@@ -82,6 +82,7 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
         folder = out or writable_folder(dataset.name)
     else:
         own = name or Path(source.name.removesuffix(".gz")).stem
+        refuse_name(own)
         folder = out or writable_folder(own)
         if not options["force"]:
             _refuse_used(own, [folder] if out else [folder, *folders(own)])
@@ -151,13 +152,10 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tuple[Dataset, dict[str, bytes]]:
     """The dataset of a table or a folder of images, and the images that lie inside a table, for `folder`."""
-    from hbench.datasets import specs
     from hbench.datasets.manifest import name_table_of
     from hbench.datasets.own_data import own_dataset, without_images
     from hbench.tree.names import remarks_on
 
-    if name in specs:
-        raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
     table, root, item, split = _source(source, options)
     levels = _levels(table, source, options["levels"])
     if options["tree"] is not None:

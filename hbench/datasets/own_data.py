@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,17 +18,19 @@ import pyarrow as pa
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.files import replacing
+from hbench.core.tables import SUFFIXES as TABLES
 from hbench.core.tables import kind_of, read_sheet, texts
 from hbench.core.untrusted import load_picture, open_parquet
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.spec import held_out
+from hbench.datasets.spec import held_out, specs
 from hbench.tree import RESERVED, default_levels
 from hbench.tree.names import NameTable, Row
 from hbench.tree.policies import advice
 
 SPLIT = "split"
+FEW = 5  # so many items of different classes may be chance
 
 
 def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
@@ -67,6 +70,12 @@ def _refuse_without_items(path: Path, table: pa.Table) -> None:
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
     """The names of every row, coarse to fine; raises DataError where one is missing."""
+    if not levels:
+        raise DataError(
+            "the table has no levels",
+            expected="columns beside item, coarse to fine",
+            found=", ".join(table.column_names),
+        )
     rows = list(zip(*(texts(table, level) for level in levels), strict=True))
     if incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]:
         empty = [level for level, names in zip(levels, zip(*rows, strict=True), strict=True) if "" in names]
@@ -94,12 +103,7 @@ def by_split(
     """The train manifest, or None, and the tests of a table; every row is of the test where there is no split
     column."""
     check_columns(table, [item, *levels])
-    if not levels:
-        raise DataError(
-            "the table has no levels",
-            expected=f"columns beside {item}, coarse to fine",
-            found=", ".join(table.column_names),
-        )
+    _refuse_texts_as_classes(table, levels)
     if split not in table.column_names:
         return None, {TEST: manifest(table, item=item, levels=levels)}
     of_row = np.asarray(table[split].to_pylist(), dtype=object)
@@ -118,6 +122,18 @@ def by_split(
     return manifest(train, item=item, levels=levels) if len(train) else None, {
         TEST: manifest(test, item=item, levels=levels, split=split)
     }
+
+
+def _refuse_texts_as_classes(table: pa.Table, levels: list[str]) -> None:
+    """Refuse a column behind the levels, as of captions, whose texts all differ while classes above them have several items."""
+    classes = [len(set(texts(table, level))) for level in levels]
+    if FEW < len(table) == classes[-1] and min(classes) < classes[-1]:
+        raise DataError(
+            f"no two items share a {levels[-1]}, so that no query has a positive at the finest level",
+            expected="levels of classes, coarse to fine",
+            found=f"{len(table):,} rows, {len(table):,} different texts in the column {levels[-1]}",
+            fix=f"leave the column {levels[-1]} out, or name the levels: hbench build NAME --from FILE --levels …",
+        )
 
 
 def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None = None) -> Manifest:
@@ -191,6 +207,18 @@ def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 SPLITS = {"train", TEST, "query", "gallery"}
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
+
+
+def refuse_name(name: str) -> None:
+    """Raise UsageError for a name that a dataset of one's own cannot have: it is a folder among others, and what `load` takes."""
+    if name in specs:
+        raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
+    if not re.fullmatch(r"\w[\w.+-]*", name) or kind_of(Path(name)) in TABLES or name == "leaderboards":
+        raise UsageError(
+            f"{name!r} cannot be the name of a dataset",
+            expected="one plain word of letters, digits, _, -, + and . (not leaderboards, not a table's file name)",
+            fix="choose another: hbench build NAME --from … (--out says where it is written)",
+        )
 
 
 def own_dataset(

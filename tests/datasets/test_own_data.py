@@ -256,6 +256,15 @@ def test_only_hgldv2_can_be_made_from_scratch(home, tmp_path):
         build("hgldv2", "--from-scratch", tmp_path / "work")
 
 
+@pytest.mark.parametrize(
+    "name", ["../esc", "a/b", "/esc", "..", ".", ".hid", "leaderboards", "sop@1", "a b", "x.csv", "a\n", "a\\b", "-x"]
+)
+def test_a_name_that_is_not_one_plain_word_is_refused_and_nothing_is_written(birds, home, name):
+    with pytest.raises(UsageError, match="cannot be the name of a dataset"):
+        build("--from", birds, *LEVELS, "--image-column", "path", "--", name)
+    assert not home.exists()
+
+
 def test_a_dataset_in_use_is_replaced_only_by_force(birds, tmp_path):
     table = ["--from", birds, *LEVELS, "--image-column", "path"]
     build("mine", *table)
@@ -291,6 +300,20 @@ def hugging_face(tmp_path):
     table = pa.table({"image": images, "family": ["x", "x", "y"], "species": [0, 1, 2]})
     pq.write_table(table, tmp_path / "birds.parquet")
     return tmp_path / "birds.parquet"
+
+
+def test_a_column_of_texts_behind_the_levels_is_not_the_finest_level(tmp_path):
+    """Every class of it holds one item, so that no query has a positive and every AP is undefined."""
+    rows = [f"{i}.jpg,{'ab'[i % 2]},note {i}\n" for i in range(6)]
+    (tmp_path / "zoo.csv").write_text("item,class,caption\n" + "".join(rows))
+    for reading in (
+        lambda: load(tmp_path / "zoo.csv"),
+        lambda: build("--from", tmp_path / "zoo.csv", "--levels", "class,caption"),
+    ):
+        with pytest.raises(DataError, match="no two items share a caption") as refusal:
+            reading()
+        assert "6 rows, 6 different texts" in str(refusal.value)
+    build("--from", tmp_path / "zoo.csv", "--levels", "class")
 
 
 def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face):
