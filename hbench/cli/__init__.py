@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -13,7 +15,7 @@ from typing import NoReturn
 import click
 
 from hbench.core import extras
-from hbench.core.errors import HBenchError, UsageError, closest, visible
+from hbench.core.errors import HBenchError, UsageError, closest, one_line, shorten, visible
 
 VERBS = {
     "demo": "score a baseline on the embedded benchmark, in a minute",
@@ -49,6 +51,7 @@ VARIABLES = {
     "HBENCH_NUMBA": "0: rank without compiled code",
     "HBENCH_VERB_OPTION": "the default of an option, as HBENCH_EVALUATE_THREADS=4",
     "TORCH_HOME, HF_HOME": "where pretrained weights lie; HF_HUB_OFFLINE=1 asks no server",
+    "HBENCH_GUARD": "0: show a defect as Python does, with its traceback",
     "NO_COLOR": "no colours",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
@@ -126,7 +129,13 @@ def group(**_: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; what is refused, by hbench or by the system, becomes a message on stderr and an exit code."""
+    """Run the command line; what is refused, by hbench or by the system, becomes a message on stderr and an exit code.
+
+    What nobody foresaw becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests do).
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.reconfigure(errors="replace")  # into a file of latin-1, say
+    warnings.showwarning = _say_warning  # type: ignore[assignment]
     try:
         _refuse_other_bytes(sys.argv[1:])
         group(prog_name="hbench", standalone_mode=False)
@@ -145,11 +154,13 @@ def main() -> None:
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         _end_interrupted()
-    except RuntimeError as error:
+    except Exception as error:  # the one guard behind all checks
         # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
-        if not isinstance(error.__cause__, KeyboardInterrupt):
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            _end_interrupted()
+        if os.environ.get("HBENCH_GUARD") == "0":
             raise
-        _end_interrupted()
+        _end_unforeseen(error)
 
 
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
@@ -170,6 +181,23 @@ def _end_without(error: ModuleNotFoundError) -> NoReturn:
         raise error
     click.echo(f"hbench: {refusal}", err=True)
     sys.exit(refusal.exit_code)
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+    if not {"-q", "--quiet"} & set(sys.argv):
+        click.echo(f"hbench: {visible(str(message))}", err=True)
+
+
+def _end_unforeseen(error: Exception) -> NoReturn:
+    """Say in one line what was being done and what was met; with --verbose where, too."""
+    if {"-v", "--verbose"} & set(sys.argv):
+        traceback.print_exception(error)
+    doing = shorten(one_line(" ".join(["hbench", *sys.argv[1:]])))
+    met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
+    click.echo(
+        f"hbench: {doing} met what nobody foresaw: {met}; please report it with the output of hbench info", err=True
+    )
+    sys.exit(70)
 
 
 def _end_interrupted() -> NoReturn:

@@ -54,10 +54,10 @@ class UnknownName(UsageError):
 
     def __init__(self, kind: str, name: str, choices: Iterable[str], *, meant: str | None = None) -> None:
         known = list(choices)
-        close = [repr(name) for name in closest(name, known)] if meant is None else [meant]
+        close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
         shown = ", ".join(known[:SHOWN_CHOICES]) + (" …" if len(known) > SHOWN_CHOICES else "")
         super().__init__(
-            f"unknown {kind} {name!r}",
+            f"unknown {kind} {shorten(name)!r}",
             expected=f"one of {shown}" if known else f"no {kind} is known here",
             fix=f"did you mean {' or '.join(close)}?" if close else None,
         )
@@ -114,10 +114,28 @@ def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def examples(values: Iterable[object], most: int = 5) -> str:
-    """The first `most` values as text, with an ellipsis when there are more.
+    """The first `most` values as text, long ones cut, with an ellipsis when there are more.
 
     >>> examples(range(8), most=3)
     '0, 1, 2, …'
     """
-    listed = [str(value) for _, value in zip(range(most + 1), values, strict=False)]
+    listed = [shorten(str(value)) for _, value in zip(range(most + 1), values, strict=False)]
     return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
+
+
+def shorten(text: str, most: int = 80) -> str:
+    """A text that fits a line: the middle of a very long one is left out.
+
+    >>> shorten("a" * 50 + "b" * 50, most=10)
+    'aaaaa…bbbbb'
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, so that it stays in its comment, heading or cell, and without what steers a terminal.
+
+    >>> one_line("mine\\n\\\\input{x}")
+    'mine \\\\input{x}'
+    """
+    return visible(" ".join(text.split()))

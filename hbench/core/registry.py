@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, cast
 
-from hbench.core.errors import UnknownName
+from hbench.core.errors import UnknownName, one_line, shorten
 
 T = TypeVar("T")
 
@@ -23,11 +24,11 @@ class Registry(Generic[T]):
     """Names of one kind; an unknown one raises UnknownName with suggestions.
 
     `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on the first miss or
-    listing.
+    listing. An entry that fails to load or is not a `type` is left out, with a PluginWarning.
     """
 
-    def __init__(self, kind: str, group: str | None = None) -> None:
-        self.kind, self.group = kind, group
+    def __init__(self, kind: str, group: str | None = None, type: type = Callable) -> None:  # type: ignore[assignment]
+        self.kind, self.group, self.type = kind, group, type
         self._entries: dict[str, T] = {}
         self._plugins_loaded = group is None
 
@@ -60,4 +61,21 @@ class Registry(Generic[T]):
             return
         self._plugins_loaded = True
         for point in entry_points(group=self.group):
-            self._entries.setdefault(point.name, point.load())
+            try:
+                entry: Any = point.load()
+            except (Exception, SystemExit) as error:  # somebody else's module raises whatever it likes
+                self._leave_out(point, f"{type(error).__name__}: {error}")
+                continue
+            if isinstance(entry, self.type):
+                self._entries.setdefault(point.name, cast("T", entry))
+            else:
+                self._leave_out(point, f"{point.value} is a {type(entry).__name__}, not a {self.type.__name__}")
+
+    def _leave_out(self, point: EntryPoint, why: str) -> None:
+        package = point.dist.name if point.dist else point.module
+        text = f"the {self.kind} {point.name!r} of the package {package} is left out: {why}"
+        warnings.warn(shorten(one_line(text), 300), PluginWarning, stacklevel=4)
+
+
+class PluginWarning(UserWarning):
+    """Says that what another package adds cannot be used."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.errors import DataError, SubmissionError, UsageError
 from hbench.datasets import Dataset, load, specs
 from hbench.datasets.manifest import name_table_of
 from hbench.engine.executors.threads import on_threads
@@ -81,6 +81,7 @@ def examine(
     """Read and check everything; raises as `evaluate` does. `doubted`: pass over the vectors for what speaks against them,
     which a report must say and a picture need not."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
+    _refuse_empty(data)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
     default = [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
     names = [*map(str, parse_metrics(default if metrics is None else metrics, data.levels))]
@@ -101,6 +102,17 @@ def examine(
     subject = Subject(data.name, data.version, digest_of(data), _checked(method), source_of(given), doubts)
     also = protocol_name("official", data) if also_official else None
     return Examined(given, data, chosen, also, subject, (*warnings, *_remarks_on_names(data), *map(str, problems)))
+
+
+def _refuse_empty(data: Dataset) -> None:
+    """Refuse a test in which nothing is asked or nothing can be found."""
+    for name, test in data.tests.items():
+        for side, mask in (("queries", test.query), ("gallery items", test.gallery)):
+            if not mask.any():
+                raise DataError(
+                    f"the test {name!r} of {data.name} has no {side}", expected="at least one query and one gallery item",
+                    found=f"{len(test):,} items", fix="look at the columns query and gallery of its manifest",
+                )  # fmt: skip
 
 
 def _remarks_on_names(data: Dataset) -> list[str]:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import UsageError, visible
-from hbench.core.tables import without_formula
+from hbench.core.tables import lines, without_formula
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import Measurement, measure
@@ -63,33 +61,29 @@ class Results:
 
     def text(self) -> str:
         """For a person: a line per result, with the mark and the name of its level."""
-        levels, lines = self.sheet.levels, []
+        levels, shown = self.sheet.levels, []
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
-            lines += [f"{strip.query}  ({strip.about})"]
+            shown += [f"{strip.query}  ({strip.about})"]
             for name, found in strip.rows:
-                lines += [f"  {name}"] * (len(strip.rows) > 1)
-                lines += [
+                shown += [f"  {name}"] * (len(strip.rows) > 1)
+                shown += [
                     f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} "
                     f"{level_name(hit.level, levels):{width}}  {hit.item}"
                     for hit in found.hits
                 ]
-            lines += [""]
-        return "\n".join(map(visible, lines)).rstrip("\n")
+            shown += [""]
+        return "\n".join(map(visible, shown)).rstrip("\n")
 
     def csv(self) -> str:
         """A line per result. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for strip in self.sheet.strips:
-            for name, found in strip.rows:
-                for hit in found.hits:
-                    shares = level_name(hit.level, self.sheet.levels)
-                    texts = (without_formula(each) for each in (name, strip.query, hit.item, shares))
-                    file_name, query, item, shared = texts
-                    writer.writerow((file_name, query, hit.rank, item, hit.score, hit.level, shared))
-        return file.getvalue()
+        rows = [
+            (name, strip.query, hit.rank, hit.item, hit.score, hit.level, level_name(hit.level, self.sheet.levels))
+            for strip in self.sheet.strips
+            for name, results in strip.rows
+            for hit in results.hits
+        ]
+        return lines(COLUMNS, [[str(without_formula(cell)) for cell in row] for row in rows])
 
     def records(self) -> list[dict[str, Any]]:
         """As plain values: of every query its results by file."""

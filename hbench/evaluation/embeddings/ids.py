@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, UsageError, examples
+from hbench.core.errors import SubmissionError, UsageError, examples, shorten
 from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
 from hbench.evaluation.embeddings.numpy_files import mapped_npy
 
@@ -63,7 +63,9 @@ def found(
     kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
 ) -> list[SubmissionProblem]:
     """One problem with the first five of `names`, or none when `count` is 0."""
-    shown = tuple(shorten(str(name)) for name in islice(names, SHOWN))
+    shown = tuple(
+        shorten(str(name) if str(name).isprintable() and str(name) else repr(name)) for name in islice(names, SHOWN)
+    )
     return [SubmissionProblem(kind, count, shown, fix, fatal)] if count else []
 
 
@@ -73,12 +75,6 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
     if fatal:
         lines = "".join(f"\n  {problem}" for problem in fatal)
         raise SubmissionError(f"{source} cannot be scored{lines}")
-
-
-def shorten(name: str, most: int = 120) -> str:
-    """A name that fits a line: control characters escaped, the middle of a very long one left out."""
-    plain = name if name.isprintable() and name else repr(name)
-    return plain if len(plain) <= most else f"{plain[: most // 2]}…{plain[-most // 2 :]}"
 
 
 def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:

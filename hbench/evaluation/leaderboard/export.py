@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from hbench.core.errors import one_line
 from hbench.core.tables import without_formula
 from hbench.datasets.metadata import publications
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing
@@ -98,11 +99,11 @@ def markdown(content: BoardTable, *, title: str) -> str:
     cells = [map(_unmarked, line) for line in content.cells]
     pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
     notes = [f"- {_unmarked(note)}" for note in content.notes]
-    return "\n".join([f"**{title}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
+    return "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"
 
 
 def _unmarked(text: str) -> str:
-    return MARKED.sub(r"\\\1", text)
+    return MARKED.sub(r"\\\1", one_line(text))
 
 
 def latex(content: BoardTable, *, title: str) -> str:
@@ -116,7 +117,7 @@ def latex(content: BoardTable, *, title: str) -> str:
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     body = tabular(pd.DataFrame(content.cells, columns=list(content.header)), aligned)
     notes = tabular(pd.DataFrame({"Notes": content.notes}), r"p{\linewidth}") if content.notes else ""
-    return f"% {title}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
+    return f"% {one_line(title)}\n\\begin{{table}}\n\\centering\n{body}{notes}\\end{{table}}\n"
 
 
 def bibtex(citations: Mapping[str, Citation]) -> str:

@@ -48,7 +48,7 @@ class Kind(NamedTuple):
     of_report: Callable[[Report, Sequence[str]], Drawing] | None = None
 
 
-kinds: Registry[Kind] = Registry("kind of plot", "hbench.plots")
+kinds: Registry[Kind] = Registry("kind of plot", "hbench.plots", type=Kind)
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:

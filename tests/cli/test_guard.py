@@ -1,0 +1,95 @@
+"""What nobody foresaw, and what other packages and terminals do: one line, and work that goes on where it can."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
+
+PLUGINS = """
+[hbench.similarities]
+broken = plugin_broken:function
+typed = plugin_typed:VALUE
+leaving = plugin_leaving:function
+good = plugin_good:similarity
+"""
+MODULES = {
+    "plugin_broken": "raise KeyError('weights')",
+    "plugin_typed": "VALUE = 3",
+    "plugin_leaving": "import sys; sys.exit(3)",
+    "plugin_good": "from hbench.engine.similarity import dot as similarity",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A dataset of six items with its embeddings."""
+    rows = "".join(f"é{n},a,a{n % 2}\n" for n in range(6))
+    (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}", encoding="utf-8")
+    np.savez(tmp_path / "e.npz", ids=[f"é{n}" for n in range(6)], embeddings=np.arange(12.0).reshape(6, 2) + 1)
+    return tmp_path
+
+
+def hbench(folder, *words, code=0, **environment):
+    run = subprocess.run(
+        [sys.executable, "-m", "hbench", *words],
+        capture_output=True,
+        check=False,
+        cwd=folder,
+        env=os.environ | environment,
+    )
+    assert run.returncode == code, run.stderr.decode()
+    return run
+
+
+def test_what_nobody_foresaw_is_one_line_and_exit_code_70(folder):
+    (folder / "sitecustomize.py").write_text(
+        "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\ninfo.command.callback = odd\n"
+    )
+    words = {"HBENCH_GUARD": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    told = hbench(folder, "info", code=70, **words).stderr.decode()
+    assert told.count("\n") == 1
+    assert "hbench info met what nobody foresaw: ZeroDivisionError: by zero" in told
+    assert "Traceback" in hbench(folder, "-v", "info", code=70, **words).stderr.decode()
+
+
+def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
+    for name, text in MODULES.items():
+        (folder / f"{name}.py").write_text(text)
+    about = folder / "other_package-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: other-package\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(PLUGINS)
+    words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good")
+    run = hbench(folder, *words, PYTHONPATH=os.pathsep.join([str(folder), *sys.path]))
+    told = [line for line in run.stderr.decode().splitlines() if "of the package other-package is left out" in line]
+    assert [line.split("'")[1] for line in told] == ["broken", "typed", "leaving"]
+    assert "|sim:good|" in json.loads(run.stdout)["signature"]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_what_an_encoding_cannot_show_is_replaced(folder, encoding):
+    words = ("look", "e.npz", "-d", "d.csv", "--query", "é0")
+    assert b"species" in hbench(folder, *words, PYTHONIOENCODING=encoding).stdout
+
+
+def test_a_test_without_a_gallery_is_refused(folder):
+    from hbench.datasets import manifest
+
+    items = [f"é{n}" for n in range(6)]
+    names = [("a", f"a{n % 2}") for n in range(6)]
+    test = manifest.from_names(items, names, levels=["genus", "species"], gallery=np.zeros(6, bool))
+    test.write(folder / "lone.parquet")
+    assert "has no gallery items" in hbench(folder, "evaluate", "e.npz", "-d", "lone.parquet", code=4).stderr.decode()
+
+
+def test_a_name_never_leaves_its_comment_or_heading():
+    content = BoardTable(("method", "AP"), [("mine\n\\input{x}", "1")], [])
+    for text in (latex(content, title="mine\n\\input{x}"), markdown(content, title="mine\n\\input{x}")):
+        assert not any(line.startswith("\\input") for line in text.splitlines())
