@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hbench.datasets import Dataset, Spec
+    from hbench.datasets.copies import Copies
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
+COPIES = "copies.csv"  # in a dataset's folder: the pictures that it holds several times
 IMAGES = "images"  # in a dataset's folder: the images that lay inside its table
 
 
@@ -62,6 +65,13 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
 @click.option("--policy", metavar="NAME", multiple=True, help="Mend labels that form no tree: hbench tree validate.")
 @click.option("--tree", type=click.Path(path_type=Path), help="A tree, whose nodes the one column of --levels names.")
+@click.option(
+    "--copies",
+    type=click.Choice(["keep", "first", "merge"]),
+    default="keep",
+    show_default=True,
+    help="Of pictures that are there several times: keep all, the first, or make them (and classes of the same pictures) one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
 def command(name: str | None, *, source: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Build the dataset NAME from its raw files, or your own from --from, under NAME.
@@ -70,13 +80,15 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     hbench build sop --root /data/sop
     hbench build birds --from birds.csv --levels order,family,species --image-column path --split-by species
     """
+    from hbench.core.files import write_text
     from hbench.datasets import folders, save
-    from hbench.datasets.build import copies, joined, writable_folder
+    from hbench.datasets.build import writable_folder
     from hbench.datasets.metadata.croissant import write_croissant
     from hbench.datasets.metadata.hugging_face import write_hugging_face
     from hbench.datasets.own_data import refuse_name, write_images
 
     images: dict[str, bytes] = {}
+    copies: Copies | None = None
     if source is None:
         dataset = _published(name, options)
         folder = out or writable_folder(dataset.name)
@@ -86,10 +98,13 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
         folder = out or writable_folder(own)
         if not options["force"]:
             _refuse_used(own, [folder] if out else [folder, *folders(own)])
-        dataset, images = _own(own, source, folder, options)
+        dataset, images, copies = _own(own, source, folder, options)
     try:
         write_images(folder / IMAGES, images)
         save(dataset, folder)
+        (folder / COPIES).unlink(missing_ok=True)
+        if copies is not None:
+            write_text(folder / COPIES, copies.table())
         write_croissant(dataset, folder)
         if not write_hugging_face(dataset, folder):
             terminal.say(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
@@ -98,9 +113,23 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
             f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
         ) from None
     if source is not None and dataset.root is not None:
-        for line in filter(None, (str(joined(dataset.manifests.values(), dataset.root)), copies(dataset))):
+        for line in _remarks(dataset, source, dataset.root):
+            terminal.say(line)
+    if copies is not None:
+        effects = map(copies.effect, ["merge", "first"] if options["copies"] == "keep" else [options["copies"]])
+        for line in [*copies.remarks(), f"{folder / COPIES} lists the copies", *effects]:
             terminal.say(line)
     _tell(dataset, folder, as_json=as_json)
+
+
+def _remarks(dataset: Dataset, source: Path, root: Path) -> Iterator[str]:
+    """What to know of the files of a dataset of one's own: those that are missing, not taken, or cannot be read."""
+    from hbench.datasets.build import joined, unreadable
+    from hbench.datasets.own_data import not_taken
+
+    yield str(joined(dataset.manifests.values(), root))
+    items = [item for manifest in dataset.manifests.values() for item in manifest.items.tolist()]
+    yield from filter(None, (not_taken(source) if source.is_dir() else "", unreadable(root, items)))
 
 
 def _refuse_used(name: str, places: list[Path]) -> None:
@@ -150,8 +179,13 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
     return read(work / "dataset")
 
 
-def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tuple[Dataset, dict[str, bytes]]:
-    """The dataset of a table or a folder of images, and the images that lie inside a table, for `folder`."""
+def _own(
+    name: str, source: Path, folder: Path, options: dict[str, Any]
+) -> tuple[Dataset, dict[str, bytes], Copies | None]:
+    """The dataset of a table or a folder of images, the images that lie inside a table, for `folder`, and the copies among
+    them."""
+    from hbench.core.tables import texts
+    from hbench.datasets.copies import copies_in
     from hbench.datasets.manifest import name_table_of
     from hbench.datasets.own_data import own_dataset, without_images
     from hbench.tree.names import remarks_on
@@ -162,9 +196,16 @@ def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tupl
         table, levels = _placed(table, levels, options["tree"])
     table, item, images = without_images(table, item)
     root = folder / IMAGES if images else root
-    mended: dict[str, int] = {}
+    mended: dict[str, Any] = {}
     if options["policy"]:
         table, levels, mended = _mended(table, levels, options["policy"])
+    copies = None
+    if {item, *levels} <= set(table.column_names):
+        copies = copies_in(table, root, item=item, levels=levels, images=images)
+    if copies is not None:
+        table = copies.applied(table, levels, options["copies"])
+        images = {image: images[image] for image in texts(table, item) if image in images}
+        mended |= {"copies": options["copies"]}
     table, split = _split(table, levels, split, options)
     try:
         dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
@@ -173,7 +214,11 @@ def _own(name: str, source: Path, folder: Path, options: dict[str, Any]) -> tupl
         raise
     for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
         terminal.say(f"note: {remark}")
-    return dataclasses.replace(dataset, card={**dataset.card, **mended, "background": options["background"]}), images
+    return (
+        dataclasses.replace(dataset, card={**dataset.card, **mended, "background": options["background"]}),
+        images,
+        copies,
+    )
 
 
 def _source(source: Path, options: dict[str, Any]) -> tuple[pa.Table, Path, str, str | None]:

@@ -343,12 +343,24 @@ def parquet_table(path: Path, *, columns: Sequence[str] | None = None, dictionar
 def load_picture(source: Path | IO[bytes]) -> Image:
     """The decoded picture in a file or stream; OSError for one that is damaged, a bomb, or of a format that is not in
     PICTURES: Pillow would hand an EPS to Ghostscript, which is a programming language."""
+    with _opened(source) as image:
+        image.load()
+        return image
+
+
+def check_picture(source: Path | IO[bytes]) -> None:
+    """Read the header of a picture; OSError as `load_picture` raises it."""
+    with _opened(source):
+        pass
+
+
+@contextmanager
+def _opened(source: Path | IO[bytes]) -> Iterator[Image]:
     from PIL import Image
 
     try:
         with Image.open(source, formats=PICTURES) as image:  # the opener of JPEG also reads MPO, several in one
-            image.load()
-            return image
+            yield image
     except OSError:
         raise
     except MemoryError:

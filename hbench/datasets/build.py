@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hbench.core import paths
 from hbench.core.errors import DataError, IntegrityError, examples
+from hbench.core.untrusted import check_picture
 from hbench.datasets import assemble, folders
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest
@@ -147,36 +143,17 @@ def writable_folder(name: str) -> Path:
     )
 
 
-def same_content(root: Path, items: Sequence[str]) -> NDArray[np.int64] | None:
-    """One number per group of items with the same bytes, -1 for an item without a copy or without a file; None
-    without copies.
-
-    Only files of equal size are read.
-    """
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
-        file = root / item
-        if file.is_file():
-            by_size[file.stat().st_size].append(place)
-    by_content: dict[str, list[int]] = defaultdict(list)
-    for places in by_size.values():
-        for place in places if len(places) > 1 else []:
-            by_content[hashlib.sha256((root / items[place]).read_bytes()).hexdigest()].append(place)
-    groups = np.full(len(items), -1, dtype=np.int64)
-    for group in by_content.values():
-        groups[group] = group[0] if len(group) > 1 else -1
-    return groups if (groups >= 0).any() else None
-
-
-def copies(dataset: Dataset) -> str:
-    """A remark on images that are copies of others, byte for byte; "" where there are none."""
-    if dataset.root is None:
-        return ""
-    items = [item for manifest in dataset.manifests.values() for item in manifest.items]
-    groups = same_content(dataset.root, items)
-    if groups is None:
-        return ""
-    first = [items[place] for place in np.unique(groups[groups >= 0])]
+def unreadable(root: Path, items: Iterable[str]) -> str:
+    """A remark on the pictures whose headers cannot be read, all of them by name; "" where there are none."""
+    reasons = []
+    for item in items:
+        try:
+            if (root / item).is_file():
+                check_picture(root / item)
+        except OSError as error:
+            reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
     return (
-        f"{(groups >= 0).sum() - len(first):,} images are copies of others, byte for byte ({examples(first, most=3)})"
+        f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
+        if reasons
+        else ""
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -206,6 +207,23 @@ def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 
 SPLITS = {"train", TEST, "query", "gallery"}
+OTHER_PICTURES = (
+    ".heic",
+    ".heif",
+    ".avif",
+    ".jxl",
+    ".jp2",
+    ".j2k",
+    ".svg",
+    ".psd",
+    ".tga",
+    ".ico",
+    ".dng",
+    ".cr2",
+    ".nef",
+    ".arw",
+)
+OPENERS = "Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG"
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 
 
@@ -288,7 +306,8 @@ def folder_table(
     """
     items = sorted(images_below(folder))
     if not items:
-        raise DataError(f"no images below {folder}", expected=f"files ending in {', '.join(SUFFIXES)}")
+        expected = f"files ending in {', '.join(SUFFIXES)}"
+        raise DataError(f"no images below {folder}", expected=expected, found=not_taken(folder) or None)
     parts = [item.split("/")[:-1] for item in items]
     columns = {"item": pa.array(items)}
     if split_folders:
@@ -321,11 +340,20 @@ def below(root: Path, paths: Sequence[str]) -> list[str]:
     return [path.removeprefix(start) for path in paths]
 
 
-def images_below(folder: Path) -> Iterator[str]:
+def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
     """The image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
     for directory, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         below = Path(directory).relative_to(folder)
         for name in files:
-            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+            if name.lower().endswith(suffixes) and not name.startswith("."):
                 yield (below / name).as_posix()
+
+
+def not_taken(folder: Path) -> str:
+    """A remark on pictures below a folder that are of no format that is taken, by kind; "" where there are none."""
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for item in sorted(images_below(folder, suffixes=OTHER_PICTURES)):
+        by_kind[PurePosixPath(item).suffix.lower()].append(item)
+    kinds = [f"{len(items):,} {kind} ({examples(items)})" for kind, items in by_kind.items()]
+    return f"not taken: {', '.join(kinds)}; make PNG or JPEG of them first ({OPENERS})" if kinds else ""

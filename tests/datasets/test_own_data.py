@@ -323,7 +323,64 @@ def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face)
     assert test.items.tolist() == ["00000000.png", "00000001.png", "00000002.png"]
     assert [test.picture(item).getpixel((0, 0)) for item in test.items] == [(255, 0, 0), (0, 0, 255), (255, 0, 0)]
     assert "3 of 3 images are there" in told.stderr
-    assert "1 images are copies of others, byte for byte (00000000.png)" in told.stderr
+    assert (
+        "2 of 3 pictures (67 %) are copies, byte for byte, of a picture with another label: species '0' and '2' (2)"
+        in (told.stderr.replace("\n", " "))
+    )
+    build("birds", "--from", hugging_face, "--levels", "family,species", "--copies", "first", "--force")
+    assert load("birds").tests["test"].items.tolist() == ["00000000.png", "00000001.png"]
+
+
+ICONS = {  # close and cross are aliases: they hold the same pictures; star shares one of them
+    "ui/close/a.png": "red", "ui/close/b.png": "blue", "ui/cross/a.png": "red", "ui/cross/b.png": "blue",
+    "ui/cross/c.png": "blue", "ui/star/a.png": "red", "ui/star/b.png": "green",
+}  # fmt: skip
+
+
+@pytest.fixture
+def icons(tmp_path):
+    for item, colour in ICONS.items():
+        (tmp_path / "icons" / item).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "icons" / item).write_bytes(png(colour))
+    return tmp_path / "icons"
+
+
+def test_copies_under_other_labels_are_said_listed_and_merged_where_that_is_asked_for(icons, home):
+    told = build("--from", icons, "--levels", "set,icon").stderr.replace("\n", " ")
+    assert (
+        "6 of 7 pictures (86 %) are copies, byte for byte, of a picture with another label: icon 'close' and 'cross' and"
+        in told
+    )
+    assert "--copies merge: leaves out 4 items; 2 icon instead of 3" in told
+    assert "--copies first: leaves out 4 items; 2 icon instead of 3" in told
+    listed = (home / "data" / "icons" / "copies.csv").read_text().splitlines()
+    assert listed[:2] == ["item,copy,item_path,copy_path", "ui/close/a.png,ui/cross/a.png,ui > close,ui > cross"]
+    assert len(listed) == 1 + 4
+    for choice, names in (
+        ("merge", ["ui/cross/a.png", "ui/cross/b.png"]),
+        ("first", ["ui/close/a.png", "ui/close/b.png"]),
+    ):
+        build("--from", icons, "--levels", "set,icon", "--copies", choice, "--force")
+        test = load("icons").tests["test"]
+        classes = [test.tree.names[-1][label] for label in test.labels[:, -1]]
+        assert (choice, test.items.tolist()[:2]) == (
+            choice,
+            [names[0].replace("cross", "close"), names[1].replace("cross", "close")],
+        )
+        assert classes == [names[0].split("/")[1]] * 2 + ["star"]
+
+
+def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp_path):
+    folder_of_images(tmp_path / "zoo", ["a/1.jpg", "a/2.jpg", "b/3.png"])
+    for name in ("a/4.HEIC", "a/5.heic", "b/6.jp2", "b/7.svg"):
+        (tmp_path / "zoo" / name).write_bytes(b"not opened")
+    (tmp_path / "zoo" / "a" / "2.jpg").write_bytes(b"damaged")
+    (tmp_path / "zoo" / "b" / "8.png").write_bytes(b"")
+    told = build("--from", tmp_path / "zoo").stderr.replace("\n", " ")
+    assert "not taken: 2 .heic (a/4.HEIC, a/5.heic), 1 .jp2 (b/6.jp2), 1 .svg (b/7.svg); make PNG or JPEG" in told
+    assert "pillow-heif" in told
+    assert "2 pictures cannot be read: a/2.jpg (cannot identify image file" in told
+    assert ", b/8.png (" in told
 
 
 def test_a_column_of_images_is_no_level(hugging_face):

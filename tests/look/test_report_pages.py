@@ -404,6 +404,20 @@ def test_the_same_report_gives_the_same_files(folder, tmp_path):
     assert first == second
 
 
+def test_what_speaks_against_a_score_stands_above_it_as_a_fact(tmp_path):
+    rows = [f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 10}\n" for n in range(ITEMS)]
+    (tmp_path / "own.csv").write_text("item,kind,class\n" + "".join(rows))
+    vectors = np.random.default_rng(0).normal(size=(ITEMS, 8)).astype(np.float32)
+    vectors[1:60:2] = vectors[0:60:2]  # copies under the other kind's classes
+    np.savez(tmp_path / "e.npz", ids=[f"i{n}" for n in range(ITEMS)], embeddings=vectors)
+    run("evaluate", tmp_path / "e.npz", "-d", tmp_path / "own.csv", "-o", tmp_path / "e.json")
+    run("report", tmp_path / "e.json", "-d", tmp_path / "own.csv", "-o", tmp_path / "pages")
+    page = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
+    doubt = "25 % of the items have exactly the vector of an item of another class, as copies of a picture with"
+    assert page.index(doubt) < page.index("another label have: 10 classes, a0 (6)") < page.index("In short")
+    assert "honest" not in page
+
+
 def test_what_is_not_there_is_said_and_not_shown(opened, folder, tmp_path):
     (tmp_path / "bare.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
     done = run("report", tmp_path / "bare.json", "-o", tmp_path / "pages")

@@ -10,7 +10,7 @@ import numpy as np
 
 from hbench.core.errors import DataError
 from hbench.datasets import manifest as manifests
-from hbench.datasets.build import same_content
+from hbench.datasets.copies import same_content
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import columns_of, lines_of

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.core.errors import examples
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.embeddings import Embeddings, align
@@ -110,7 +111,9 @@ def _copies(
         across, within = float((size > alike).mean()), float((alike > 1).mean())
         if across >= COPIES:
             yield f"{100 * across:.0f} % of the items have exactly the vector of an item of another class" + (
-                ": the vectors are constant" if across >= ALL else ""
+                ": the vectors are constant"
+                if across >= ALL
+                else f", as copies of a picture with another label have: {_largest(finest[size > alike], test.tree.names[-1])}"
             )
         elif within >= SAME_CLASS:
             yield f"{100 * within:.0f} % of the items have exactly the vector of another item of their class, as labels have"
@@ -118,6 +121,13 @@ def _copies(
         inside = float(np.isin(prints[0][align(given[0], test.items[asked])], items).mean())
         if inside >= COPIES:
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
+
+
+def _largest(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
+    """The classes that most of these labels are of, each with how many."""
+    items = np.bincount(classes, minlength=len(names))
+    order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
+    return f"{len(order):,} classes, {examples(f'{names[i]} ({items[i]:,})' for i in order.tolist())}"
 
 
 def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:

@@ -1,0 +1,145 @@
+"""Finds pictures that a dataset holds several times, byte for byte, and makes one of them where that is asked for.
+
+| choice | what becomes of copies |
+|---|---|
+| keep | all of them stay |
+| first | of every picture the first item stays |
+| merge | classes that hold exactly the same pictures become one; one item of every picture stays, of the label that most have |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import examples
+from hbench.core.tables import lines, texts
+from hbench.tree.names import Row
+
+KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
+NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
+
+
+def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes] = NO_IMAGES) -> NDArray[np.int64] | None:
+    """One number per group of items with the same bytes, -1 for an item without a copy or without a file; None
+    without copies. `images`: the bytes of items that are not files yet.
+
+    Only files of equal size are read.
+    """
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        if item in images:
+            by_size[len(images[item])].append(place)
+        elif (file := root / item).is_file():
+            by_size[file.stat().st_size].append(place)
+    by_content: dict[str, list[int]] = defaultdict(list)
+    for places in by_size.values():
+        for place in places if len(places) > 1 else []:
+            item = items[place]
+            content = images[item] if item in images else (root / item).read_bytes()
+            by_content[hashlib.sha256(content).hexdigest()].append(place)
+    groups = np.full(len(items), -1, dtype=np.int64)
+    for group in by_content.values():
+        groups[group] = group[0] if len(group) > 1 else -1
+    return groups if (groups >= 0).any() else None
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Items (N,), the names of each, coarse to fine, and groups int64 (N,): equal for items of the same bytes, -1 for an item
+    without a copy. `level`: the name of the finest level."""
+
+    items: Sequence[str]
+    rows: Sequence[Row]
+    groups: NDArray[np.int64]
+    level: str
+
+    def _places(self) -> list[list[int]]:
+        """The places of the items of each picture that stands in several."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for place, group in enumerate(self.groups.tolist()):
+            places[group].append(place)
+        return [places[group] for group in places if group >= 0]
+
+    def remarks(self) -> Iterator[str]:
+        """What there is, in sentences: copies under other labels, of which classes, and copies under the same label."""
+        across: Counter[Row] = Counter()
+        within: list[str] = []
+        for places in self._places():
+            labels = dict.fromkeys(self.rows[place] for place in places)
+            if len(labels) > 1:
+                across[tuple(label[-1] for label in labels)] += len(places)
+            else:
+                within += [self.items[place] for place in places[1:]]
+        if across:
+            number = across.total()
+            classes = (f"{' and '.join(map(repr, names))} ({items:,})" for names, items in across.most_common())
+            share = f"{number:,} of {len(self.items):,} pictures ({100 * number / len(self.items):.0f} %)"
+            yield f"{share} are copies, byte for byte, of a picture with another label: {self.level} {examples(classes)}"
+        if within:
+            yield f"{len(within):,} pictures are copies of one with the same label, byte for byte ({examples(within, most=3)})"
+
+    def table(self) -> str:
+        """A CSV of every item that has a copy later on, the copy, and the paths of both in the tree."""
+        pairs = [(places[0], place) for places in self._places() for place in places[1:]]
+        shown = [" > ".join(row) for row in self.rows]
+        cells = [(self.items[one], self.items[other], shown[one], shown[other]) for one, other in pairs]
+        return lines(["item", "copy", "item_path", "copy_path"], cells)
+
+    def after(self, choice: str) -> list[Row | None]:
+        """The names of every item after a choice, None for one that is left out."""
+        rows = self._merged() if choice == MERGE else list(self.rows)
+        result: list[Row | None] = list(rows)
+        for places in self._places() if choice != KEEP else []:
+            labels = Counter(rows[place] for place in places)
+            label = rows[places[0]] if choice == FIRST else labels.most_common(1)[0][0]
+            kept = next(place for place in places if rows[place] == label)
+            for place in places:
+                result[place] = rows[place] if place == kept else None
+        return result
+
+    def _merged(self) -> list[Row]:
+        """The names of every item where of classes that hold the same pictures the largest gives its name to all."""
+        contents: dict[Row, set[int]] = defaultdict(set)
+        for place, row in enumerate(self.rows):
+            contents[row].add(int(self.groups[place]) if self.groups[place] >= 0 else -1 - place)
+        aliases: dict[frozenset[int], list[Row]] = defaultdict(list)
+        for row, pictures in contents.items():
+            aliases[frozenset(pictures)].append(row)
+        sizes = Counter(self.rows)
+        name = {row: max(rows, key=sizes.__getitem__) for rows in aliases.values() for row in rows}
+        return [name[row] for row in self.rows]
+
+    def effect(self, choice: str) -> str:
+        """What a choice does to these items, in numbers."""
+        after = [row for row in self.after(choice) if row is not None]
+        before, left = len(set(self.rows)), len(set(after))
+        classes = f"{left:,} {self.level}" + f" instead of {before:,}" * (left != before)
+        return f"--copies {choice}: leaves out {len(self.items) - len(after):,} items; {classes}"
+
+    def applied(self, table: pa.Table, levels: Sequence[str], choice: str) -> pa.Table:
+        """The table whose rows these items are, after a choice."""
+        after = self.after(choice)
+        table = table.filter(pa.array([row is not None for row in after]))
+        names = [row for row in after if row is not None]
+        for place, level in enumerate(levels):
+            table = table.set_column(table.column_names.index(level), level, pa.array([row[place] for row in names]))
+        return table
+
+
+def copies_in(
+    table: pa.Table, root: Path, *, item: str, levels: Sequence[str], images: Mapping[str, bytes]
+) -> Copies | None:
+    """The copies among the images of a table, below `root` or still inside it; None where there are none."""
+    items = texts(table, item)
+    groups = same_content(root, items, images)
+    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    return None if groups is None else Copies(items, rows, groups, levels[-1])
