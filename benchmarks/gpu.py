@@ -45,6 +45,7 @@ from hbench.train.loop import update
 from hbench.train.processes import ALONE, Processes
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import LossSpec, Recipe
+from hbench.train.recipes.sizes import fitted_to
 from hbench.train.run import TrainingRun, begin
 from hbench.train.steps.gradients import completed, facts_of
 
@@ -224,7 +225,7 @@ def _begun(sizes: Sizes) -> tuple[Recipe, Dataset, Tensor, Tensor]:
     recipe = resolve(
         "own-happier", ["dataset=synthetic", "precision=float32", f"sampler.batch={sizes.images}", *changes]
     )
-    recipe = recipe.model_copy(update={"losses": {"sup_hap": LossSpec()}, "proxies": None})
+    recipe = fitted_to(recipe.model_copy(update={"losses": {"sup_hap": LossSpec()}, "proxies": None}), manifest)
     generator = torch.Generator().manual_seed(0)
     shape = (sizes.images, 3, sizes.side, sizes.side)
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)

@@ -150,7 +150,9 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
         image = open_picture(root, item)
     except DataError as error:
         raise DataError(
-            error.problem, found=error.found, fix="replace the file, or leave it out and build again"
+            error.problem,
+            found=error.found,
+            fix="replace the file, or leave it out: build again, or hbench embed --skip-unreadable",
         ) from None
     if background == "none":
         return image

@@ -43,7 +43,7 @@ from hbench.tree import Labels
 @dataclass(frozen=True)
 class Conditions:
     """Each choice by its name and, where it is a function, as that function. `partial`: whether some paths of the labels end
-    early (hbench.tree.partial)."""
+    early (hbench.tree.partial). `left_out`: how many items could not be embedded, and a digest of them; empty where none."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -57,6 +57,7 @@ class Conditions:
     protocol_name: str
     protocol: Protocol
     partial: bool = False
+    left_out: str = ""
 
     def signature(self, dataset: str, tests: Iterable[str], protocol: str | None = None) -> str:
         """The text without which a score cannot be quoted."""
@@ -68,6 +69,7 @@ class Conditions:
             "self:excluded-by-id",
             f"ties:{self.ties_name}",
             *["labels:partial"] * self.partial,
+            *[f"left-out:{self.left_out}"] * bool(self.left_out),
         ]
         return "|".join(
             [*parts, f"rel:{self.relevance_name}", f"protocol:{protocol or self.protocol_name}", f"hbench:{version}"]

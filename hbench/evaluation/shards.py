@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +74,7 @@ class Words(Strict):
     also: str | None
     warnings: tuple[str, ...]
     partial: bool = False
+    left_out: str = ""
 
 
 class Header(Strict):
@@ -234,10 +235,11 @@ def _in_words(evaluation: Evaluation) -> dict[str, Any]:
         "also": evaluation.also,
         "warnings": list(evaluation.warnings),
         "partial": chosen.partial,
+        "left_out": chosen.left_out,
     }
 
 
 def _from_words(words: Words) -> Evaluation:
     keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol", "partial")
     chosen = conditions(words.levels, **{key: getattr(words, key) for key in keys})
-    return Evaluation(words.subject, chosen, words.also, words.warnings)
+    return Evaluation(words.subject, replace(chosen, left_out=words.left_out), words.also, words.warnings)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hbench.core.errors import DataError, SubmissionError, UsageError
+from hbench.core.errors import DataError, SubmissionError, UsageError, examples
 from hbench.datasets import Dataset, load, specs
-from hbench.datasets.manifest import name_table_of
+from hbench.datasets.manifest import Manifest, name_table_of
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, conditions
 from hbench.evaluation import embeddings as embedding_files
@@ -80,9 +80,10 @@ def examine(
 ) -> Examined:
     """Read and check everything; raises as `evaluate` does. `doubted`: pass over the vectors for what speaks against them,
     which a report must say and a picture need not."""
-    data = dataset if isinstance(dataset, Dataset) else load(dataset)
-    _refuse_empty(data)
+    whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
+    data, left_out = without_left_out(whole, given)
+    _refuse_empty(data)
     default = [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
     names = [*map(str, parse_metrics(default if metrics is None else metrics, data.levels))]
     warnings = partial_labels_of(data)
@@ -90,18 +91,46 @@ def examine(
     if partial:
         _refuse_partial(given, data, also_official=also_official)
     if isinstance(given, Ranking) and not all(run_levels.is_full(given, test) for test in data.tests.values()):
-        names, remarks = feasible(names, given.depth, asked=metrics is not None)
-        warnings += remarks
+        names, impossible = feasible(names, given.depth, asked=metrics is not None)
+        warnings += impossible
     chosen = conditions(
         data.levels, metrics=names, relevance=relevance, alpha=alpha, ties=ties, partial=partial,
         similarity=similarity or data.protocol.similarity, protocol=protocol_name(protocol, data),
     )  # fmt: skip
+    chosen = replace(chosen, left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "")
     problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
     refuse(source_of(given).file, problems)
     doubts = doubts_of(given, data) if doubted else ()
-    subject = Subject(data.name, data.version, digest_of(data), _checked(method), source_of(given), doubts)
+    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source_of(given), doubts)
     also = protocol_name("official", data) if also_official else None
-    return Examined(given, data, chosen, also, subject, (*warnings, *_remarks_on_names(data), *map(str, problems)))
+    remarks = (*warnings, *_remarks_on_left_out(left_out), *_remarks_on_names(data), *map(str, problems))
+    return Examined(given, data, chosen, also, subject, remarks)
+
+
+def without_left_out(data: Dataset, given: Submission) -> tuple[Dataset, list[str]]:
+    """The dataset without the test items that a submission's files say could not be embedded, and these items; with all of them
+    where positives are listed pair by pair, of which none may be missing."""
+    parts = () if isinstance(given, Ranking) else given if isinstance(given, tuple) else (given,)
+    listed = {item for part in parts for item in part.left_out}
+    left_out = sorted({item for test in data.tests.values() for item in test.items if item in listed})
+    if not left_out or data.lists:
+        return data, []
+    return replace(data, tests={name: _without(test, listed) for name, test in data.tests.items()}), left_out
+
+
+def _without(test: Manifest, items: set[str]) -> Manifest:
+    kept = np.array([item not in items for item in test.items])
+    columns = {name: getattr(test, name)[kept] for name in ("items", "labels", "query", "gallery")}
+    return replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
+
+
+def _short_digest(items: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
+
+
+def _remarks_on_left_out(items: Sequence[str]) -> list[str]:
+    told = f"{len(items):,} items that could not be embedded are neither queries nor in the gallery: {examples(items)}"
+    return [told] if items else []
 
 
 def _refuse_empty(data: Dataset) -> None:

@@ -27,7 +27,7 @@ from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
-from hbench.train.images.batches import Files, Readable, all_tests, images_of, workers_for
+from hbench.train.images.batches import Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare
 from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
@@ -105,13 +105,12 @@ def embed(
     `watch` is told how many images are done and of how many. Raises UsageError for a file that exists, DataError for an
     image that cannot be read, unless such are skipped.
     """
-    if file.exists():
-        raise UsageError(f"{file} exists", fix="remove it, or another --out")
+    _refuse_file(file, manner)
     manifest = _items(data, split)
     own = given.prepare
     images = Files(manifest, own) if own else images_of(data.name, manifest, given.images, vary=False)
     if manner.skip_unreadable and isinstance(images, Files):
-        images = Readable(images)
+        images.skips = True
     views = Views(given.model, manner.scales, flip=manner.flip)
     model = nn.Sequential(Normalise(given.images), views).to(device).eval()
     request = _request(given, manifest, split, manner)
@@ -129,9 +128,20 @@ def embed(
         raise DataError("none of the images can be read", found=examples(manifest.items))
     rows = np.concatenate([part["rows"] for part in found])
     whole = np.concatenate([part["vectors"] for part in found])
-    embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request))
+    left_out: list[str] = np.delete(manifest.items, rows).tolist()
+    embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out)
     shutil.rmtree(parts)
-    return np.delete(manifest.items, rows).tolist()
+    return left_out
+
+
+def _refuse_file(file: Path, manner: EmbedOptions) -> None:
+    if file.exists():
+        raise UsageError(f"{file} exists", fix="remove it, or another --out")
+    if manner.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
+        raise UsageError(
+            f"{file} could not say which images are left out", expected=" or ".join(embeddings.KEEP_LEFT_OUT),
+            found=file.suffix or "no suffix", fix="another --out, such as embeddings.parquet",
+        )  # fmt: skip
 
 
 def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, manner: EmbedOptions) -> bool:

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import hbench
 from hbench.cli import group
-from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
+from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.datasets import save
 from hbench.datasets.benchmarks import glyphs
 from hbench.evaluation import embeddings
@@ -346,6 +346,99 @@ def test_the_command_embeds_and_says_what_comes_next(letters, trained, tmp_path)
     assert "hbench evaluate" in done.stderr
     wrong = CliRunner().invoke(group, [*line[:-1], str(tmp_path / "f.parquet"), "--scales", "0"])
     assert wrong.exit_code == 2
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A folder of a dataset of 24 pictures, two of which are broken since it was built."""
+    for species in range(12):
+        for shot in range(2):
+            picture = Image.effect_noise((16, 16), 20 + 10 * species)
+            file = tmp_path / "pictures" / f"g{species // 4}" / f"s{species}" / f"{shot}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            picture.save(file)
+    built = [
+        "build",
+        "noise",
+        "--from",
+        str(tmp_path / "pictures"),
+        "--levels",
+        "genus,species",
+        "--out",
+        str(tmp_path / "data"),
+    ]
+    assert CliRunner().invoke(group, built).exit_code == 0
+    for species in (3, 7):
+        (tmp_path / "pictures" / f"g{species // 4}" / f"s{species}" / "1.png").write_bytes(b"broken")
+    return tmp_path / "data"
+
+
+def test_broken_pictures_are_named_in_one_message_which_says_what_to_do(broken, tmp_path):
+    line = [
+        "embed",
+        "torchvision:resnet18",
+        "--weights",
+        "random",
+        "--size",
+        "32",
+        "-d",
+        str(broken),
+        "-o",
+        str(tmp_path / "e.parquet"),
+    ]
+    for workers in ([], ["--workers", "0"]):
+        refused = CliRunner().invoke(group, [*line, *workers])
+        assert isinstance(refused.exception, DataError)
+        text = str(refused.exception)
+        assert len(text.splitlines()) <= 4
+        assert all(part in text for part in ("2 images cannot be read", "s3/1.png", "s7/1.png", "--skip-unreadable"))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".npz"])
+def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp_path, suffix):
+    file = str(tmp_path / f"e{suffix}")
+    line = [
+        "embed",
+        "torchvision:resnet18",
+        "--weights",
+        "random",
+        "--size",
+        "32",
+        "-d",
+        str(broken),
+        "--skip-unreadable",
+        "-o",
+        file,
+    ]
+    done = CliRunner().invoke(group, line)
+    assert done.exit_code == 0, done.output
+    evaluated = CliRunner().invoke(group, ["evaluate", file, "-d", str(broken), "-o", str(tmp_path / "r.json")])
+    assert evaluated.exit_code == 0, evaluated.output
+    report = hbench.evaluate(file, str(broken))
+    assert "|left-out:2(" in report.signature
+    assert any("2 items that could not be embedded" in line and "s3/1.png" in line for line in report.document.warnings)
+    assert len(report.queries) == 22
+    kept = embeddings.read(tmp_path / f"e{suffix}")
+    embeddings.write(tmp_path / "f.parquet", kept.ids.tolist(), kept.vectors)
+    with pytest.raises(SubmissionError, match="2 missing ids"):
+        hbench.evaluate(str(tmp_path / "f.parquet"), str(broken))
+
+
+def test_a_file_that_cannot_name_what_is_left_out_is_refused_before_any_work(broken, tmp_path):
+    line = [
+        "embed",
+        "torchvision:resnet18",
+        "--weights",
+        "random",
+        "--size",
+        "32",
+        "-d",
+        str(broken),
+        "--skip-unreadable",
+    ]
+    refused = CliRunner().invoke(group, [*line, "-o", str(tmp_path / "e.npy")])
+    assert isinstance(refused.exception, UsageError)
+    assert ".parquet" in str(refused.exception)
 
 
 def test_images_that_are_not_on_this_disk_are_refused(tmp_path):

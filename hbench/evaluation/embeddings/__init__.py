@@ -14,6 +14,7 @@ The order of the rows never matters, the vectors are never copied whole, and a m
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.tables import numbers, text_array
 from hbench.evaluation.embeddings.arrow_files import blocks
+from hbench.evaluation.embeddings.files import KEEP_LEFT_OUT as KEEP_LEFT_OUT
 from hbench.evaluation.embeddings.files import WRITERS, Stored, open_stored
 from hbench.evaluation.embeddings.ids import Ids, SubmissionProblem, as_ids, found, likely_cause, refuse
 
@@ -37,7 +39,7 @@ class Embeddings:
 
     `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the file's; for several
     files that of their `sha256sum` lines in order of name. `movable`: nobody looks at them after their evaluation, which
-    may put an array in memory into the order it ranks in and scale it there.
+    may put an array in memory into the order it ranks in and scale it there. `left_out`: items that could not be embedded.
     """
 
     ids: Ids
@@ -46,6 +48,7 @@ class Embeddings:
     source: str
     dtype: str
     movable: bool = False
+    left_out: tuple[str, ...] = ()
 
     @property
     def dim(self) -> int:
@@ -76,7 +79,8 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
             fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,
         )
     vectors = _floats(stored, str(path))
-    return Embeddings(stored.ids, vectors, digest(stored.files), _named(Path(path), stored.files), stored.dtype)
+    named = _named(Path(path), stored.files)
+    return Embeddings(stored.ids, vectors, digest(stored.files), named, stored.dtype, left_out=stored.left_out)
 
 
 def read_for_worker(path: Path, ids: Path | None) -> Embeddings:
@@ -89,10 +93,18 @@ def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
     return Embeddings(ids, vectors, "", "pieces", str(vectors.dtype))
 
 
-def write(path: Path, ids: Sequence[str], vectors: NDArray[Any], *, metadata: Mapping[str, str] | None = None) -> None:
+def write(
+    path: Path,
+    ids: Sequence[str],
+    vectors: NDArray[Any],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    left_out: Sequence[str] = (),
+) -> None:
     """Write float vectors (N, D) and their ids as .parquet, .npz or .npy (+ .ids.json), whole or not at all.
 
-    `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench.".
+    `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench."; `left_out`: the items that could not
+    be embedded, which .parquet and .npz keep.
     """
     if path.suffix not in WRITERS:
         raise UsageError(
@@ -104,7 +116,8 @@ def write(path: Path, ids: Sequence[str], vectors: NDArray[Any], *, metadata: Ma
             "these are no embeddings", expected="one vector of floats per id",
             found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
         )  # fmt: skip
-    WRITERS[path.suffix](path, names, vectors, {f"hbench.{key}": value for key, value in (metadata or {}).items()})
+    words = {**(metadata or {}), **({"left_out": json.dumps(list(left_out))} if left_out else {})}
+    WRITERS[path.suffix](path, names, vectors, {f"hbench.{key}": value for key, value in words.items()})
 
 
 def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import SubmissionError
 from hbench.core.files import replacing
 from hbench.core.tables import numbers
-from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, read_json
+from hbench.core.untrusted import arrow_batches, arrow_schema, open_parquet, parquet_batches, parse_json, read_json
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, from_texts, only
 
 BLOCK_BYTES = 16 << 20
@@ -33,6 +33,12 @@ def read_parquet(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
     """Ids (N,), vectors (N, D) and the files read: a parquet file, or every *.parquet of a folder in order of name."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     return *_read(files, _parquet_schema, _parquet_column), files
+
+
+def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
+    """The items that the metadata of parquet files say could not be embedded."""
+    listed = ((_parquet_schema(file).metadata or {}).get(b"hbench.left_out", b"[]") for file in files)
+    return tuple(str(item) for text in listed for item in parse_json(text))
 
 
 def read_ipc(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:

@@ -22,19 +22,21 @@ from safetensors import SafetensorError, safe_open
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.evaluation.embeddings import ids as id_files
-from hbench.evaluation.embeddings.arrow_files import read_ipc, read_parquet, write_parquet
+from hbench.evaluation.embeddings.arrow_files import left_out_of, read_ipc, read_parquet, write_parquet
 from hbench.evaluation.embeddings.conversions import foreign, pickled
 from hbench.evaluation.embeddings.ids import ID_NAMES, VECTOR_NAMES, Ids, as_ids, only
 from hbench.evaluation.embeddings.numpy_files import mapped, mapped_npy, member, write_npy, write_npz
 
 
 class Stored(NamedTuple):
-    """What a file holds: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16), every file read."""
+    """What a file holds: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16), every file read; the items that it says
+    could not be embedded."""
 
     ids: Ids
     vectors: NDArray[Any]
     dtype: str
     files: tuple[Path, ...]
+    left_out: tuple[str, ...] = ()
 
 
 Reader = Callable[[Path, Path | None], Stored]
@@ -56,7 +58,8 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
         own = None
         if any(name in ID_NAMES for name in names):
             own = as_ids(member(archive, only(names, ID_NAMES, "array of ids", path), path), path.name)
-    return _joined(path, vectors, own, ids)
+        left_out = as_ids(member(archive, "left_out", path), path.name).tolist() if "left_out" in names else []
+    return _joined(path, vectors, own, ids)._replace(left_out=tuple(left_out))
 
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
@@ -108,7 +111,9 @@ def read_arrow(path: Path, ids: Path | None) -> Stored:
 
 def read_parts(path: Path, ids: Path | None) -> Stored:
     """A parquet file or a folder of parquet files."""
-    return _tabular(path, ids, read_parquet)
+    stored = _tabular(path, ids, read_parquet)
+    with readable(path):
+        return stored._replace(left_out=left_out_of(stored.files))
 
 
 READERS: dict[str, Reader] = {
@@ -122,6 +127,8 @@ VECTORS_ALONE = frozenset(READERS) - {".parquet"}  # suffixes of files that hold
 WRITERS: dict[str, Callable[[Path, Ids, NDArray[Any], Mapping[str, str]], None]] = {
     ".parquet": write_parquet, ".npz": write_npz, ".npy": write_npy,
 }  # fmt: skip
+
+KEEP_LEFT_OUT = (".parquet", ".npz")
 
 SAFETENSORS = {
     "F16": ("float16", "<f2"), "F32": ("float32", "<f4"), "F64": ("float64", "<f8"), "BF16": ("bfloat16", "<u2"),

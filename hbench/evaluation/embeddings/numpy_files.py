@@ -65,7 +65,10 @@ def mapped(
 
 def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, ids=ids.astype(str), vectors=vectors)
+        arrays = {"ids": ids.astype(str), "vectors": vectors}
+        if "hbench.left_out" in metadata:
+            arrays["left_out"] = np.array(json.loads(metadata["hbench.left_out"]))
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def write_npy(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:

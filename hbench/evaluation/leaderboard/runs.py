@@ -86,6 +86,11 @@ def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
 
 def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
     """The same, refused also where ties or relevance are not those of the rows: luck in ties must not gain a place."""
+    if left_out := words_of(document.signature).get("left-out"):
+        raise SubmissionError(
+            "the report leaves items out that the rows have", expected="every item of the tests",
+            found=f"left-out:{left_out}", fix="embed these items as well: hbench embed without --skip-unreadable names them",
+        )  # fmt: skip
     asked, rows = _conditions(document.signature), [recorded(row, board) for row in board.rows]
     if rows and not any(_same_scale(row, asked) for row in rows):
         usual = rows[0]

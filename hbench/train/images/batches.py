@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from hbench import datasets
-from hbench.core.errors import DataError, UnknownName
+from hbench.core.errors import DataError, UnknownName, examples
 from hbench.datasets.benchmarks import glyphs
 from hbench.datasets.manifest import Manifest
 from hbench.train.images.sampler import EpochBatches
@@ -31,6 +30,7 @@ Batch = tuple[Tensor, Tensor]
 Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 CPU = torch.device("cpu")
+MOST_NAMED = 100  # images that cannot be read
 PIECE = (
     256  # images that a worker makes at once: it and those that wait for the net are bounded, however large a batch is
 )
@@ -41,7 +41,10 @@ HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {  # data
 
 
 class Files(Dataset[Batch]):
-    """The images of a manifest as they are opened; a whole batch at a time."""
+    """The images of a manifest as they are opened; a whole batch at a time, or what is wrong with its images. `skips`: those that
+    cannot be read are left out, so that a batch may have fewer images than were asked for, or none."""
+
+    skips = False
 
     def __init__(self, manifest: Manifest, prepare: Prepare) -> None:
         if manifest.picture is None:
@@ -50,32 +53,23 @@ class Files(Dataset[Batch]):
             )
         self.items, self.open, self.prepare = manifest.items, manifest.picture, prepare
 
-    def __getitems__(self, keys: Keys) -> Batch:
-        images = [self._image(row, draw) for row, draw in keys]
-        return torch.stack(images), torch.tensor([row for row, _ in keys])
+    def __getitems__(self, keys: Keys) -> Batch | list[DataError]:
+        images, rows, problems = [], [], []
+        for row, draw in keys:
+            try:
+                images.append(self._image(row, draw))
+                rows.append(row)
+            except DataError as error:  # returned, since a loader turns what its workers raise into a traceback
+                problems.append(error)
+        if problems and not self.skips:
+            return problems
+        return torch.stack(images) if images else torch.empty(0), torch.tensor(rows, dtype=torch.int64)
 
     def _image(self, row: int, draw: int) -> Tensor:
         image = self.open(self.items[row])
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(draw)  # not torch.manual_seed, which would reseed GPUs with every image
             return self.prepare(image)
-
-
-class Readable(Dataset[Batch]):
-    """Other images, without those that cannot be read: a batch may have fewer images than were asked for, or none."""
-
-    def __init__(self, images: Files) -> None:
-        self.images = images
-
-    def __getitems__(self, keys: Keys) -> Batch:
-        found = []
-        for key in keys:
-            with suppress(DataError):
-                found.append(self.images.__getitems__([key]))
-        if not found:
-            return torch.empty(0), torch.empty(0, dtype=torch.int64)
-        pixels, rows = zip(*found, strict=True)
-        return torch.cat(pixels), torch.cat(rows)
 
 
 class Held(Dataset[Batch]):
@@ -111,7 +105,7 @@ def workers_for(images: Dataset[Batch], settings: Images) -> int:
     """The processes that decode: as the recipe says, or one per processor, 10 at most, and none for images in memory."""
     if settings.workers is not None:
         return settings.workers
-    return min(10, os.cpu_count() or 1) if isinstance(images, Files | Readable) else 0
+    return min(10, os.cpu_count() or 1) if isinstance(images, Files) else 0
 
 
 class Batches:
@@ -127,12 +121,15 @@ class Batches:
         )  # fmt: skip
 
     def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
-        """The batches of these keys, in order."""
+        """The batches of these keys, in order. Raises DataError with all images of a batch that cannot be read."""
         cut = [[keys[start : start + PIECE] for start in range(0, len(keys), PIECE)] for keys in batches]
         self._pieces[:] = [piece for pieces in cut for piece in pieces]
         came = iter(self._loader)
         for pieces in cut:
-            parts = [self._moved(next(came)) for _ in pieces]
+            loaded = [next(came) for _ in pieces]
+            if problems := [problem for piece in loaded if isinstance(piece, list) for problem in piece]:
+                raise _all_told(problems)
+            parts = [self._moved(piece) for piece in loaded]
             images, rows = zip(*parts, strict=True)
             yield parts[0] if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
         next(came, None)  # lets the workers end their epoch
@@ -194,3 +191,12 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+def _all_told(problems: Sequence[DataError]) -> DataError:
+    """One error for all images of a batch that cannot be read."""
+    first = problems[0]
+    if len(problems) == 1:
+        return first
+    listed = examples((f"{problem.problem} ({problem.found})" for problem in problems), most=MOST_NAMED)
+    return DataError(f"{len(problems)} images cannot be read", found=listed, fix=first.fix)
