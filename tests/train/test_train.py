@@ -351,6 +351,15 @@ def test_what_rests_during_warm_up_is_not_differentiated(letters, tmp_path):
     assert any(moved)
 
 
+@pytest.mark.parametrize("dim", [8, 4096])  # the state, or the weights alone, are too large
+def test_a_full_disk_ends_a_run_in_one_message_and_leaves_no_half_checkpoint(letters, small_disk, dim):
+    (small_disk / "filler").write_bytes(bytes(500_000))
+    recipe = tiny("glyphs-nsm", f"model.dim={dim}", "images.size=32")
+    with pytest.raises(DataError, match=r"the disk is full: .*step-00000006 could not be written"):
+        loop.train(recipe, small_disk / "run", dataset=letters)
+    assert {path.name for path in (small_disk / "run").iterdir()} == {"recipe.toml", "log.jsonl"}
+
+
 def test_a_warm_up_below_one_is_a_share_of_the_steps_however_few_the_epochs(letters, tmp_path):
     assert resolve("own-data").schedule.warm_up <= 0.1
     for epochs, resting in ((1, 0), (10, 1)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
     try:
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         with full_disk_told(final):
-            save_file(weights, temporary / MODEL)
+            _write_weights(weights, temporary / MODEL)
             torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
             for name in (MODEL, STATE):
                 with (temporary / name).open("rb") as written:
@@ -51,6 +52,15 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         if earlier not in kept:
             shutil.rmtree(earlier)
     return final
+
+
+def _write_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
+    """Write weights; what the system refuses comes as the OSError that it is."""
+    try:
+        save_file(weights, path)
+    except SafetensorError as error:
+        number = re.findall(r"os error (\d+)", str(error))
+        raise OSError(*map(int, number), str(error)) from None
 
 
 def _read_back(folder: Path) -> None:

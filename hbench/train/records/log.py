@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hbench.core.errors import DataError
-from hbench.core.files import write_text
+from hbench.core.files import full_disk_told, write_text
 from hbench.core.untrusted import LIST, parse_json, read_text
 
 FILE, TEST = "log.jsonl", "scores"
@@ -63,7 +63,7 @@ class Log:
 
     def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
+            with full_disk_told(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
         for callback in self.callbacks:
             callback(record["step"], values)
