@@ -138,6 +138,8 @@ def test_a_difficult_object_is_neither_asked_for_nor_a_mistake():
     truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 1], [False, True])
     both = detections([[20, 20, 30, 30], [0, 0, 10, 10]], [1, 1], [0.9, 0.8])
     assert scores_of([both], [truth], ["disc"]).ap50 == pytest.approx(1)
+    thrice = [[20, 20, 30, 30], [20, 20, 30, 29], [21, 20, 30, 30], [0, 0, 10, 10]]
+    assert scores_of([detections(thrice, [1] * 4, [0.9, 0.8, 0.7, 0.6])], [truth], ["disc"]).ap50 == pytest.approx(1)
     missed = detections([[0, 0, 10, 10]], [1], [0.8])
     assert scores_of([missed], [truth], ["disc"]).ap50 == pytest.approx(1)
     touching = detections([[20, 20, 60, 60], [0, 0, 10, 10]], [1, 1], [0.9, 0.8])  # holds it whole, overlaps by 1/16
@@ -309,9 +311,26 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
     first, second = (json.loads((tmp_path / folder / "report.json").read_text()) for folder in ("first", "second"))
     assert first == second
     assert 0.3 < first["scores"]["AP50"] < 0.7
-    (tmp_path / "detections.json").write_text('[{"image_id": "none"}]')
-    with pytest.raises(DataError, match="does not hold detections"):
-        asked(voc, tmp_path / "third", "--score", tmp_path / "detections.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ([{"image_id": "none"}], "KeyError"),
+        ({}, "dict in place of a list"),
+        ([{"category_id": 1.5}], "a category that is none of 1"),
+        ([{"category_id": 0}], "a category that is none of 1"),
+        ([{"bbox": [4, 4, -3, 2]}], "a box of negative width or height"),
+    ],
+)
+def test_what_are_no_detections_is_refused(few, tmp_path, content, problem):
+    test = part_of(few, resolve("voc07-rambo", SMALL).test, resolve("voc07-rambo", SMALL).classes)
+    whole = {"image_id": test.files[0].stem, "category_id": 1, "bbox": [1, 1, 4, 4], "score": 0.5}
+    results = [whole | each for each in content] if isinstance(content, list) else content
+    (tmp_path / "detections.json").write_text(json.dumps(results))
+    with pytest.raises(DataError, match=f"(?s)does not hold detections.*{problem}"):
+        asked(few, tmp_path / "out", "--score", tmp_path / "detections.json")
+    assert not (tmp_path / "out" / "report.json").exists()
 
 
 @pytest.mark.usefixtures("one_thread")

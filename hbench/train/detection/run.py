@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, DataError
-from hbench.core.files import replacing, write_text
+from hbench.core.files import full_disk_told, replacing, write_text
 from hbench.core.untrusted import LIST, load_tensors, read_json
 from hbench.core.version import __version__
 from hbench.evaluation.leaderboard.detection import DetectionFile, DetectionReport
@@ -152,10 +152,13 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
     places = {image.stem: place for place, image in enumerate(test.files)}
     rows: list[list[list[float]]] = [[] for _ in places]
     try:
-        for each in read_json(file, most=LIST):
+        results = read_json(file, most=LIST)
+        if not isinstance(results, list):
+            raise ValueError(f"{type(results).__name__} in place of a list")
+        for each in results:
             x, y, width, height = each["bbox"]
             corners = [x, y, x + width, y + height]
-            rows[places[str(each["image_id"])]].append([*corners, int(each["category_id"]), float(each["score"])])
+            rows[places[str(each["image_id"])]].append([*corners, float(each["category_id"]), float(each["score"])])
         found = [
             _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes)) for own in rows
         ]
@@ -170,8 +173,10 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
 
 def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
     labels = rows[:, 4].long()
-    if not (rows.isfinite().all() and ((labels >= 1) & (labels <= classes)).all()):
-        raise ValueError(f"a category outside of 1 … {classes}, or a number that is none")
+    if not (rows.isfinite().all() and ((labels >= 1) & (labels <= classes) & (labels == rows[:, 4])).all()):
+        raise ValueError(f"a category that is none of 1 … {classes}, or a number that is none")
+    if (rows[:, 2:4] < rows[:, :2]).any():
+        raise ValueError("a box of negative width or height")
     return {"boxes": rows[:, :4].float(), "labels": labels, "scores": rows[:, 5].float()}
 
 
@@ -203,7 +208,7 @@ def _kept(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, loss: 
     }
     with replacing(out / LAST) as temporary:
         torch.save(state, temporary)
-    with (out / "log.jsonl").open("a", encoding="utf-8") as log:
+    with full_disk_told(out), (out / "log.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"epoch": epoch, "loss": loss}) + "\n")
 
 

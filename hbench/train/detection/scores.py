@@ -2,8 +2,9 @@
 
 AP50 is VOC 2007's: the mean over eleven recalls 0, 0.1 … 1 of the best precision at that recall or a higher one, for boxes that
 overlap the truth by at least one half; it is what RaMBO's Tab. 5 and mmdetection print for VOC 2007. AP50:95 is COCO's, the
-mean over 101 recalls and overlaps 0.5, 0.55 … 0.95. Difficult objects are ignored in both. COCO gives a detection the best
-object that is still free, VOC's own program the best of all objects, so AP50 may differ from it in the second decimal.
+mean over 101 recalls and overlaps 0.5, 0.55 … 0.95. Difficult objects are ignored in both, however often they are hit. COCO
+gives a detection the best object that is still free, VOC's own program the best of all objects, so AP50 may differ from it in
+the second decimal.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ class DetectionScores(NamedTuple):
 def scores_of(found: Sequence[dict[str, Tensor]], truth: Sequence[Boxes], classes: Sequence[str]) -> DetectionScores:
     """The scores of detections {boxes (n, 4), labels (n,), scores (n,)} per image against its objects."""
     metric = MeanAveragePrecision(backend="pycocotools", extended_summary=True)
-    metric.update(
-        [{key: value.cpu() for key, value in each.items()} for each in found], [_target(each) for each in truth]
-    )
+    predicted = [{key: value.cpu() for key, value in each.items()} for each in found]
+    metric.update(predicted, [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)])
     result: dict[str, Any] = metric.compute()
     precision = result["precision"][0, ELEVENTHS, :, 0, -1]  # overlap ½, all areas, 100 detections: (11, classes)
     of_number = dict(zip(result["classes"].reshape(-1).tolist(), precision.mean(dim=0).tolist(), strict=True))
@@ -49,7 +49,11 @@ def scores_of(found: Sequence[dict[str, Tensor]], truth: Sequence[Boxes], classe
     return DetectionScores(per_class, mean, float(result["map"]))
 
 
-def _target(boxes: Boxes) -> dict[str, Tensor]:
+def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
+    """The objects as COCO has them; a difficult one is there for each detection of its class, since COCO matches an object once."""
     width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)
     area = torch.where(boxes.difficult, torch.full_like(width, OUTSIDE), width * height)
-    return {"boxes": boxes.corners, "labels": boxes.classes, "area": area}
+    hits = (boxes.classes[:, None] == found).sum(dim=1).clamp(min=1)
+    times = torch.where(boxes.difficult, hits, 1)
+    whole = {"boxes": boxes.corners, "labels": boxes.classes, "area": area}
+    return {key: value.repeat_interleave(times, dim=0) for key, value in whole.items()}
