@@ -578,6 +578,16 @@ def test_oxford_lists_what_is_positive_and_what_is_left_out(oxford):
     assert names(dataset.tests["easy"], "query/all_souls_000013.jpg") == ["all souls"]
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_ground_truth_of_python_3_with_empty_arrays_is_read(oxford, protocol):
+    path = oxford / "gnd_roxford5k.pkl"
+    truth = pickle.loads(path.read_bytes())
+    truth["gnd"][0]["junk"] = np.array([], dtype=np.int64)
+    path.write_bytes(pickle.dumps(truth, protocol=protocol))
+    lists = build("roxford5k", oxford, unofficial=True).lists
+    assert [len(lists[name]) for name in ("easy", "medium", "hard")] == [2, 2, 2]
+
+
 def test_an_oxford_query_is_cut_to_its_box(oxford):
     test = build("roxford5k", oxford, unofficial=True).tests["hard"]
     assert test.picture("query/all_souls_000013.jpg").size == (5, 6)
@@ -588,8 +598,13 @@ class Evil:
         return (print, ("this must never run",))
 
 
+class Filling:
+    def __reduce__(self):
+        return (bytes, (1 << 40,))
+
+
 @pytest.mark.parametrize(
-    "truth", [Evil(), {"imlist": [], "qimlist": []}, [], {"imlist": [], "qimlist": [], "gnd": [{"bbx": []}]}]
+    "truth", [Evil(), Filling(), {"imlist": [], "qimlist": []}, [], {"imlist": [], "qimlist": [], "gnd": [{"bbx": []}]}]
 )
 def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, truth):
     revisited(raw / "gnd_rparis6k.pkl", truth)

@@ -24,7 +24,7 @@ from hbench_hgldv2.work_folder import Work
     multiple=True,
     help="A released five-column file; once for each split.",
 )
-@click.option("--sample", is_flag=True, help="The 163 released labels that ship with the package (CC BY 4.0).")
+@click.option("--sample", is_flag=True, help="The 156 released classes that ship with the package (CC BY 4.0).")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="decisions.yaml in the work folder by default.")
 @click.pass_obj
 def command(work: Work, *, files: Sequence[Path], sample: bool, out: Path | None) -> None:

@@ -22,7 +22,7 @@ from hbench_hgldv2.labels.label import PREFIX, Label, normalised
 from hbench_hgldv2.labels.scrape import ClassName
 
 KINDS = ("human-made", "natural")
-SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions of the 163 labels that are known here
+SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions of the 156 classes that are known here
 
 
 class Released(NamedTuple):
