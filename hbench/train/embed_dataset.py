@@ -246,7 +246,10 @@ def _take_parts(file: Path, request: dict[str, object]) -> Path:
     parts = file.with_name(f"{file.name}.parts")
     wanted = json.dumps(request, indent=1)
     about = parts / "request.json"
-    if about.exists() and about.read_text(encoding="utf-8") != wanted:
+    whole = json.dumps(
+        {**request, "skip_unreadable": False}, indent=1
+    )  # such parts hold every image, and serve either way
+    if about.exists() and about.read_text(encoding="utf-8") not in {wanted, whole}:
         raise UsageError(
             f"{parts} holds parts of another model, split or manner", fix="remove it, or give another --out"
         )

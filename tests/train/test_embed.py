@@ -19,7 +19,8 @@ from hbench.cli import group
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName, UsageError
 from hbench.datasets import save
 from hbench.datasets.benchmarks import glyphs
-from hbench.evaluation import embeddings
+from hbench.evaluation import embeddings, leaderboard
+from hbench.evaluation.leaderboard.runs import rankable_scores
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
 from hbench.train.images.batches import all_tests
@@ -410,7 +411,9 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp
         "-o",
         file,
     ]
-    done = CliRunner().invoke(group, line)
+    refused = CliRunner().invoke(group, [part for part in line if part != "--skip-unreadable"])
+    assert isinstance(refused.exception, DataError)
+    done = CliRunner().invoke(group, line)  # as the refusal says
     assert done.exit_code == 0, done.output
     evaluated = CliRunner().invoke(group, ["evaluate", file, "-d", str(broken), "-o", str(tmp_path / "r.json")])
     assert evaluated.exit_code == 0, evaluated.output
@@ -418,6 +421,8 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp
     assert "|left-out:2(" in report.signature
     assert any("2 items that could not be embedded" in line and "s3/1.png" in line for line in report.document.warnings)
     assert len(report.queries) == 22
+    with pytest.raises(SubmissionError, match="leaves items out"):
+        rankable_scores(leaderboard.read("glyphs"), report.document)
     kept = embeddings.read(tmp_path / f"e{suffix}")
     embeddings.write(tmp_path / "f.parquet", kept.ids.tolist(), kept.vectors)
     with pytest.raises(SubmissionError, match="2 missing ids"):

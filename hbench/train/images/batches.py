@@ -27,6 +27,7 @@ from hbench.train.images.transforms import Prepare, augmentations, shifted
 from hbench.train.recipes.recipe import Images
 
 Batch = tuple[Tensor, Tensor]
+Unreadable = dict[str, DataError]  # by item
 Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 CPU = torch.device("cpu")
@@ -53,14 +54,14 @@ class Files(Dataset[Batch]):
             )
         self.items, self.open, self.prepare = manifest.items, manifest.picture, prepare
 
-    def __getitems__(self, keys: Keys) -> Batch | list[DataError]:
-        images, rows, problems = [], [], []
+    def __getitems__(self, keys: Keys) -> Batch | Unreadable:
+        images, rows, problems = [], [], {}
         for row, draw in keys:
             try:
                 images.append(self._image(row, draw))
                 rows.append(row)
             except DataError as error:  # returned, since a loader turns what its workers raise into a traceback
-                problems.append(error)
+                problems[str(self.items[row])] = error
         if problems and not self.skips:
             return problems
         return torch.stack(images) if images else torch.empty(0), torch.tensor(rows, dtype=torch.int64)
@@ -127,8 +128,8 @@ class Batches:
         came = iter(self._loader)
         for pieces in cut:
             loaded = [next(came) for _ in pieces]
-            if problems := [problem for piece in loaded if isinstance(piece, list) for problem in piece]:
-                raise _all_told(problems)
+            if problems := [problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()]:
+                raise _all_told(dict(problems))
             parts = [self._moved(piece) for piece in loaded]
             images, rows = zip(*parts, strict=True)
             yield parts[0] if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
@@ -193,10 +194,10 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _all_told(problems: Sequence[DataError]) -> DataError:
+def _all_told(problems: Unreadable) -> DataError:
     """One error for all images of a batch that cannot be read."""
-    first = problems[0]
+    first = next(iter(problems.values()))
     if len(problems) == 1:
         return first
-    listed = examples((f"{problem.problem} ({problem.found})" for problem in problems), most=MOST_NAMED)
-    return DataError(f"{len(problems)} images cannot be read", found=listed, fix=first.fix)
+    found = f"{examples(problems, most=MOST_NAMED)}; the first: {first.found}"
+    return DataError(f"{len(problems)} images cannot be read", found=found, fix=first.fix)

@@ -193,7 +193,8 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """hbench:small, four convolutions for small grey images; never pretrained."""
     if name != "small":
         raise UnknownName("hbench backbone", name, ["small"])
-    return Backbone(Small(), Small.widths[-1], 32, (0.5,), (0.5,))
+    net = nn.Sequential(Small(), nn.AdaptiveAvgPool2d(1), nn.Flatten()) if pools else Small()
+    return Backbone(net, Small.widths[-1], 32, (0.5,), (0.5,))
 
 
 class Small(nn.Module):
