@@ -11,10 +11,11 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TextIO, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
@@ -122,7 +123,7 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     checked(path)
     hints = get_type_hints(row_type)
     parsers = [_PARSERS[hints[name]] for name in _columns(row_type)]
-    with path.open(encoding="utf-8", newline="") as lines:
+    with open_table(path) as lines:
         reader = csv.reader(lines)
         header = next(reader, [])
         if tuple(header) != _columns(row_type):
@@ -136,6 +137,16 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
             return [row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True))) for row in reader]
         except ValueError as error:
             raise DataError(f"{path} cannot be read at line {reader.line_num}", found=str(error)) from None
+
+
+@contextmanager
+def open_table(path: Path) -> Iterator[TextIO]:
+    """The lines of a CSV in UTF-8; raises DataError for other bytes, and for rows that their reader cannot take."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            yield lines
+    except (ValueError, KeyError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read", expected="a table (CSV) in UTF-8", found=str(error)) from None
 
 
 def checked(path: Path) -> Path:

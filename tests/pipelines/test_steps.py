@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 from hbench_hgldv2 import artefact
 from hbench_hgldv2.cli import group
+from hbench_hgldv2.cli.encode import kinds_in
 from hbench_hgldv2.cli.from_scratch import from_scratch
-from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.labels import released, scrape
+from hbench_hgldv2.curation import decisions_file, review_sheet
+from hbench_hgldv2.labels import clean, released, scrape
 from hbench_hgldv2.labels.label import normalised
 from hbench_hgldv2.steps import STEPS
 from hbench_hgldv2.wikimedia.client import Servers
@@ -375,3 +376,23 @@ def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path: Path) -> 
         }
     for row in (row for row in released.read(sample) if row.hierarchical_label):
         assert placed[normalised(row.supercategory)] == (row.hierarchical_label, row.natural_or_human_made)
+
+
+@pytest.mark.parametrize(
+    ("reader", "header"),
+    [
+        (clean.read_rules, "label,qid,action,why"),
+        (released.read, ",".join(released.Released._fields)),
+        (lambda path: scrape.read_landmarks(path, "train"), "landmark_id,category"),
+        (review_sheet.read, ",".join(review_sheet.COLUMNS)),
+        (kinds_in, "hierarchical_label"),
+        (lambda path: artefact.read_rows(path, scrape.ClassName), ",".join(scrape.ClassName._fields)),
+    ],
+)
+def test_a_table_that_is_not_utf8_is_one_refusal_that_names_it(tmp_path, reader, header):
+    table = tmp_path / "table.csv"
+    cells = ["ch\xe2teau"] * len(header.split(","))
+    table.write_bytes(f"{header}\n{','.join(cells)}\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"table\.csv cannot be read") as refusal:
+        reader(table)
+    assert "utf-8" in str(refusal.value)

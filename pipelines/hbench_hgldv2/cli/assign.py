@@ -11,7 +11,7 @@ import numpy as np
 
 from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError
-from hbench_hgldv2.artefact import made_by, read_rows, write_rows
+from hbench_hgldv2.artefact import made_by, open_table, read_rows, write_rows
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset import assign
 from hbench_hgldv2.grouping import encode
@@ -45,7 +45,7 @@ def command(work: Work, *, images: Path, landmarks: Path, split: str, vote: str)
         raise UsageError(f"unknown vote {vote!r}", expected=" or ".join(VOTES))
     placed = {row.class_id: row.group for row in read_rows(work / "mapping.csv", Placed) if row.status == "group"}
     labels = [label for label in work.labels() if label.class_id in placed]
-    with landmarks.open(encoding="utf-8", newline="") as lines:
+    with open_table(landmarks) as lines:
         landmark_of = {row["id"]: int(row["landmark_id"]) for row in csv.DictReader(lines)}
     ids = [name for name in encode.ids_of(images) if name in landmark_of]
     if not ids:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
-from hbench_hgldv2.artefact import is_current, made_by, sha256, write
+from hbench_hgldv2.artefact import is_current, made_by, open_table, sha256, write
 from hbench_hgldv2.cli import options
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.labels.label import Label
@@ -62,7 +62,7 @@ def kinds_in(names: Path | None) -> dict[str, str]:
     """
     if names is None:
         return {}
-    with names.open(encoding="utf-8-sig", newline="") as lines:
+    with open_table(names) as lines:
         rows = [row for row in csv.reader(lines) if row and row[0] != "hierarchical_label"]
     return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
 

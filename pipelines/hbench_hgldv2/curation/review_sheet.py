@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hbench.core.errors import ConfigError, DataError, UnknownName
-from hbench_hgldv2.artefact import SEPARATOR, csv_text
+from hbench_hgldv2.artefact import SEPARATOR, csv_text, open_table
 from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Drop, Group, Move
 from hbench_hgldv2.curation.replay import Curation
 from hbench_hgldv2.grouping.cluster import Clustered
@@ -125,7 +125,7 @@ def read(path: Path) -> list[SheetRow]:
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="make it with: hbench hgldv2 review")
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+    with open_table(path) as lines:
         reader = csv.reader(lines)
         header = next(reader, [])
         if sorted(header) != sorted(COLUMNS):

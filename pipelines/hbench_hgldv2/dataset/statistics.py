@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hbench.datasets.benchmarks import gldv2
+from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.labels.released import Released
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mappin
 
 def images_of(raw: Path, split: str) -> dict[int, int]:
     """Landmark -> its images: in train_clean.csv for train, in index_image_to_landmark.csv for the index."""
-    with gldv2.found(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX).open(encoding="utf-8", newline="") as lines:
+    with open_table(gldv2.found(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)) as lines:
         rows = csv.DictReader(lines)
         if split == "train":
             return {int(row["landmark_id"]): len(row["images"].split()) for row in rows}

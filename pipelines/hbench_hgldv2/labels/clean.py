@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from hbench.core.errors import ConfigError
+from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.labels.label import Label, normalised
 from hbench_hgldv2.labels.scrape import ClassName, Link
 from hbench_hgldv2.wikimedia.pages import title_of
@@ -53,7 +54,7 @@ class CleanedLandmark(NamedTuple):
 def read_rules(path: Path = RULES) -> list[Rule]:
     """The rules in a CSV with columns label, qid, action, why; raises ConfigError naming the line at fault."""
     adapter = TypeAdapter(Rule)
-    with path.open(encoding="utf-8", newline="") as lines:
+    with open_table(path) as lines:
         reader = csv.DictReader(lines)
         rules = []
         for row in reader:

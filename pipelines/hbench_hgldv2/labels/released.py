@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import DataError
+from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move
 from hbench_hgldv2.labels.clean import CleanedLandmark
@@ -40,7 +41,7 @@ class Released(NamedTuple):
 def read(path: Path) -> list[Released]:
     """The rows of a released file; raises DataError for other columns, a landmark given twice, or half a label."""
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        with open_table(path) as lines:
             return parse(lines, source=str(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download hgldv2 fetches it") from None

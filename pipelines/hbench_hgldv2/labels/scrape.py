@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import DataError, IntegrityError, examples
+from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.wikimedia.entities import MISSING, QID, Entity, Named
 from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page, title_of
 
@@ -80,7 +81,7 @@ class ClassName(NamedTuple):
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
     """The landmarks of train_ or index_label_to_category.csv (columns landmark_id, category); raises DataError."""
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        with open_table(path) as lines:
             reader = csv.DictReader(lines)
             if not {"landmark_id", "category"} <= set(reader.fieldnames or ()):
                 raise DataError(

@@ -189,7 +189,7 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
         for row in values_of(_lines(path)):
             none = False
             yield row
-    except (DataError, EOFError, OSError, zlib.error) as error:
+    except (DataError, EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a dump", found=str(error)) from None
     if none:
         raise DataError(f"{path} has no rows", expected="INSERT INTO … VALUES (…), (…)", fix="download it again")
