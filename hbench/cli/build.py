@@ -259,10 +259,13 @@ def _named(levels: str | None) -> list[str]:
 
 def _levels(table: pa.Table, source: Path, levels: str | None) -> list[str]:
     from hbench.datasets.own_data import SPLIT
+    from hbench.tree import refuse_depth
 
     if not levels and not source.is_dir():
         raise UsageError(f"which columns of {source} are the levels?", expected="--levels A,B,C, coarse to fine")
-    return _named(levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
+    chosen = _named(levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
+    refuse_depth(len(chosen))
+    return chosen
 
 
 def _split(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
         raise DataError(
             f"{path} cannot be read", expected=expected, found=(str(error).splitlines() or ["damage"])[0]
         ) from None
-    doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(
             f"{path} is not a table of names",

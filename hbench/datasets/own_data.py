@@ -26,7 +26,7 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.spec import held_out, specs
-from hbench.tree import RESERVED, default_levels
+from hbench.tree import RESERVED, default_levels, refuse_depth
 from hbench.tree.names import NameTable, Row
 from hbench.tree.policies import advice
 
@@ -70,7 +70,8 @@ def _refuse_without_items(path: Path, table: pa.Table) -> None:
 
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
-    """The names of every row, coarse to fine; raises DataError where one is missing."""
+    """The names of every row, coarse to fine; raises DataError where one is missing, TreeError for too many levels."""
+    refuse_depth(len(levels))
     if not levels:
         raise DataError(
             "the table has no levels",
@@ -152,9 +153,10 @@ def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None
 
 def check_columns(table: pa.Table, names: list[str]) -> None:
     """Raise UnknownName for the first of `names` that is no column, DataError for one of images or lists."""
+    columns = table.column_names
     for name in names:
-        if name not in table.column_names:
-            raise UnknownName("column", name, table.column_names)
+        if name not in columns:
+            raise UnknownName("column", name, columns)
         if pa.types.is_nested(table.schema.field(name).type) or pa.types.is_binary(table.schema.field(name).type):
             raise DataError(
                 f"the column {name} holds no names",

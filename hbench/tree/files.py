@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hbench.core import tables
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError, examples
 from hbench.core.untrusted import DEPTH, LIST, parse_json, read_text
-from hbench.tree import RESERVED, ROOT, LabelTree
+from hbench.tree import RESERVED, ROOT, LabelTree, refuse_depth
 from hbench.tree.graph import ClassGraph, NodeId, edges, packed, unfold, unpacked
 from hbench.tree.names import CONTROL, NameTable, class_rows
 from hbench.tree.newick import format_newick, parse_newick
@@ -61,10 +61,13 @@ def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
 
 def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
     """The columns that hold names: those asked for, else those of no other meaning. Raises UnknownName."""
+    names = table.column_names
     for level in levels:
-        if level not in table.column_names:
-            raise UnknownName("column", level, table.column_names)
-    return list(levels) or [name for name in table.column_names if name not in RESERVED]
+        if level not in names:
+            raise UnknownName("column", level, names)
+    chosen = list(levels) or [name for name in names if name not in RESERVED]
+    refuse_depth(len(chosen))
+    return chosen
 
 
 def write(tree: LabelTree, kind: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -314,6 +315,20 @@ def test_a_column_of_texts_behind_the_levels_is_not_the_finest_level(tmp_path):
             reading()
         assert "6 rows, 6 different texts" in str(refusal.value)
     build("--from", tmp_path / "zoo.csv", "--levels", "class")
+
+
+def test_a_table_of_ten_thousand_columns_is_refused_at_once(tmp_path):
+    columns = [f"c{number}" for number in range(10_000)]
+    rows = [["item", *columns], *([f"i{row}", *columns] for row in range(20))]
+    (tmp_path / "wide.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    start = time.process_time()
+    for reading in (
+        lambda: load(tmp_path / "wide.csv"),
+        lambda: build("--from", tmp_path / "wide.csv", "--levels", ",".join(columns)),
+    ):
+        with pytest.raises(TreeError, match="at most 255 levels"):
+            reading()
+    assert time.process_time() - start < 10
 
 
 def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face):
