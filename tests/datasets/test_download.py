@@ -284,6 +284,19 @@ def test_the_endless_page_of_a_redirect_is_not_read(get, server, tmp_path):
     assert server.sent["page"] < 1000 << 16
 
 
+def test_an_endless_100_continue_is_left(get, server, tmp_path):
+    def endless(handler, body):
+        with suppress(OSError):
+            while not handler.told.closing.is_set():
+                handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+        handler.close_connection = True
+
+    server.faults["data.bin"] = [endless]
+    get(md5=MD5)
+    assert (tmp_path / "data.bin").read_bytes() == BODY
+    assert len(server.asked) == 2
+
+
 def test_connections_that_bring_a_byte_each_are_paused_between_and_given_up(get, server, monkeypatch):
     monkeypatch.setattr(fetching, "SHORTS", 12)
     server.faults["data.bin"] = [close_after(number) for number in range(1, 100)]

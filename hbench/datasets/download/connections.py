@@ -5,6 +5,7 @@
 | fewer than 1,024 bytes a second over a minute, headers and framing included | the connection is taken for lost |
 | no byte for the time to wait | the same |
 | a refusal or a redirect with more than 64 KiB | the same, for its page would be read whole |
+| more than 64 KiB of headers, or of "100 Continue", before the file | the same |
 
 All bytes pass one place, the stream below http.client's parser: headers and the framing of chunks are read line by line
 there, and would never reach the one who counts blocks of the body.
@@ -71,9 +72,9 @@ class PacedResponse(http.client.HTTPResponse):
         self.fp = io.BufferedReader(self.stream)
 
     def begin(self) -> None:
+        self.stream.left = LONGEST_REFUSAL  # http.client would read one "100 Continue" after the other
         super().begin()
-        if self.status not in FILE:
-            self.stream.left = LONGEST_REFUSAL
+        self.stream.left = -1 if self.status in FILE else LONGEST_REFUSAL
 
 
 class PacedHTTP(HTTPConnection):
