@@ -310,3 +310,27 @@ def test_names_that_are_not_utf8_are_refused(tmp_path):
     tar.write_bytes(block[:start] + bytes(header) + block[start + 512 :])
     with pytest.raises(IntegrityError, match="not safe to unpack"):
         unpack(tar, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a": b"1", "a/b": b"2"},
+        {"a/b": b"2", "a": b"1"},
+        {"/".join([200 * "d"] * 40): b"1"},
+        {"a/b": b"1", "A/../c": b""},
+    ],
+)
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_paths_that_cannot_be_are_the_fault_of_the_archive(tmp_path, files, kind):
+    with pytest.raises(IntegrityError):
+        unpack(MAKERS[kind](tmp_path / f"a.{kind}", files), tmp_path / "out")
+
+
+def test_bzip2_that_is_damaged_behind_its_first_block_is_refused(tmp_path):
+    archive = make_tar(tmp_path / "a.tar.bz2", {"a": os.urandom(3_000_000)}, "w:bz2")
+    content = bytearray(archive.read_bytes())
+    content[2_000_000:2_000_100] = bytes(100)
+    archive.write_bytes(content)
+    with pytest.raises(IntegrityError, match="damaged"):
+        unpack(archive, tmp_path / "out")

@@ -7,7 +7,6 @@ whole; one that is there with the size the archive says is not written again.
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import re
 import struct
@@ -23,8 +22,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from hbench.core.errors import IntegrityError, examples
+from hbench.core.files import FULL
 from hbench.datasets.download import DownloadInterrupted
-from hbench.datasets.download.records import disk_errors
+from hbench.datasets.download.records import LOCKED, disk_errors
 
 BLOCK = 1 << 20
 MOST_EXPANSION = 200  # times the size of the archive; more is a bomb
@@ -47,9 +47,9 @@ DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
-    gzip.BadGzipFile,
     EOFError,
     NotImplementedError,
+    OSError,  # bz2's for damage, and the system's
     ValueError,
     struct.error,
 )
@@ -244,13 +244,16 @@ class Folder:
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """Turn what the archive modules raise for a damaged archive into an IntegrityError."""
+    """Turn what a damaged archive raises, in the archive modules or on the disk (a file where it wants a folder, a path that is
+    too long), into an IntegrityError; a full or locked disk is not its fault."""
     try:
         yield
     except DAMAGED as error:
+        if getattr(error, "errno", None) in FULL | LOCKED:
+            raise
         raise IntegrityError(
             f"{archive.name} is damaged or no archive",
-            found=str(error),
+            found=getattr(error, "strerror", None) or str(error),
             fix="fetch it again: hbench download NAME --repair",
         ) from None
 
