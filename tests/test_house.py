@@ -68,6 +68,7 @@ def report_values(folder, dataset):
     return {
         "signature": report.signature.partition("|hbench:")[0].replace("+" + report.document.dataset_version[2:], ""),
         "scores": {name: score.value for name, score in report.document.scores.items()},
+        "intervals": {name: [score.low, score.high] for name, score in report.document.scores.items()},
         "official": {name: score.value for name, score in report.document.official.items()},
         "per query": {name: report.per_query[name][shown].tolist() for name in report.per_query},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import os
 import sys
 import traceback
@@ -133,8 +134,7 @@ def main() -> None:
 
     What nobody foresaw becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests do).
     """
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.reconfigure(errors="replace")  # into a file of latin-1, say
+    _replace_unshowable()
     warnings.showwarning = _say_warning  # type: ignore[assignment]
     try:
         _refuse_other_bytes(sys.argv[1:])
@@ -155,12 +155,14 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         _end_interrupted()
     except Exception as error:  # the one guard behind all checks
-        # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            _end_interrupted()
-        if os.environ.get("HBENCH_GUARD") == "0":
-            raise
         _end_unforeseen(error)
+
+
+def _replace_unshowable() -> None:
+    """Let letters that the encoding of stdout or stderr lacks, as of a file in latin-1, be replaced."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
@@ -175,10 +177,10 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
 
 
 def _end_without(error: ModuleNotFoundError) -> NoReturn:
-    """Name the extra that has the missing module; one that belongs to no extra is a defect and shown whole."""
+    """Name the extra that has the missing module; one that belongs to no extra is a defect."""
     refusal = extras.missing(error)
     if refusal is None:
-        raise error
+        _end_unforeseen(error)
     click.echo(f"hbench: {refusal}", err=True)
     sys.exit(refusal.exit_code)
 
@@ -190,6 +192,11 @@ def _say_warning(message: Warning | str, category: type[Warning], *_: object) ->
 
 def _end_unforeseen(error: Exception) -> NoReturn:
     """Say in one line what was being done and what was met; with --verbose where, too."""
+    # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        _end_interrupted()
+    if os.environ.get("HBENCH_GUARD") == "0":
+        raise error
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exception(error)
     doing = shorten(one_line(" ".join(["hbench", *sys.argv[1:]])))

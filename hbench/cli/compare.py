@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hbench.cli.names import METRICS
-from hbench.cli.terminal import progress, show_csv, show_json, show_table
+from hbench.cli.terminal import show_csv, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.evaluation.reports.comparison import Difference
@@ -27,19 +27,29 @@ FILE = click.Path(path_type=Path)
     help="The two per-query files.  [default: .by-query.parquet instead of .json]",
 )
 @click.option("--metrics", type=METRICS, help="Only these metrics, separated by commas.")
+@click.option("--unit", metavar="LEVEL|query", help="What the interval and test go by.  [default: that of FIRST]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV on stdout.")
 def command(
-    first: Path, second: Path, *, by_query: tuple[Path, Path] | None, metrics: str | None, as_json: bool, as_csv: bool
+    first: Path,
+    second: Path,
+    *,
+    by_query: tuple[Path, Path] | None,
+    metrics: str | None,
+    unit: str | None,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Compare the reports FIRST and SECOND (JSON), whose per-query files lie beside them, metric by metric.
 
-    Shown are the mean difference, its 95 % interval (paired bootstrap over queries) and the p-value of a paired
-    sign-flip test. Reports of other conditions are refused (exit code 7).
+    Shown are the mean difference, its 95 % interval and the p-value of a paired sign-flip test, both by the finest
+    classes of the queries unless --unit says otherwise; "corrected" is p by Holm's method for all metrics shown.
+    Reports of other conditions are refused (exit code 7).
 
     Example: hbench compare mine.json baseline.json
     """
     from hbench.evaluation.reports import comparison, report
+    from hbench.evaluation.reports.queries import units_in_words
     from hbench.metrics.names import parse_metrics
 
     documents = report.read(first), report.read(second)
@@ -49,14 +59,15 @@ def command(
     if metrics:
         names = [str(name) for name in parse_metrics(metrics, documents[0].levels)]
         tables[0] = comparison.only(tables[0], tables[1], names)
-    with progress() as bars:
-        bars.add_task("resampling", total=None)
-        differences = comparison.compare(*tables)
+    unit = unit or documents[0].unit
+    differences = comparison.compare(*tables, unit=unit)
     if as_json:
-        show_json({"signature": documents[0].signature, "differences": [each.record() for each in differences]})
+        show_json(
+            {"signature": documents[0].signature, "unit": unit, "differences": [each.record() for each in differences]}
+        )
         return
     methods = [each.method or path.stem for each, path in zip(documents, (first, second), strict=True)]
-    header = ("metric", *methods, "difference", "95 % interval", "p", "queries")
+    header = ("metric", *methods, "difference", "95 % interval", "p", "corrected", "queries", "units")
     rows = [_cells(each) for each in differences]
     if as_csv:
         show_csv(header, rows)
@@ -65,17 +76,22 @@ def command(
         f"{methods[0]} − {methods[1]}, percent",
         header,
         rows,
-        "p: two-sided paired sign-flip test over queries, not corrected for the number of metrics",
+        f"over {units_in_words(unit, max(each.units for each in differences))}; p: two-sided paired sign-flip test; "
+        "corrected: by Holm's method for all these metrics",
     )
 
 
 def _cells(each: Difference) -> tuple[str, ...]:
+    from hbench.evaluation.reports import comparison
+
     return (
         each.metric,
         f"{100 * each.first:.2f}",
         f"{100 * each.second:.2f}",
         f"{100 * each.difference:+.2f}",
         f"{100 * each.low:+.2f} … {100 * each.high:+.2f}",
-        f"{each.p:.4f}",
+        comparison.p_value(each.p),
+        comparison.p_value(each.corrected),
         f"{each.queries:,}",
+        f"{each.units:,}",
     )

@@ -121,6 +121,7 @@ def executor(chosen: dict[str, Any], files: list[tuple[Path, Path | None]]) -> I
 @click.option(
     "--each", is_flag=True, help="FILE is a folder: score every embedding file in it, reports to the folder --out."
 )
+@click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: the finest classes]")
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
 @click.option(
@@ -195,7 +196,7 @@ def scored(given: Submission, data: Dataset, *, means: dict[str, Any] | None = N
 
 
 def _conditions(options: dict[str, Any]) -> dict[str, Any]:
-    conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "method")}
+    conditions = {name: options[name] for name in ("protocol", "ties", "similarity", "unit", "method")}
     return conditions | {"metrics": options["metrics"]}
 
 
@@ -258,6 +259,7 @@ def _report_of_each(file: Path, report: Path, data: Dataset, options: dict[str, 
 
 def _show_standings(standings: list[ModelStanding], metric: str, refused: list[str], *, as_json: bool) -> None:
     from hbench.evaluation.reports import formats
+    from hbench.evaluation.reports.comparison import p_value
 
     best = standings[0].document
     if as_json:
@@ -268,14 +270,19 @@ def _show_standings(standings: list[ModelStanding], metric: str, refused: list[s
     for each in standings:
         gap = each.behind
         behind = (
-            (f"{100 * gap.difference:+.2f}", f"{100 * gap.low:+.2f} … {100 * gap.high:+.2f}", f"{gap.p:.4f}")
+            (f"{100 * gap.difference:+.2f}", f"{100 * gap.low:+.2f} … {100 * gap.high:+.2f}", p_value(gap.corrected))
             if gap
             else ("best", "", "")
         )
         doubts = str(len(each.document.doubts)) if each.document.doubts else ""
         cells.append((each.document.method or "", formats.with_margin(each.score), *behind, doubts))
-    header = ("model", metric, "to the best", "95 % interval", "p", "doubts")
-    show_table(f"{best.dataset}, {best.protocol} protocol, percent", header, cells, best.signature)
+    header = ("model", metric, "to the best", "95 % interval", "p (Holm)", "doubts")
+    show_table(
+        f"{best.dataset}, {best.protocol} protocol, percent",
+        header,
+        cells,
+        f"{formats.unit_note(best)}\n{best.signature}",
+    )
 
 
 def _trees(words: str | None) -> list[OtherTree]:
@@ -414,7 +421,11 @@ def show_report(document: Document, format_: str) -> None:
         for content in formats.tables(document):
             show_table(heading, content.header, content.cells)
             heading = None
-        show("\n".join([document.signature, *(each.signature for each in document.trees.values())]))
+        show(
+            "\n".join(
+                [formats.unit_note(document), document.signature, *(each.signature for each in document.trees.values())]
+            )
+        )
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     for note in document.warnings:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import UsageError
+from hbench.core.errors import UnknownName, UsageError
 from hbench.core.version import __version__
 from hbench.engine.ranker import Ranker
 from hbench.engine.similarity import Similarity, named
@@ -43,7 +43,8 @@ from hbench.tree import Labels
 @dataclass(frozen=True)
 class Conditions:
     """Each choice by its name and, where it is a function, as that function. `partial`: whether some paths of the labels end
-    early (hbench.tree.partial). `left_out`: how many items could not be embedded, and a digest of them; empty where none."""
+    early (hbench.tree.partial). `left_out`: how many items could not be embedded, and a digest of them; empty where none.
+    `unit`: the level whose classes intervals are taken over, or "query"."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -58,6 +59,7 @@ class Conditions:
     protocol: Protocol
     partial: bool = False
     left_out: str = ""
+    unit: str = "query"
 
     def signature(self, dataset: str, tests: Iterable[str], protocol: str | None = None) -> str:
         """The text without which a score cannot be quoted."""
@@ -95,6 +97,7 @@ def conditions(
     ties: str = "pessimistic",
     protocol: str = "paper",
     partial: bool = False,
+    unit: str | None = None,
 ) -> Conditions:
     """The conditions in words turned into functions; UnknownName or UsageError before any work starts."""
     if partial and protocols[protocol] is not paper:
@@ -102,6 +105,8 @@ def conditions(
             "the released evaluators know no partial labels", expected="--protocol paper", found=f"--protocol {protocol}",
             fix="or leave the items that are not known to the finest level out: --policy drop",
         )  # fmt: skip
+    if unit not in (None, "query", *levels):
+        raise UnknownName("unit", str(unit), ["query", *levels])
     by_level = alpha_relevance(alpha)
     names = parse_metrics(default_metrics(levels) if metrics is None else metrics, levels)
     similarity_name, ranked_by = named(similarity)
@@ -119,6 +124,7 @@ def conditions(
         protocol_name=protocol,
         protocol=protocols[protocol],
         partial=partial,
+        unit=unit or levels[-1],
     )
 
 

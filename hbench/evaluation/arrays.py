@@ -21,6 +21,7 @@ from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
 from hbench.engine.similarity import as_vectors
 from hbench.evaluation.measurement import Retrieval, job_of
+from hbench.evaluation.reports.queries import queries_of_tree
 from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.tree import LabelTree, as_labels, default_levels
 from hbench.tree.names import NameTable, Row, class_rows, remarks_on, stripped
@@ -44,6 +45,7 @@ def score(
     ties: str = "pessimistic",
     similarity: str = "cosine",
     policies: Sequence[str] = (),
+    unit: str | None = None,
     threads: int | None = None,
     memory: int | None = None,
 ) -> Report:
@@ -52,7 +54,9 @@ def score(
 
     Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
     default; `policies` (hbench.tree.policies) mend labels that are names, as "unknown" those that end early with empty names.
-    `memory` bounds what is held beyond the vectors, in bytes. Raises SubmissionError for vectors that cannot
+    `unit`: what
+    intervals are taken over, a level's classes (the finest by default) or "query". `memory` bounds what is held beyond the vectors,
+    in bytes. Raises SubmissionError for vectors that cannot
     be ranked, TreeError for labels that are no tree, UnknownName for names.
     """
     if (gallery is None) != (gallery_labels is None):
@@ -62,21 +66,14 @@ def score(
         vectors, labels, ranked, level_names=level_names, policies=policies, needs_direction=similarity == "cosine"
     )
     chosen = conditions(
-        tree.levels,
-        metrics=metrics,
-        relevance=relevance,
-        alpha=alpha,
-        similarity=similarity,
-        ties=ties,
-        protocol=protocol,
-        partial=test.queries.known is not None,
-    )
+        tree.levels, metrics=metrics, relevance=relevance, alpha=alpha, similarity=similarity, ties=ties,
+        protocol=protocol, partial=test.queries.known is not None, unit=unit,
+    )  # fmt: skip
     digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
     measurement = measure(job_of(test, chosen, memory=memory), execute=partial(on_threads, threads=threads))
     warnings = _remarks_on_names(tree, test) if _are_names(labels) else ()
-    return report_of(
-        {"test": measurement}, {"test": test.ids}, Subject("arrays", "1", digest), chosen, warnings=warnings
-    )
+    queries = queries_of_tree("test", test.ids, test.queries.labels, tree)
+    return report_of({"test": measurement}, queries, Subject("arrays", "1", digest), chosen, warnings=warnings)
 
 
 def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:

@@ -31,6 +31,7 @@ from hbench.evaluation.embeddings.ids import Ids
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
+from hbench.evaluation.reports.queries import queries_of
 from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.evaluation.shards import Part
 from hbench.metrics.level_sequence import LevelSequence
@@ -247,8 +248,8 @@ def report_of_jobs(
         else _measured_elsewhere(examined, name)
         for name in examined.data.tests
     }
-    ids = {name: manifest.items[manifest.query] for name, manifest in examined.data.tests.items()}
-    return report_of(measurements, ids, examined.subject, examined.chosen, warnings=examined.warnings)
+    queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in examined.data.tests.items())
+    return report_of(measurements, queries, examined.subject, examined.chosen, warnings=examined.warnings)
 
 
 def _keeping(job: Job, top_k: int) -> Job:
@@ -289,7 +290,8 @@ def shard_on(
             "this evaluation has no parts: it takes seconds", expected="embeddings, and positives by label"
         )
     evaluation = shards.Evaluation(examined.subject, examined.chosen, examined.also, examined.warnings)
-    shards.write(path, evaluation, jobs, part, execute=execute, on_test=on_test)
+    tests = {name: (job, queries_of(name, examined.data.tests[name])) for name, (job, _) in jobs.items()}
+    shards.write(path, evaluation, tests, part, execute=execute, on_test=on_test)
 
 
 def _measured_elsewhere(examined: Examined, name: str) -> Measurement:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -27,6 +28,7 @@ from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Conditions, Execute, Job, conditions
 from hbench.engine.measure import Measurement, OnBlock, measure
+from hbench.evaluation.reports.queries import CLASS, levels_of, named_queries
 from hbench.evaluation.reports.report import Report, Subject, report_of, rows_of_values
 
 WRITTEN = "a file that hbench evaluate --shard wrote"
@@ -74,6 +76,7 @@ class Words(Strict):
     also: str | None
     warnings: tuple[str, ...]
     partial: bool = False
+    unit: str | None = None
     left_out: str = ""
 
 
@@ -97,21 +100,26 @@ class Evaluation(NamedTuple):
 def write(
     path: Path,
     evaluation: Evaluation,
-    jobs: dict[str, tuple[Job, NDArray[Any]]],
+    jobs: dict[str, tuple[Job, pa.Table]],
     part: Part,
     *,
     execute: Execute = on_threads,
     on_test: Callable[[str], OnBlock] | None = None,
 ) -> None:
-    """Compute one part of every test, given as its job and the ids of its queries, and write the shard."""
+    """Compute one part of every test, given as its job and the table of its queries, and write the shard."""
     tests: dict[str, Any] = {}
     arrays: dict[str, NDArray[Any]] = {}
-    for name, (job, ids) in jobs.items():
+    for name, (job, queries) in jobs.items():
         on_block = on_test(name) if on_test else None
         measured = measure(job, execute=execute, blocks=part.blocks(job.ranker.blocks), on_block=on_block)
         at = measured.canonical
-        tests[name] = {"job": job.digest, "queries": len(ids)}
-        arrays |= {f"{name}/positions": at, f"{name}/ids": ids[at].astype(str)}
+        tests[name] = {"job": job.digest, "queries": len(queries)}
+        mine = queries.take(at)
+        arrays |= {f"{name}/positions": at, f"{name}/ids": np.array(mine["query"].to_pylist(), str)}
+        for number, level in enumerate(levels_of(queries)):
+            classes = mine[CLASS + level].combine_chunks().dictionary_encode()
+            arrays[f"{name}/classes{number}"] = classes.indices.to_numpy()
+            arrays[f"{name}/names{number}"] = np.array(classes.dictionary.to_pylist(), str)
         arrays |= {f"{name}/{field}": getattr(measured, field).T[at] for field in ("values",)}
         arrays |= {f"{name}/{field}": getattr(measured, field)[at] for field in FIELDS[1:]}
     header = {"evaluation": _in_words(evaluation), "tests": tests, "part": list(part)}
@@ -131,11 +139,17 @@ def merge(paths: Sequence[Path]) -> Report:
     _refuse_mixtures(headers)
     _refuse_gaps([Part(*header.part) for header in headers])
     evaluation = _from_words(headers[0].evaluation)
-    measurements, ids = {}, {}
+    measurements, queries = {}, []
     for name, test in headers[0].tests.items():
         joined = _joined(name, [arrays for _, arrays in shards], evaluation)
-        measurements[name], ids[name] = _measurement(joined, test.queries)
-    return report_of(measurements, ids, evaluation.subject, evaluation.chosen, warnings=evaluation.warnings)
+        measurements[name], back = _measurement(joined, test.queries)
+        classes = [
+            pa.array(joined[f"classes{number}"][back], pa.string()) for number in range(len(evaluation.chosen.levels))
+        ]
+        queries.append(named_queries(name, joined["ids"][back].astype(object), classes, evaluation.chosen.levels))
+    return report_of(
+        measurements, pa.concat_tables(queries), evaluation.subject, evaluation.chosen, warnings=evaluation.warnings
+    )
 
 
 def _shard(path: Path) -> tuple[Header, dict[str, NDArray[Any]]]:
@@ -153,7 +167,9 @@ def _shard(path: Path) -> tuple[Header, dict[str, NDArray[Any]]]:
 def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Evaluation) -> dict[str, NDArray[Any]]:
     """The arrays of a test from all shards; SubmissionError where one is missing, or of another type or shape."""
     names = rows_of_values(evaluation.chosen) * (2 if evaluation.also else 1)
-    kinds = {"positions": "i", "ids": "U", "values": "f", "first_level": "u", "counts": "i", "tied": "b"}
+    classes = {f"classes{number}": "U" for number in range(len(evaluation.chosen.levels))}
+    shards = [{**arrays, **_classes(test, arrays, len(classes))} for arrays in shards]
+    kinds = classes | {"positions": "i", "ids": "U", "values": "f", "first_level": "u", "counts": "i", "tied": "b"}
     widths = {"values": (names,), "counts": (len(evaluation.chosen.levels) + 1,)}
     for arrays in shards:
         found = {field: arrays.get(f"{test}/{field}", np.zeros(0, object)) for field in kinds}
@@ -167,6 +183,18 @@ def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Ev
     joined = {field: np.concatenate([arrays[f"{test}/{field}"] for arrays in shards]) for field in kinds}
     _refuse_impossible(test, joined, len(evaluation.chosen.levels))
     return joined
+
+
+def _classes(test: str, arrays: dict[str, NDArray[Any]], levels: int) -> dict[str, NDArray[Any]]:
+    """The names of the queries' classes at every level, (n,), from the names of a part and the numbers of its queries."""
+    found = {}
+    for number in range(levels):
+        keys = f"{test}/classes{number}", f"{test}/names{number}"
+        numbers, names = (arrays.get(key, np.zeros(0, object)) for key in keys)
+        are_arrays = numbers.dtype.kind == "i" and names.dtype.kind == "U" and numbers.ndim == names.ndim == 1
+        if are_arrays and np.isin(numbers, np.arange(len(names))).all():
+            found[keys[0]] = names[numbers]
+    return found
 
 
 def _refuse_impossible(test: str, joined: dict[str, NDArray[Any]], levels: int) -> None:
@@ -183,15 +211,15 @@ def _refuse_impossible(test: str, joined: dict[str, NDArray[Any]], levels: int) 
         raise SubmissionError("the parts hold what no evaluation gives", expected=expected, found=", ".join(found))
 
 
-def _measurement(joined: dict[str, NDArray[Any]], queries: int) -> tuple[Measurement, NDArray[np.object_]]:
-    """The arrays of all queries in canonical order, as a measurement and ids in input order."""
+def _measurement(joined: dict[str, NDArray[Any]], queries: int) -> tuple[Measurement, NDArray[np.int64]]:
+    """The arrays of all queries in canonical order as a measurement, and where each query in input order is among them."""
     at = joined["positions"]
     if not np.array_equal(np.sort(at), np.arange(queries)):
         raise SubmissionError("the parts do not hold every query once", expected=f"{queries:,}", found=f"{len(at):,}")
     back = np.argsort(at)
     values, first_level, counts, tied = (joined[field][back] for field in FIELDS)
     ordered = Measurement(np.ascontiguousarray(values.T), first_level, counts, tied, at)
-    return ordered, joined["ids"][back].astype(object)
+    return ordered, back
 
 
 def _refuse_mixtures(headers: Sequence[Header]) -> None:
@@ -235,11 +263,12 @@ def _in_words(evaluation: Evaluation) -> dict[str, Any]:
         "also": evaluation.also,
         "warnings": list(evaluation.warnings),
         "partial": chosen.partial,
+        "unit": chosen.unit,
         "left_out": chosen.left_out,
     }
 
 
 def _from_words(words: Words) -> Evaluation:
-    keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol", "partial")
+    keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol", "partial", "unit")
     chosen = conditions(words.levels, **{key: getattr(words, key) for key in keys})
     return Evaluation(words.subject, replace(chosen, left_out=words.left_out), words.also, words.warnings)

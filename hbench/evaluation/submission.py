@@ -44,6 +44,7 @@ def evaluate(
     similarity: str | None = None,
     relevance: str = "alpha",
     alpha: float = 1.0,
+    unit: str | None = None,
     method: str | None = None,
     memory: int | None = None,
     execute: Execute = on_threads,
@@ -51,6 +52,7 @@ def evaluate(
 ) -> Report:
     """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
 
+    `unit`: what intervals are taken over, the classes of a level (the finest by default) or "query".
     `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
     beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
     at once, UnknownName for names, before any work starts.
@@ -59,7 +61,7 @@ def evaluate(
         submission = read(Path(submission), movable=True)
     examined = examine(
         submission, dataset, metrics=metrics, protocol=protocol, also_official=also_official, ties=ties,
-        similarity=similarity, relevance=relevance, alpha=alpha, method=method,
+        similarity=similarity, relevance=relevance, alpha=alpha, unit=unit, method=method,
     )  # fmt: skip
     return report_on(examined, memory=memory, execute=execute, on_test=on_test)
 
@@ -75,6 +77,7 @@ def examine(
     similarity: str | None = None,
     relevance: str = "alpha",
     alpha: float = 1.0,
+    unit: str | None = None,
     method: str | None = None,
     doubted: bool = True,
 ) -> Examined:
@@ -94,7 +97,7 @@ def examine(
         names, impossible = feasible(names, given.depth, asked=metrics is not None)
         warnings += impossible
     chosen = conditions(
-        data.levels, metrics=names, relevance=relevance, alpha=alpha, ties=ties, partial=partial,
+        data.levels, metrics=names, relevance=relevance, alpha=alpha, ties=ties, partial=partial, unit=unit,
         similarity=similarity or data.protocol.similarity, protocol=protocol_name(protocol, data),
     )  # fmt: skip
     chosen = replace(chosen, left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.datasets import Dataset, load
+from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.measure import measure
 from hbench.evaluation.measurement import Examined, jobs_of
@@ -44,8 +45,12 @@ class RankedTest(NamedTuple):
     job: Job
 
     @property
+    def manifest(self) -> Manifest:
+        return self.examined.data.tests[self.test]
+
+    @property
     def depth(self) -> int:
-        return self.examined.data.tests[self.test].tree.depth
+        return self.manifest.tree.depth
 
     @property
     def signature(self) -> str:

@@ -1,110 +1,164 @@
-"""Significance: intervals and tests on per-query values, seeded, the same on every machine.
+"""Intervals and tests of means over queries that come in units, by default their finest classes.
 
->>> mean_interval(np.array([[1.0, 1.0, 1.0]])).tolist()
-[[1.0, 1.0]]
+Queries of one class share their positives and their fate: a mean over 25 classes of 40 queries is known about as well as a mean
+over 25 queries. So what varies from one test set to another like it is the class, and intervals and tests go by it.
+
+>>> values, units = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 0.5]]), np.array([0, 0, 1, 1, 2, 2])
+>>> sums = UnitSums.of(values, units)
+>>> sums.means.round(4).tolist(), sums.parts.round(4).tolist()
+([0.5833], [[0.3333, 0.0, 0.25]])
+>>> holm([0.01, 0.04, 0.03]).tolist()
+[0.03, 0.06, 0.06]
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import one_blas_thread
-
-RESAMPLES = 2000
 FLIPS = 10_000
+EXACT = 13  # units, up to which all patterns of signs are counted: 2^13 are fewer than FLIPS
+AT_ONCE = 256  # patterns drawn at once
 SEED = 20240101
-AT_ONCE = 32  # rows of signs drawn at once
-SAMPLES = 16  # of queries drawn at once
+FEW = 12  # units, below which no interval can be trusted
+NORMAL = 1.959963984540054  # the quantile .975
+SMALLEST = 1e-30  # a variance that is rounding alone
 
 Values = NDArray[np.float64]
+Units = NDArray[np.int64]
 
 
-def mean_interval(values: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> Values:
-    """95 % percentile bootstrap intervals of the means over queries; (M, Q), NaN where undefined, -> (M, 2)."""
-    return _interval(bootstrap_means(values, resamples=resamples, seed=seed))
+class UnitSums(NamedTuple):
+    """Means (M,) and what each of G units adds to them.
 
-
-def mean_of_tests_interval(tests: list[Values], *, resamples: int = RESAMPLES, seed: int = SEED) -> Values:
-    """Likewise for the plain mean of the means of several independent tests, each (M, Q_t) -> (M, 2)."""
-    means = [bootstrap_means(values, resamples=resamples, seed=seed + i) for i, values in enumerate(tests)]
-    return _interval(np.mean(means, axis=0))
-
-
-def bootstrap_means(values: Values, *, resamples: int = RESAMPLES, seed: int = SEED) -> Values:
-    """The means of `resamples` samples of the queries with replacement; (M, Q) -> (resamples, M).
-
-    A sample is a count per query, so that all metrics share it and their means are one matrix product.
+    `parts` (M, G) sum to the mean, `errors` (M, G) to 0: a unit's part less the mean's share of it; `shares` (M, G) of the
+    weight sum to 1.
     """
-    queries, sizes = values.shape[1], [SAMPLES] * (resamples // SAMPLES) + [resamples % SAMPLES]
-    rng, filled = np.random.default_rng(seed), Filled.of(values)
-    with one_blas_thread(), ThreadPoolExecutor(1) as pool:  # which counts while the next samples are drawn
-        futures = []
-        for size in sizes:
-            drawn = rng.integers(queries, size=(size, queries))
-            futures.append(pool.submit(_means, drawn, filled))
-            if len(futures) > 1:
-                futures[-2].result()
-        return np.concatenate([future.result() for future in futures])
 
-
-class Filled(NamedTuple):
-    """`values` (Q, M) with 0 where undefined; `partly` (M,): which metrics are, and where those are `defined` (Q, P)."""
-
-    values: Values
-    partly: NDArray[np.bool_]
-    defined: Values
+    means: Values
+    parts: Values
+    errors: Values
+    shares: Values
 
     @classmethod
-    def of(cls, values: Values) -> Filled:
-        """Of values (M, Q), NaN where undefined."""
+    def of(cls, values: Values, units: Units, tests: Units | None = None) -> UnitSums:
+        """Sum the values (M, Q), NaN where undefined, by the units (Q,), 0 … G − 1. The mean is over the queries of a test, then
+        over the tests (Q,); NaN where a test defines none."""
+        tests = np.zeros_like(units) if tests is None else tests
+        groups, several = int(units.max(initial=-1)) + 1, int(tests.max(initial=0)) + 1
+        cell, shape = tests * groups + units, (len(values), several, groups)
         defined = ~np.isnan(values)
-        partly: NDArray[np.bool_] = np.logical_not(defined.all(axis=1))
-        return cls(np.where(defined, values, 0).T, partly, defined[partly].T.astype(np.float64))
+        counts = np.array([np.bincount(cell, row, several * groups) for row in defined]).reshape(shape)
+        sums = np.array([np.bincount(cell, row, several * groups) for row in np.where(defined, values, 0)]).reshape(
+            shape
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            queries = counts.sum(axis=2, keepdims=True)
+            means, weight = sums.sum(axis=2, keepdims=True) / queries, 1 / (several * queries)
+            errors = (sums - counts * means) * weight
+            return cls(means.mean(axis=(1, 2)), (sums * weight).sum(1), errors.sum(1), (counts * weight).sum(1))
+
+    @property
+    def units(self) -> Units:
+        """The number of units that each mean has values of, (M,)."""
+        return np.asarray((self.shares > 0).sum(axis=1))
+
+    @property
+    def variance(self) -> Values:
+        """The variance of each mean (M,), linearised by units: Σ_g e_g² / (1 − s_g) with the errors e and shares s.
+
+        It is the sandwich estimate for a ratio of sums with the correction CR2 for the leverage s (Bell and McCaffrey 2002).
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray((self.errors**2 / (1 - self.shares)).sum(axis=1))
+
+    @property
+    def effective_units(self) -> Values:
+        """1 / Σ_g s_g² (M,): as many units of equal size say as much."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(1 / (self.shares**2).sum(axis=1))
 
 
-def _means(drawn: NDArray[np.int64], filled: Filled) -> Values:
-    """The means of samples, each a row of queries (S, Q), over the queries where a metric is defined."""
-    queries, metrics = filled.values.shape
-    counts = np.empty((len(drawn), queries))
-    for sample, own in enumerate(drawn):
-        counts[sample] = np.bincount(own, minlength=queries)
-    total = np.full((len(drawn), metrics), float(queries))
-    total[:, filled.partly] = counts @ filled.defined
-    result = np.full(total.shape, np.nan)
-    np.divide(counts @ filled.values, total, out=result, where=total > 0)
-    return result
+def mean_intervals(sums: UnitSums) -> Values:
+    """95 % intervals (M, 2) of means of values in [0, 1], which hold of other units like these; NaN with fewer than two units.
 
-
-def paired_difference(first: Values, second: Values, *, seed: int = SEED) -> tuple[float, float, float, float]:
-    """The mean of first − second over the queries where both are defined, its 95 % interval, and the p-value of a
-    sign-flip test.
-
-    The test asks how often random signs of the per-query differences (Q,) give a mean at least as far from 0;
-    two-sided, (b+1)/(n+1).
+    The Agresti–Coull interval p ± t √(p(1 − p)/n′), n′ = n + t², p = (n m + t²/2)/n′, around the mean m, with the effective
+    number n = m(1 − m)/variance in place of the number of trials and Student's t of one less than the effective units (Korn and
+    Graubard 1998; Dean and Pagano 2015). Where all values are 0 or all 1, n is the effective units. In the middle it is the t
+    interval; near 0 and 1 it does not collapse. Means outside of [0, 1] have the t interval.
     """
-    difference = first - second
-    difference = difference[~np.isnan(difference)]
-    if not len(difference):
-        return (float("nan"),) * 4
-    low, high = mean_interval(difference[None], seed=seed)[0]
+    low_high = np.full((len(sums.means), 2), np.nan)
+    for row, (mean, variance, units) in enumerate(zip(sums.means, sums.variance, sums.effective_units, strict=True)):
+        if sums.units[row] < 2 or np.isnan(mean):
+            continue
+        t, inside = _t_quantile(units - 1), mean * (1 - mean)
+        if not inside >= -SMALLEST:
+            low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
+            continue
+        n = units if variance <= SMALLEST and inside < 1e-9 else max(inside, 0) / max(variance, SMALLEST)
+        n_more = n + t**2
+        p = (n * mean + t**2 / 2) / n_more
+        half = t * math.sqrt(max(p * (1 - p), 0) / n_more)
+        low_high[row] = min(max(p - half, 0), mean), max(min(p + half, 1), mean)
+    return low_high
+
+
+def difference_intervals(sums: UnitSums) -> Values:
+    """95 % intervals (M, 2) of mean differences: mean ± t √variance, t of one less than the effective units."""
+    t = np.array([_t_quantile(units - 1) for units in sums.effective_units])
+    half = np.where(sums.units > 1, t * np.sqrt(sums.variance), np.nan)
+    return np.stack([sums.means - half, sums.means + half], axis=1)
+
+
+def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
+    """The two-sided p-values (M,) of mean differences: how often a random sign for each unit's part gives a sum as far from 0.
+
+    Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 seeded patterns, so at least .0001 (Fisher's
+    randomisation test; Phipson and Smyth 2010). All metrics share the patterns.
+    """
+    parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
+    observed, extreme, patterns = np.abs(parts.sum(axis=0)) * (1 - 1e-12), np.zeros(len(sums.means)), 0
+    units = len(parts)
     rng = np.random.default_rng(seed)
-    observed = abs(difference.mean())
-    extreme = 0
-    for start in range(0, FLIPS, AT_ONCE):
-        signs = rng.integers(2, size=(min(AT_ONCE, FLIPS - start), len(difference)), dtype=np.int8)
-        means = (2.0 * (signs @ difference) - difference.sum()) / len(difference)
-        extreme += int((np.abs(means) >= observed * (1 - 1e-12)).sum())
-    return float(difference.mean()), float(low), float(high), (extreme + 1) / (FLIPS + 1)
+    exact = units <= EXACT
+    every = np.array([*product((-1.0, 1.0), repeat=units)]) if exact else None
+    for start in range(0, FLIPS, AT_ONCE) if every is None else (0,):
+        number = min(AT_ONCE, FLIPS - start)
+        bits = (
+            None
+            if every is not None
+            else np.unpackbits(rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8), axis=1)
+        )
+        signs = every if bits is None else 2.0 * bits[:, :units] - 1
+        assert signs is not None
+        extreme += (np.abs(signs @ parts) >= observed).sum(axis=0)
+        patterns += len(signs)
+    p = extreme / patterns if exact else (extreme + 1) / (patterns + 1)
+    return np.where(np.isnan(sums.means), np.nan, p)
 
 
-def _interval(means: Values) -> Values:
-    with np.errstate(all="ignore"):
-        defined = ~np.isnan(means).all(axis=0)
-        result = np.full((means.shape[1], 2), np.nan)
-        if defined.any():
-            result[defined] = np.nanpercentile(means[:, defined], [2.5, 97.5], axis=0).T
+def holm(p: Sequence[float]) -> Values:
+    """p-values corrected for being several: the k-th smallest of m times m − k + 1, never falling, at most 1 (Holm 1979)."""
+    values = np.asarray(p, np.float64)
+    order = np.argsort(values)
+    steps = values[order] * np.arange(len(values), 0, -1)
+    result = np.empty(len(values))
+    result[order] = np.minimum(np.maximum.accumulate(steps), 1)
     return result
+
+
+def _t_quantile(freedom: float) -> float:
+    """The quantile .975 of Student's t, to three digits from 5 degrees of freedom (Abramowitz and Stegun 1964, 26.7.5)."""
+    z, nu = NORMAL, max(freedom, 1.0)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / nu**power for power, term in enumerate(terms, start=1))

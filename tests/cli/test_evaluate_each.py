@@ -50,7 +50,7 @@ def test_models_are_listed_best_first_and_paired_against_the_best(folder):
         for path, document in zip(paths, documents, strict=True)
     ]
     expected = comparison.compare(comparison.only(tables[0], tables[1], ["H-AP"]), tables[1])[0]
-    assert shown["models"][2]["behind_best"] == expected.record()
+    assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()  # Holm, of two
     assert (folder / "rows.toml").read_text(encoding="utf-8").count("[[row]]") == 3
     table = each(folder)
     assert table.stdout.splitlines()[2].split("\t")[0] == "c-good"
@@ -76,7 +76,7 @@ def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown(fol
     assert isinstance(run.exception, SubmissionError)
     assert "1 of 4 files are refused" in str(run.exception)
     assert "short.parquet" in str(run.exception)
-    assert len(run.stdout.splitlines()) == 1 + 1 + 3 + 1  # title, header, models, signature
+    assert len(run.stdout.splitlines()) == 1 + 1 + 3 + 2  # title, header, models, unit, signature
     assert not (folder / "reports" / "short.json").exists()
 
 

@@ -98,8 +98,8 @@ def test_every_format_shows_the_three_values(zoo) -> None:
     table, embeddings, _, _ = zoo
     document = evaluate(embeddings, load(table, ["unknown"]), metrics=["H-AP", "AP"]).document
     header, line = formats.as_csv(document).splitlines()[:2]
-    assert header.endswith(",unknown_wrong,unknown_right")
-    assert [float(value) for value in line.split(",")[-2:]] == [
+    assert header.endswith(",unknown_wrong,unknown_right,unit,units")
+    assert [float(value) for value in line.split(",")[-4:-2]] == [
         document.unknown_wrong["H-AP"].value,
         document.unknown_right["H-AP"].value,
     ]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbench.core.errors import SubmissionError
-from hbench.evaluation.embeddings.ids import SubmissionProblem, found, likely_cause, refuse, shorten
+from hbench.evaluation.embeddings.ids import SubmissionProblem, found, in_a_line, likely_cause, refuse
 
 
 def test_a_fault_names_the_next_step_and_a_remark_what_is_made_of_it():
@@ -36,8 +36,8 @@ def test_only_faults_refuse():
 
 @given(st.text())
 def test_any_name_fits_a_line(name):
-    assert shorten(name).isprintable()
-    assert 0 < len(shorten(name)) <= 121
+    assert in_a_line(name).isprintable()
+    assert 0 < len(in_a_line(name)) <= 81
 
 
 @given(st.lists(st.text(max_size=5), max_size=5), st.lists(st.text(max_size=5), max_size=5))

@@ -128,7 +128,7 @@ def test_what_a_notebook_shows_is_short_and_escaped():
     assert html.count("<tr>") == 1 + len(report.scores)
     table = report.to_pandas()
     assert table.loc["H-AP", "value"] == report.scores["H-AP"]
-    assert set(table.columns) == {"value", "low", "high", "queries", "skipped"}
+    assert set(table.columns) == {"value", "low", "high", "queries", "skipped", "units"}
     data = hbench.load("glyphs")
     assert repr(data).startswith("<Dataset glyphs@")
     assert "train 9,474" in repr(data)

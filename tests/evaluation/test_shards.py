@@ -85,7 +85,7 @@ def test_a_header_of_other_types_is_refused(parts, tmp_path, key, value):
 )
 def test_arrays_of_other_types_or_shapes_are_refused(parts, tmp_path, array):
     header, arrays = files.read(parts[0])
-    for name in arrays:
+    for name in (name for name in arrays if "/names" not in name):  # other names are names, too
         files.write(tmp_path / "part.npz", {**header, "part": [1, 1]}, {**arrays, name: array})
         with pytest.raises(SubmissionError, match="does not hold what an evaluation keeps"):
             shards.merge([tmp_path / "part.npz"])

@@ -4,69 +4,87 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from hbench.core.errors import ComparisonError
+from hbench.core.errors import ComparisonError, UnknownName
 from hbench.evaluation.arrays import score
 from hbench.evaluation.reports.comparison import compare, refuse_other_conditions
-from hbench.metrics.significance import bootstrap_means, mean_interval, mean_of_tests_interval, paired_difference
+from hbench.metrics.significance import UnitSums, difference_intervals, holm, mean_intervals, sign_flip_p
 
 
-def test_an_interval_is_that_of_scipys_percentile_bootstrap_up_to_resampling_noise():
-    values = np.random.default_rng(0).beta(2, 5, size=400)
-    low, high = mean_interval(values[None])[0]
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=2000, method="percentile", rng=np.random.default_rng(1)
-    ).confidence_interval
-    width = theirs.high - theirs.low
-    assert low == pytest.approx(theirs.low, abs=0.08 * width)
-    assert high == pytest.approx(theirs.high, abs=0.08 * width)
+def test_over_single_queries_the_interval_is_students_where_values_are_not_near_0_or_1():
+    values = np.random.default_rng(0).beta(20, 20, size=400)
+    low, high = mean_intervals(UnitSums.of(values[None], np.arange(400)))[0]
+    theirs = stats.t.interval(0.95, 399, values.mean(), stats.sem(values))
+    assert (low, high) == pytest.approx(theirs, abs=1e-4)
 
 
-def test_an_interval_covers_the_true_mean_about_95_times_in_100():
-    rng = np.random.default_rng(2)
-    samples = rng.exponential(size=(300, 120))
-    hits = [low <= 1 <= high for low, high in (mean_interval(row[None], resamples=400)[0] for row in samples)]
-    assert 0.88 <= np.mean(hits) <= 0.99
+def test_a_difference_over_classes_of_one_size_is_students_over_the_means_of_classes():
+    values, units = np.random.default_rng(1).normal(size=120), np.arange(120) % 12
+    (interval,) = difference_intervals(UnitSums.of(values[None], units))
+    means = [values[units == unit].mean() for unit in range(12)]
+    theirs = stats.t.interval(0.95, 11, np.mean(means), stats.sem(means))
+    assert interval == pytest.approx(theirs, abs=1e-4)
 
 
-def test_undefined_queries_are_left_out_and_metrics_share_their_resamples():
+def test_variance_and_effective_units_are_the_sums_of_the_docstring():
+    values, units = np.array([1.0, 0.0, 0.5, 0.25, 1.0]), np.array([0, 0, 1, 2, 2])
+    sums = UnitSums.of(values[None], units)
+    mean, variance, shares = values.mean(), 0.0, []
+    for unit in range(3):
+        own = values[units == unit]
+        shares.append(len(own) / 5)
+        variance += ((own - mean).sum() / 5) ** 2 / (1 - shares[-1])
+    assert sums.variance[0] == pytest.approx(variance)
+    assert sums.effective_units[0] == pytest.approx(1 / sum(share**2 for share in shares))
+
+
+def test_rates_of_0_and_1_keep_the_interval_of_as_many_trials_as_classes():
+    """Agresti and Coull: of 20 right of 20 with t² = 2.093²: (20 + t²/2)/(20 + t²) − t √(p(1 − p)/(20 + t²))."""
+    units = np.repeat(np.arange(20), 5)
+    ones, zeros = mean_intervals(UnitSums.of(np.array([np.ones(100), np.zeros(100)]), units))
+    t = stats.t.ppf(0.975, 19)
+    p = (20 + t**2 / 2) / (20 + t**2)
+    assert ones == pytest.approx([p - t * np.sqrt(p * (1 - p) / (20 + t**2)), 1], abs=1e-4)
+    assert zeros == pytest.approx(1 - ones[::-1])
+
+
+def test_a_mean_over_tests_weighs_tests_alike_and_knows_classes_that_they_share():
+    values, tests = np.array([[1.0, 0.0, 0.5, 0.5, 0.5, 1.0]]), np.array([0, 0, 1, 1, 1, 1])
+    apart, shared = np.array([0, 1, 2, 3, 4, 5]), np.array([0, 1, 0, 1, 2, 3])
+    assert UnitSums.of(values, apart, tests).means == pytest.approx([(0.5 + 0.625) / 2])
+    assert UnitSums.of(values, shared, tests).parts[0] == pytest.approx([1 / 4 + 0.5 / 8, 0.5 / 8, 0.5 / 8, 1 / 8])
+
+
+def test_undefined_queries_are_left_out():
     values = np.array([[0.0, 1.0, np.nan, 0.5], [0.0, 1.0, 0.25, 0.5], [np.nan] * 4])
-    means = bootstrap_means(values, resamples=50)
-    assert np.isnan(means[:, 2]).all()
-    assert np.nanmin(means[:, 0]) >= 0
-    doubled = bootstrap_means(np.stack([values[1], 2 * values[1]]), resamples=50)
-    assert np.allclose(doubled[:, 1], 2 * doubled[:, 0])
-    assert np.isnan(mean_interval(values)[2]).all()
+    intervals = mean_intervals(UnitSums.of(values, np.arange(4)))
+    assert intervals[0] == pytest.approx(mean_intervals(UnitSums.of(values[:1, [0, 1, 3]], np.arange(3)))[0])
+    assert np.isnan(intervals[2]).all()
+    assert np.isnan(sign_flip_p(UnitSums.of(values, np.arange(4)))[2])
 
 
-def test_the_same_values_give_the_same_bits():
-    values = np.random.default_rng(3).random((3, 500))
-    assert np.array_equal(mean_interval(values), mean_interval(values.copy()))
+def test_the_sign_flip_test_counts_patterns_of_units():
+    # five units of one sign: of the 32 sign patterns 2 are as far from 0, however many queries a unit has
+    values = np.repeat(np.array([1.0, 2, 3, 4, 5]), 3)
+    assert sign_flip_p(UnitSums.of(values[None], np.repeat(np.arange(5), 3))) == pytest.approx(2 / 32)
+    assert sign_flip_p(UnitSums.of(np.zeros((1, 40)), np.arange(40))) == pytest.approx(1)
+    surely = UnitSums.of(np.random.default_rng(5).normal(1, 0.1, size=(1, 40)), np.arange(40))
+    assert sign_flip_p(surely) == pytest.approx(1 / 10_001)
 
 
-def test_the_interval_of_a_mean_over_tests_is_narrower_than_that_of_one():
-    values = np.random.default_rng(4).random((1, 300))
-    one = mean_interval(values)[0]
-    three = mean_of_tests_interval([values, values, values])[0]
-    assert three[1] - three[0] < 0.75 * (one[1] - one[0])
+def test_many_units_agree_with_scipys_permutation_test():
+    values = np.random.default_rng(6).normal(0.3, 1, size=30)
+    theirs = stats.permutation_test(
+        (values,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(0)
+    ).pvalue
+    assert sign_flip_p(UnitSums.of(values[None], np.arange(30)))[0] == pytest.approx(theirs, abs=0.01)
 
 
-def test_the_sign_flip_test_is_exact_on_a_case_that_can_be_counted():
-    # five differences of one sign: of the 32 sign patterns 2 are as far from 0, so p = 2/32
-    difference, _, _, p = paired_difference(np.array([1.0, 2, 3, 4, 5]), np.zeros(5))
-    assert difference == 3
-    assert p == pytest.approx(2 / 32, abs=0.01)
-
-
-def test_equal_submissions_differ_by_nothing_and_unequal_ones_surely():
-    rng = np.random.default_rng(5)
-    values = rng.random(1000)
-    assert paired_difference(values, values) == (0, 0, 0, 1)
-    assert paired_difference(values + 0.01 * rng.normal(size=1000) + 0.01, values)[3] < 0.001
-    assert paired_difference(values + 0.01 * rng.normal(size=1000), values)[3] > 0.001
-    assert all(np.isnan(paired_difference(np.array([np.nan, 1]), np.array([1, np.nan]))))
+def test_holms_correction_is_the_textbooks():
+    assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
 
 
 def test_a_comparison_joins_queries_by_name_and_refuses_others():
@@ -88,5 +106,29 @@ def test_reports_of_other_labels_are_not_compared():
         refuse_other_conditions(one, other)
 
 
-def test_metrics_that_no_query_defines_have_no_interval():
-    assert np.isnan(mean_interval(np.full((2, 5), np.nan))).all()
+def test_anybody_can_compute_intervals_and_tests_again_from_the_by_query_file(tmp_path):
+    """With a few lines of numpy and scipy alone, from the names of classes in the files."""
+    rng, species = np.random.default_rng(8), np.arange(240) // 8
+    labels, reports = np.stack([species // 5, species], axis=1), []
+    for name, noise in (("a", 1.0), ("b", 1.4)):
+        vectors = rng.normal(size=(30, 6))[species] + noise * rng.normal(size=(240, 6))
+        reports.append(score(vectors, labels, level_names=["genus", "species"], metrics=["H-AP", "R@1"]))
+        reports[-1].write_by_query(tmp_path / f"{name}.parquet")
+    tables = [pq.read_table(tmp_path / f"{name}.parquet").to_pandas() for name in "ab"]
+    for unit in ("genus", "species"):
+        per_class = [
+            table.groupby(["class:genus", "class:species"][: 1 + (unit == "species")])["H-AP"].mean()
+            for table in tables
+        ]
+        low, high = stats.t.interval(0.95, len(per_class[0]) - 1, *((per_class[0] - per_class[1]).agg(["mean", "sem"])))
+        (difference, _) = compare(*map(pq.read_table, (tmp_path / "a.parquet", tmp_path / "b.parquet")), unit=unit)
+        assert (difference.low, difference.high) == pytest.approx((low, high), abs=2e-4)
+        assert difference.units == len(per_class[0])
+    assert (reports[0].document.unit, reports[0].document.scores["H-AP"].units) == ("species", 30)
+    with pytest.raises(UnknownName, match="family"):
+        score(vectors, labels, unit="family")
+
+
+def test_few_classes_are_said_to_give_no_interval_to_trust():
+    report = score(np.random.default_rng(9).normal(size=(40, 4)), np.arange(40) // 10)
+    assert any("with fewer than 12 no interval can be trusted" in text for text in report.document.warnings)

@@ -63,10 +63,13 @@ def found(
     kind: str, names: Iterable[object], count: int, fix: str | None = None, *, fatal: bool = True
 ) -> list[SubmissionProblem]:
     """One problem with the first five of `names`, or none when `count` is 0."""
-    shown = tuple(
-        shorten(str(name) if str(name).isprintable() and str(name) else repr(name)) for name in islice(names, SHOWN)
-    )
+    shown = tuple(in_a_line(str(name)) for name in islice(names, SHOWN))
     return [SubmissionProblem(kind, count, shown, fix, fatal)] if count else []
+
+
+def in_a_line(name: str) -> str:
+    """A name that fits a line, in quotes where it holds what cannot be seen."""
+    return shorten(name if name.isprintable() and name else repr(name))
 
 
 def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:

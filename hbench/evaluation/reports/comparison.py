@@ -16,14 +16,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import ComparisonError, UnknownName, examples
+from hbench.evaluation.reports.queries import metric_columns, units_of
 from hbench.evaluation.reports.report import Document
-from hbench.metrics.significance import paired_difference
+from hbench.metrics.significance import FLIPS, UnitSums, difference_intervals, holm, sign_flip_p
 
-KEYS = ("query", "test")
+FLOOR = 1 / FLIPS
 
 
 class Difference(NamedTuple):
-    """The mean over queries of first − second, its 95 % interval, and the p-value of a paired sign-flip test."""
+    """The mean over queries (and tests) of first − second, its 95 % interval and the p-value of a paired sign-flip test, both by
+    `units` units; `corrected`: p by Holm's method for all metrics that are compared."""
 
     metric: str
     first: float
@@ -32,11 +34,32 @@ class Difference(NamedTuple):
     low: float
     high: float
     p: float
+    corrected: float
     queries: int
+    units: int
 
     def record(self) -> dict[str, str | float | int | None]:
         """The fields by name, None for what no query defines."""
         return {name: None if value != value else value for name, value in self._asdict().items()}  # noqa: PLR0124
+
+
+def p_value(p: float) -> str:
+    """A p-value with four digits, and as a bound where it is the smallest that random patterns can give.
+
+    >>> p_value(0.03125), p_value(1 / 10_001)
+    ('0.0312', '≤ 0.0001')
+    """
+    return f"≤ {FLOOR:.4f}" if p <= FLOOR else f"{p:.4f}"
+
+
+def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
+    """The differences with their p-values corrected, by Holm's method, for all that are compared together."""
+    p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
+    corrected = iter(holm(p).tolist())
+    return [
+        [each if np.isnan(each.p) else each._replace(corrected=next(corrected)) for each in family]
+        for family in families
+    ]
 
 
 def refuse_other_conditions(first: Document, second: Document) -> None:
@@ -54,10 +77,11 @@ def refuse_other_conditions(first: Document, second: Document) -> None:
             )
 
 
-def compare(first: pa.Table, second: pa.Table) -> list[Difference]:
-    """The differences of the metrics that both per-query tables have, joined by test and query.
+def compare(first: pa.Table, second: pa.Table, *, unit: str | None = None) -> list[Difference]:
+    """The differences of the metrics that both per-query tables have, joined by test and query, by the classes of the level
+    `unit` (the finest by default) or by "query".
 
-    Raises ComparisonError when the queries or all metrics differ.
+    Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
     """
     order, other = _order(first), _order(second)
     if order.keys() != other.keys():
@@ -66,21 +90,25 @@ def compare(first: pa.Table, second: pa.Table) -> list[Difference]:
             "these reports have other queries",
             found=f"{len(lone)} in only one of them: {examples(' '.join(q) for q in lone)}",
         )
-    rows = np.array([other[key] for key in sorted(order)])
-    own_rows = np.array([order[key] for key in sorted(order)])
-    names = [name for name in first.column_names if name in second.column_names and name not in KEYS]
+    names = [name for name in metric_columns(first) if name in second.column_names]
     if not names:
         raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
-    return [_difference(name, _values(first, name)[own_rows], _values(second, name)[rows]) for name in names]
+    keys = sorted(order)
+    rows, others = [order[key] for key in keys], [other[key] for key in keys]
+    tests = np.unique([test for test, _ in keys], return_inverse=True)[1]
+    return _differences(
+        names, _values(first, names)[:, rows], _values(second, names)[:, others],
+        units=units_of(first, unit)[rows], tests=tests,
+    )  # fmt: skip
 
 
 def only(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
     """The first per-query table with these metrics alone; UnknownName for one that the two tables do not share."""
-    shared = [name for name in first.column_names if name in second.column_names and name not in KEYS]
+    shared = [name for name in metric_columns(first) if name in second.column_names]
     for name in metrics:
         if name not in shared:
             raise UnknownName("metric of both reports", name, shared)
-    return first.select([*KEYS, *dict.fromkeys(metrics)])
+    return first.drop_columns([name for name in metric_columns(first) if name not in metrics])
 
 
 def _order(table: pa.Table) -> dict[tuple[str, str], int]:
@@ -88,15 +116,30 @@ def _order(table: pa.Table) -> dict[tuple[str, str], int]:
     return {key: row for row, key in enumerate(keys)}
 
 
-def _values(table: pa.Table, name: str) -> NDArray[np.float64]:
-    return np.asarray(table[name].to_numpy(), dtype=np.float64)
+def _values(table: pa.Table, names: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([table[name].to_numpy() for name in names], dtype=np.float64)
 
 
-def _difference(name: str, first: NDArray[np.float64], second: NDArray[np.float64]) -> Difference:
-    both = ~np.isnan(first) & ~np.isnan(second)
-    if not both.any():
-        undefined = float("nan")
-        return Difference(name, undefined, undefined, undefined, undefined, undefined, undefined, 0)
-    difference, low, high, p = paired_difference(first, second)
-    means = float(first[both].mean()), float(second[both].mean())
-    return Difference(name, *means, difference, low, high, p, int(both.sum()))
+def _differences(
+    names: Sequence[str],
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    *,
+    units: NDArray[np.int64],
+    tests: NDArray[np.int64],
+) -> list[Difference]:
+    difference = first - second
+    undefined = np.isnan(difference)
+    sums = UnitSums.of(difference, units, tests)
+    means = [UnitSums.of(np.where(undefined, np.nan, values), units, tests).means for values in (first, second)]
+    p = sign_flip_p(sums)
+    queries = np.logical_not(undefined).sum(axis=1)
+    ends = difference_intervals(sums)
+    found = []
+    for n, name in enumerate(names):
+        first_mean, second_mean, mean, low, high = (
+            float(column[n]) for column in (*means, sums.means, ends[:, 0], ends[:, 1])
+        )
+        counts = int(queries[n]), int(sums.units[n])
+        found.append(Difference(name, first_mean, second_mean, mean, low, high, float(p[n]), float(p[n]), *counts))
+    return corrected_together([found])[0]

@@ -43,7 +43,12 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
         cells.append(tuple(line))
     columns = [*["official"] * bool(differs), *unknown]
     header = ["metric", f"{document.protocol} protocol", "95 % interval", *columns, "queries"]
-    return BoardTable(tuple(header), cells, list(document.warnings))
+    return BoardTable(tuple(header), cells, [unit_note(document), *document.warnings])
+
+
+def unit_note(document: Document) -> str:
+    """What the intervals are taken over."""
+    return f"intervals: 95 %, over {document.over}"
 
 
 def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
@@ -100,7 +105,7 @@ def _difference(paired: Mapping[str, str | float | int | None]) -> str:
 
 def with_margin(score: Score) -> str:
     if score.low is None or score.high is None:
-        return NONE
+        return percent(score.value)
     return f"{percent(score.value)} ±{percent((score.high - score.low) / 2)}"
 
 
@@ -109,16 +114,29 @@ def interval(score: Score) -> str:
 
 
 def as_csv(document: Document) -> str:
-    """metric, value, low, high, official, queries, skipped, and of partial labels the values with all unknown wrong and right;
-    fractions in full precision."""
+    """metric, value, low, high, official, queries, skipped, of partial labels the values with all unknown wrong and right, and the
+    unit of the intervals with its number; fractions in full precision."""
     text, unknown = io.StringIO(), unknown_of(document)
     writer = csv.writer(text, lineterminator="\n")
-    columns = [name.replace(" ", "_") for name in unknown]
+    columns = [*(name.replace(" ", "_") for name in unknown), "unit", "units"]
     writer.writerow(["metric", "value", "low", "high", "official", "queries", "skipped", *columns])
     for name, score in document.scores.items():
         official = document.official[name].value if name in document.official else None
         others = [each[name].value if name in each else None for each in unknown.values()]
-        writer.writerow([name, score.value, score.low, score.high, official, score.queries, score.skipped, *others])
+        writer.writerow(
+            [
+                name,
+                score.value,
+                score.low,
+                score.high,
+                official,
+                score.queries,
+                score.skipped,
+                *others,
+                document.unit,
+                score.units,
+            ]
+        )
     return text.getvalue()
 
 

@@ -13,7 +13,7 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.evaluation.embeddings.files import READERS
 from hbench.evaluation.measurement import Examined
 from hbench.evaluation.reports import report as reports
-from hbench.evaluation.reports.comparison import Difference, compare, only
+from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only
 from hbench.evaluation.reports.report import Document, Score
 from hbench.metrics.names import goodness
 
@@ -84,7 +84,9 @@ def standings(found: Mapping[Path, Document], metric: str) -> list[ModelStanding
     """
     paths = sorted(found, key=lambda path: (-_goodness(found[path], metric), path.name))
     best = _values(paths[0], found[paths[0]], metric)
-    behind = [None, *(compare(_values(path, found[path], metric), best)[0] for path in paths[1:])]
+    unit = found[paths[0]].unit
+    differences = [compare(_values(path, found[path], metric), best, unit=unit) for path in paths[1:]]
+    behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
         ModelStanding(found[path], found[path].scores[metric], own) for path, own in zip(paths, behind, strict=True)
     ]

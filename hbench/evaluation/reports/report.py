@@ -1,6 +1,6 @@
 """Makes, reads and writes reports: the scores of one file on one dataset, with the conditions they cannot be quoted without.
 
-Measurements become means with bootstrap intervals, the level of the first mistakes, and remarks for the reader. `Document` is
+Measurements become means with intervals, the level of the first mistakes, and remarks for the reader. `Document` is
 what is written as JSON; `Report` adds the values of every query, which `--by-query` writes beside it as parquet.
 """
 
@@ -28,10 +28,11 @@ from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
 from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement
+from hbench.evaluation.reports.queries import KEYS, QUERY, metric_columns, units_in_words, units_of
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.relevance import inverted
-from hbench.metrics.significance import mean_of_tests_interval
+from hbench.metrics.significance import FEW, UnitSums, mean_intervals
 
 SCHEMA = 1
 
@@ -44,13 +45,17 @@ ROUNDED = 1e-9  # by which a mean and the ends of its interval may differ where 
 
 
 class Score(Strict):
-    """A metric's mean over the queries it is defined for, as a fraction, inside its interval; None when it is defined for none."""
+    """A metric's mean over the queries it is defined for, as a fraction, inside its interval; None when it is defined for none.
+
+    `units`: of how many units (classes, or queries) these queries are, by which the interval is taken.
+    """
 
     value: Number | None
     low: Number | None
     high: Number | None
     queries: NonNegativeInt
     skipped: NonNegativeInt
+    units: NonNegativeInt = 0
 
     @model_validator(mode="after")
     def _is_inside(self) -> Score:
@@ -86,7 +91,7 @@ class Document(Strict):
     `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
     submission (hbench.evaluation.embeddings.doubts). `unknown_wrong`, `unknown_right`: under partial labels, the metrics that
     go by all levels with every unknown level at its lowest, and at its highest (docs/metrics.md); `scores` are of what is known.
-    `trees`: the scores under other trees, by their names.
+    `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals are taken over, or "query".
     """
 
     schema_version: int = SCHEMA
@@ -107,9 +112,15 @@ class Document(Strict):
     by_test: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     mistakes: dict[str, dict[str, int]] = Field(default_factory=dict)
     trees: dict[str, UnderTree] = Field(default_factory=dict)
+    unit: str = QUERY
     doubts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     date: str
+
+    @property
+    def over(self) -> str:
+        """What the intervals are taken over, in words."""
+        return units_in_words(self.unit, max((score.units for score in self.scores.values()), default=0))
 
     def marks(self) -> dict[str, str]:
         """What a table of this report carries in its metadata, so that it is never taken for that of another evaluation: the
@@ -152,13 +163,18 @@ class MetricValues(Mapping[str, float | NDArray[np.float64]]):
 @dataclass(frozen=True, repr=False)
 class Report:
     """A document with its per-query values: for every metric float64 (Q,), NaN where undefined, in the order of
-    `queries`; `results`: the first results of every query, where they were kept (hbench.evaluation.reports.results)."""
+    `table`, the ids, tests and classes of the queries (hbench.evaluation.reports.queries); `results`: the first results of
+    every query, where they were kept (hbench.evaluation.reports.results)."""
 
     document: Document
     values: Mapping[str, NDArray[np.float64]]
-    queries: NDArray[np.object_]
-    query_tests: NDArray[np.object_]
+    table: pa.Table
     results: pa.Table | None = None
+
+    @property
+    def queries(self) -> NDArray[np.object_]:
+        """The ids of the queries, (Q,)."""
+        return np.array(self.table["query"].to_pylist(), dtype=object)
 
     @property
     def scores(self) -> MetricValues:
@@ -210,13 +226,11 @@ class Report:
         write_text(path, self.document.model_dump_json(indent=1) + "\n")
 
     def write_by_query(self, path: Path) -> None:
-        """Write the per-query values as parquet: `query`, `test`, one float64 column per metric; in the metadata what tells
-        whose they are (`Document.marks`)."""
-        columns: dict[str, object] = {
-            "query": pa.array(self.queries, pa.string()),
-            "test": pa.array(self.query_tests, pa.string()),
-        }
-        table = pa.table(columns | {name: pa.array(values) for name, values in self.values.items()})
+        """Write the per-query values as parquet: `query`, `test`, `class:LEVEL` …, one float64 column per metric; in the
+        metadata what tells whose they are (`Document.marks`)."""
+        table = self.table
+        for name, values in self.values.items():
+            table = table.append_column(name, pa.array(values))
         with replacing(path) as temporary:
             pq.write_table(table.replace_schema_metadata(self.document.marks()), temporary, compression="zstd")
 
@@ -239,9 +253,9 @@ def read(path: Path) -> Document:
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
     """The per-query table beside a report; SubmissionError when it is missing, foreign, or another report's."""
-    keys = ("query", "test")
-    table = table_beside(path, document, keys, what="per-query values", option=f"--by-query {path}")
-    wrong = [f for f in table.schema if not (pa.types.is_string if f.name in keys else pa.types.is_floating)(f.type)]
+    table = table_beside(path, document, KEYS, what="per-query values", option=f"--by-query {path}")
+    metrics = metric_columns(table)
+    wrong = [f for f in table.schema if not (pa.types.is_floating if f.name in metrics else pa.types.is_string)(f.type)]
     if wrong:
         raise SubmissionError(
             f"{path} holds no per-query values", expected="query and test as texts, every metric as numbers",
@@ -304,19 +318,21 @@ class Subject:
 
 def report_of(
     measurements: Mapping[str, Measurement],
-    ids: Mapping[str, NDArray[np.object_]],
+    queries: pa.Table,
     subject: Subject,
     chosen: Conditions,
     *,
     warnings: Sequence[str] = (),
 ) -> Report:
-    """The report of all tests: a score is the mean over the tests of its mean over the queries.
+    """The report of all tests, whose `queries` follow each other: a score is the mean over the tests of its mean over the queries.
 
     Values beyond the chosen metrics are those of a second protocol and become the report's `official`; of partial labels, those
     with all unknown wrong, then with all unknown right.
     """
     names = [str(name) for name in chosen.metrics]
-    scores = summarise([each.values[:, each.canonical] for each in measurements.values()])
+    values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
+    canonical = [measured.canonical for measured in measurements.values()]
+    scores = summarise(values, canonical, units_of(queries, chosen.unit))
     others = scores[len(names) :]
     graded = [str(name) for name in chosen.metrics if is_graded(name)] if chosen.partial else []
     document = Document(
@@ -338,14 +354,12 @@ def report_of(
         if len(measurements) > 1
         else {},
         mistakes={name: first_levels(each, chosen.levels) for name, each in measurements.items()},
+        unit=chosen.unit,
         doubts=(*subject.doubts, *doubts_of_values(measurements, len(chosen.levels))),
-        warnings=(*warnings, *remarks(measurements, chosen)),
+        warnings=(*warnings, *remarks(measurements, chosen), *few_units(scores, chosen.unit)),
         date=datetime.now(UTC).date().isoformat(),
     )
-    values = np.concatenate([each.values for each in measurements.values()], axis=1)
-    tests = np.repeat(np.array(list(measurements), dtype=object), [len(ids[name]) for name in measurements])
-    queries = np.concatenate([ids[name] for name in measurements])
-    return Report(document, dict(zip(names, values, strict=False)), queries, tests)
+    return Report(document, dict(zip(names, values, strict=False)), queries)
 
 
 def rows_of_values(chosen: Conditions) -> int:
@@ -360,25 +374,37 @@ def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float
     return {name: float(row.mean()) if len(row) else None for name, row in defined.items()}
 
 
-def summarise(tests: Sequence[NDArray[np.float64]]) -> list[Score]:
-    """Scores of per-query values (M, Q_t) per test, in canonical order: means, bootstrap intervals, numbers of
-    queries."""
-    intervals = mean_of_tests_interval(list(tests))
+def summarise(
+    values: NDArray[np.float64], canonical: Sequence[NDArray[np.int64]], units: NDArray[np.int64]
+) -> list[Score]:
+    """Scores of per-query values (M, Q), the queries of one test behind those of another: means, intervals over the units (Q,),
+    numbers of queries. `canonical`: for each test, the positions of its queries in the order in which they are summed."""
+    starts = np.cumsum([0, *map(len, canonical)])[:-1]
+    order = np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
+    tests = np.repeat(np.arange(len(canonical)), [*map(len, canonical)])
+    sums = UnitSums.of(values[:, order], units[order], tests)
     scores = []
-    for row, (low, high) in enumerate(intervals.tolist()):
-        defined = [values[row][~np.isnan(values[row])] for values in tests]
-        queries, asked = sum(map(len, defined)), sum(values.shape[1] for values in tests)
-        value = float(np.mean([v.mean() for v in defined])) if all(map(len, defined)) else None
+    for row, (low, high) in enumerate(mean_intervals(sums).tolist()):
+        by_test = [values[row, start + own] for start, own in zip(starts, canonical, strict=True)]
+        defined = [part[~np.isnan(part)] for part in by_test]
+        queries = sum(map(len, defined))
+        value = float(np.mean([part.mean() for part in defined])) if all(map(len, defined)) else None
+        known = value is not None and not np.isnan(low)
         scores.append(
             Score(
-                value=value,
-                low=None if value is None else low,
-                high=None if value is None else high,
-                queries=queries,
-                skipped=asked - queries,
+                value=value, low=low if known else None, high=high if known else None, queries=queries,
+                skipped=values.shape[1] - queries, units=int(sums.units[row]),
             )
-        )
+        )  # fmt: skip
     return scores
+
+
+def few_units(scores: Sequence[Score], unit: str) -> list[str]:
+    """A remark where intervals are taken over so few units that none can be trusted."""
+    units = max((score.units for score in scores), default=FEW)
+    if units >= FEW:
+        return []
+    return [f"the intervals are over {units_in_words(unit, units)}: with fewer than {FEW} no interval can be trusted"]
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:

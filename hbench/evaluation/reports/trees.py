@@ -25,6 +25,7 @@ from hbench.engine.job import Conditions, Execute, Job, OtherLabels
 from hbench.engine.measure import Measurement
 from hbench.evaluation.measurement import Examined, OnTest, jobs_of, report_of_jobs, scorers_of
 from hbench.evaluation.reports.comparison import compare
+from hbench.evaluation.reports.queries import units_of
 from hbench.evaluation.reports.report import Report, UnderTree, summarise
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
@@ -174,14 +175,18 @@ def _measurement(other: OtherLabels) -> Measurement:
 
 def _under(report: Report, tree: OtherTree, chosen: Conditions, found: Mapping[str, Measurement]) -> UnderTree:
     names = list(map(str, _graded(chosen)))
-    values = [each.values[: len(names)] for each in found.values()]
-    scores = summarise([own[:, each.canonical] for own, each in zip(values, found.values(), strict=True)])
-    keys = {"query": pa.array(report.queries, pa.string()), "test": pa.array(report.query_tests, pa.string())}
-    ours = pa.table(keys | dict(zip(names, map(pa.array, np.concatenate(values, axis=1)), strict=True)))
-    own = pa.table(keys | {name: pa.array(report.values[name]) for name in names})
+    values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
+    unit = report.document.unit
+    scores = summarise(values, [measured.canonical for measured in found.values()], units_of(report.table, unit))
+    theirs, own = report.table, report.table
+    for name, column in zip(names, values, strict=True):
+        theirs, own = (
+            theirs.append_column(name, pa.array(column)),
+            own.append_column(name, pa.array(report.values[name])),
+        )
     return UnderTree(
         levels=chosen.levels,
         signature=f"{report.signature}|tree:{tree.name}({tree.source})",
         scores=dict(zip(names, scores, strict=True)),
-        differences={each.metric: each.record() for each in compare(ours, own)},
+        differences={each.metric: each.record() for each in compare(theirs, own, unit=unit)},
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.evaluation.reports.queries import queries_of, units_of
 from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, traced
 from hbench.look.palette import series_color
@@ -20,7 +21,7 @@ from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.metrics.definitions import h_pr_curve
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance
-from hbench.metrics.significance import mean_interval
+from hbench.metrics.significance import UnitSums, mean_intervals
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,10 +55,10 @@ def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]
     return heights
 
 
-def mean_curve(name: str, by_query: NDArray[np.float64]) -> Curve:
-    """The curve of a run from those of its queries, (Q, BINS)."""
+def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64]) -> Curve:
+    """The curve of a run from those of its queries, (Q, BINS), with intervals over their units (Q,)."""
     queries = int((~np.isnan(by_query[:, 0])).sum())
-    return Curve(name, np.nanmean(by_query, axis=0), mean_interval(by_query.T), queries)
+    return Curve(name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries)
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
@@ -88,14 +89,17 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     return drawn(
         paint,
         height=2.35 + legend_height(labels),
-        about=f"{about}\nthe area under a curve is H-AP; bands: 95 % bootstrap intervals",
+        about=f"{about}\nthe area under a curve is H-AP; bands: 95 % intervals over the finest classes",
     )
 
 
 def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_tests(request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names)
     relevance = ranked[0].examined.chosen.relevance
-    curves = [mean_curve(each.name, traced(each, lambda own: binned(own, relevance), BINS)) for each in ranked]
+    curves = []
+    for test in ranked:
+        units = units_of(queries_of(test.test, test.manifest))
+        curves.append(mean_curve(test.name, traced(test, lambda own: binned(own, relevance), BINS), units))
     return draw_curves(curves, ranked[0].signature)
 
 

@@ -16,6 +16,7 @@ from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.core.untrusted import parquet_table
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
+from hbench.evaluation.reports.queries import metric_columns
 from hbench.look.figures import COLUMN, Drawing, drawn, short
 from hbench.look.inputs import test_of
 from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
@@ -51,7 +52,7 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
 
     Raises UnknownName for a metric that the values do not have, SubmissionError for values of other queries.
     """
-    named = [name for name in by_query.column_names if name not in ("query", "test")]
+    named = metric_columns(by_query)
     if metric not in named:
         raise UnknownName("metric of these values", metric, named)
     row = {item: number for number, item in enumerate(manifest.items.tolist())}

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from hbench.core.errors import ComparisonError
-from hbench.evaluation.reports.comparison import Difference, compare, only
+from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only, p_value
+from hbench.evaluation.reports.queries import units_in_words
 from hbench.look.report.classes import ClassMean, class_means
 from hbench.look.report.overview import headline
 from hbench.look.report.queries import Chapter, one_per_class, ranked, strips_of
@@ -46,15 +47,17 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
     first = reported.runs[0]
     if first.by_query is None:
         return []
-    return [_against(reported, number, run) for number, run in enumerate(reported.runs) if number and run.by_query]
+    views = [_against(reported, number, run) for number, run in enumerate(reported.runs) if number and run.by_query]
+    corrected = corrected_together([view.differences for view in views])
+    return [view._replace(differences=family) for view, family in zip(views, corrected, strict=True)]
 
 
 def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     first = reported.runs[0]
-    differences = compare(_shown(reported, other), other.by_query)
+    differences = compare(_shown(reported, other), other.by_query, unit=reported.document.unit)
     ends = [abs(end) for each in differences for end in (each.low, each.high) if end == end]  # noqa: PLR0124
     own = next((each for each in differences if each.metric == reported.by), differences[0])
-    verdict = _verdict(own, first.name, other.name)
+    verdict = _verdict(own, first.name, other.name, reported.document.unit)
     view = ComparisonView(number, other.name, differences, max([*ends, 1e-9]), verdict, None, [], [], [])
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
@@ -81,13 +84,14 @@ def _shown(reported: Reported, other: ReportedRun) -> pa.Table:
     raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
 
 
-def _verdict(found: Difference, first: str, other: str) -> str:
+def _verdict(found: Difference, first: str, other: str, unit: str) -> str:
     """The difference by the leading metric in words."""
     points = f"{abs(100 * found.difference):.2f} points of {found.metric}"
+    over = units_in_words(unit, found.units)
     if not (found.low > 0 or found.high < 0) or found.p > SURE:
-        return f"{first} and {other} differ by {points}, which may be luck: the interval holds 0, or p is above 0.05."
+        return f"{first} and {other} differ by {points}, which may be luck: over {over} the interval holds 0, or p is above 0.05."
     better, worse = (first, other) if goodness(found.metric, found.difference) > 0 else (other, first)
-    return f"{better} is better than {worse} by {points}, and these queries leave little doubt (p = {found.p:.4f})."
+    return f"{better} is better than {worse} by {points}, and {over} leave little doubt (p-value {p_value(found.p)})."
 
 
 def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:

@@ -27,6 +27,7 @@ from hbench.evaluation.measurement import jobs_of
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.comparison import refuse_other_conditions
+from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
 from hbench.evaluation.submission import digest_of, examine, read
 from hbench.look.inputs import runs_of
@@ -182,8 +183,7 @@ def _rows_of(table: pa.Table, test: str, queries: pa.Array, path: Path) -> pa.Ta
 
 def _values(table: pa.Table, test: str, queries: pa.Array, path: Path) -> dict[str, Floats]:
     own = _rows_of(table, test, queries, path)
-    names = [name for name in own.column_names if name not in ("query", "test")]
-    return {name: np.asarray(own[name].to_numpy(), dtype=np.float64) for name in names}
+    return {name: np.asarray(own[name].to_numpy(), dtype=np.float64) for name in metric_columns(own)}
 
 
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
@@ -242,7 +242,7 @@ def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: 
     relevance, _, alpha = words["rel"].partition("=")
     examined = examine(
         given, data, metrics=["R@1"], protocol=run.document.protocol, ties=words["ties"],
-        similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1), doubted=False,
+        similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1), unit=run.document.unit, doubted=False,
     )  # fmt: skip
     jobs = jobs_of(examined)
     if reported.test not in jobs:
@@ -268,7 +268,7 @@ def _curve(name: str, manifest: Manifest, given: Embeddings, chosen: Conditions)
     asked = np.sort(np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False))
     trace = CurveTrace(len(asked), chosen.relevance)
     measure(Job(ranker_of(manifest, given, asked, chosen), [trace]))
-    return mean_curve(name, trace.rows)
+    return mean_curve(name, trace.rows, units_of(queries_of(name, manifest).take(asked), chosen.unit))
 
 
 def _places(manifest: Manifest, given: Embeddings, *, cosine: bool) -> ClassPlaces | None:

@@ -5,9 +5,6 @@ mean(d) / s(d). A claim that something is within ±w is tested against both ends
 several arms are each beaten has the largest p-value of its parts (an intersection–union test). The p-values of a family
 of claims are corrected by Holm's method: a claim holds, or does not hold, where its corrected p is at most .05. The family is
 all its claims, measured or not: what has yet to be measured counts in the correction as if it were open.
-
->>> holm([0.01, 0.04, 0.03]).tolist()
-[0.03, 0.06, 0.06]
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import DataError
 from hbench.core.files import replacing
 from hbench.core.untrusted import parquet_table
+from hbench.metrics.significance import holm
 from hbench.train.study.study import Claim, Study
 
 CONFIDENCE = 0.975  # of each end of a 95 % interval
@@ -112,15 +110,6 @@ def judged(study: Study, values: Values) -> list[Verdict]:
                 corrected=corrected, word=tested[number].word if decided else "open"
             )
     return tested
-
-
-def holm(p: Sequence[float]) -> NDArray[np.float64]:
-    """Holm's correction (1979): the k-th smallest of m p-values times m − k + 1, never below an earlier one; (m,)."""
-    order = np.argsort(p, kind="stable")
-    scaled = np.asarray(p, np.float64)[order] * np.arange(len(order), 0, -1)
-    corrected = np.empty(len(order))
-    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1)
-    return corrected
 
 
 def _tested(claim: Claim, values: Values) -> Verdict:

@@ -1,0 +1,86 @@
+"""The queries of a report as a table: the id, the test and the classes of each, and the units by which their values vary.
+
+Columns `query`, `test`, then `class:LEVEL` for every level of the tree, coarse to fine, holding names. In the file that
+`--by-query` writes the values of every metric stand behind them, so that anybody can compute intervals again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import UnknownName
+from hbench.datasets.manifest import Manifest
+from hbench.tree import Labels, LabelTree
+
+KEYS = ("query", "test")
+CLASS = "class:"
+QUERY = "query"  # the unit for which every query stands alone
+
+
+def named_queries(test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]) -> pa.Table:
+    """The queries of one test: their ids (Q,) and, for each level, the names of their classes (Q,)."""
+    columns = [pa.array(ids, pa.string()), pa.array([test] * len(ids), pa.string()), *classes]
+    return pa.table(dict(zip([*KEYS, *(CLASS + level for level in levels)], columns, strict=True)))
+
+
+def queries_of_tree(test: str, ids: NDArray[np.object_], labels: Labels, tree: LabelTree) -> pa.Table:
+    """The queries of one test: their ids (Q,) and their labels (Q, L) in a tree."""
+    names = [pa.array(of_level, pa.string()) for of_level in tree.names]
+    classes = [of_level.take(pa.array(column)) for of_level, column in zip(names, labels.T, strict=True)]
+    return named_queries(test, ids, classes, tree.levels)
+
+
+def queries_of(test: str, manifest: Manifest) -> pa.Table:
+    """The queries of a manifest, in its order."""
+    return queries_of_tree(test, manifest.items[manifest.query], manifest.labels[manifest.query], manifest.tree)
+
+
+def levels_of(table: pa.Table) -> list[str]:
+    """The levels whose classes a table holds, coarse to fine."""
+    return [name.removeprefix(CLASS) for name in table.column_names if name.startswith(CLASS)]
+
+
+def metric_columns(table: pa.Table) -> list[str]:
+    """The names of the columns that hold values."""
+    return [name for name in table.column_names if name not in KEYS and not name.startswith(CLASS)]
+
+
+def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
+    """The unit of every query (Q,), numbered by name: its class at the level `unit`, by default the finest, or the query itself.
+
+    The finest names decide the order first, so that it is the same under other trees of the same classes. Queries of several
+    tests are of one unit where their class, or id, is the same. Raises UnknownName.
+    """
+    levels = levels_of(table)
+    if unit == QUERY or (unit is None and not levels):
+        return _numbered(table["query"])
+    if unit is not None and unit not in levels:
+        raise UnknownName("unit", unit, [QUERY, *levels])
+    units = np.zeros(len(table), np.int64)
+    for level in reversed(levels[: levels.index(unit) + 1] if unit else levels):
+        names = _numbered(table[CLASS + level])
+        units = np.unique(units * (names.max(initial=0) + 1) + names, return_inverse=True)[1]
+    return units
+
+
+def _numbered(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The texts of a column (Q,) as numbers in their order."""
+    encoded = column.combine_chunks().dictionary_encode()
+    names = np.array(encoded.dictionary.to_pylist(), dtype=object)
+    rank = np.empty(len(names), np.int64)
+    rank[np.argsort(names)] = np.arange(len(names))
+    numbers: NDArray[np.int64] = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    return numbers
+
+
+def units_in_words(unit: str, number: int) -> str:
+    """What an interval speaks of.
+
+    >>> units_in_words("species", 1912), units_in_words("query", 70)
+    ('1,912 classes of the level species', '70 queries')
+    """
+    return f"{number:,} queries" if unit == QUERY else f"{number:,} classes of the level {unit}"

@@ -1,0 +1,108 @@
+"""How often a 95 % interval holds the truth, and how often two equal models are told apart, in simulated test sets.
+
+`python -m tests.metrics.coverage` prints the tables of docs/metrics.md, the same every time. A test set is drawn anew in each
+repetition: classes at random, queries at random inside each; the truth is the mean over all classes that there might be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.metrics.significance import UnitSums, difference_intervals, mean_intervals, sign_flip_p
+
+REPETITIONS = 4000
+Floats = NDArray[np.float64]
+RNG = np.random.default_rng(7)
+DESIGNS: dict[str, NDArray[np.int64]] = {
+    "25 classes × 40": np.full(25, 40),
+    "50 × 20": np.full(50, 20),
+    "100 × 5": np.full(100, 5),
+    "300, uneven": np.maximum(1, np.exp(RNG.normal(np.log(8), 1, 300)).round()).astype(
+        int
+    ),  # lognormal, 1 to 100 or so
+}
+
+
+def even_values(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
+    """Values around .5: a class's mean varies by .12, its queries by .15."""
+    means = rng.normal(0.5, 0.12, (repetitions, units.max() + 1))
+    return np.clip(means[:, units] + rng.normal(0, 0.15, (repetitions, len(units))), 0, 1)
+
+
+def skewed_ap(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
+    """Values as of AP on a hard set: mean .2, most classes near 0, a few near 1."""
+    means = rng.beta(0.4, 1.6, (repetitions, units.max() + 1))[:, units].clip(1e-3, 1 - 1e-3)
+    return rng.beta(4 * means, 4 * (1 - means))
+
+
+def right_or_wrong(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
+    """R@1: .7 on average, and by class from .1 to 1."""
+    rates = rng.beta(0.7 * 2.3, 0.3 * 2.3, (repetitions, units.max() + 1))[:, units]
+    return (rng.random(rates.shape) < rates).astype(float)
+
+
+KINDS: dict[str, tuple[Callable[[NDArray[np.int64], int, np.random.Generator], Floats], float]] = {
+    "even": (even_values, 0.5),
+    "skewed AP": (skewed_ap, 0.2),
+    "R@1 of .7": (right_or_wrong, 0.7),
+}
+
+
+def held(intervals: Floats, truth: float) -> float:
+    """The share of intervals (R, 2) that hold the truth."""
+    return float(((intervals[:, 0] <= truth) & (truth <= intervals[:, 1])).mean())
+
+
+def coverage_of_classes(repetitions: int = REPETITIONS) -> dict[tuple[str, str], tuple[float, float]]:
+    """By design and kind of values, how often the interval over classes holds the truth, and how often one over queries does."""
+    found = {}
+    for design, sizes in DESIGNS.items():
+        units = np.repeat(np.arange(len(sizes)), sizes)
+        for kind, (draw, truth) in KINDS.items():
+            values = draw(units, repetitions, np.random.default_rng(11))
+            by_class, by_query = UnitSums.of(values, units), UnitSums.of(values, np.arange(len(units)))
+            found[design, kind] = held(mean_intervals(by_class), truth), held(mean_intervals(by_query), truth)
+    return found
+
+
+def coverage_of_rates(repetitions: int = REPETITIONS) -> dict[tuple[float, int], float]:
+    """By true R@1 and number of independent queries, how often the interval holds the truth."""
+    found = {}
+    for rate in (0.99, 0.95, 0.5):
+        for queries in (30, 100):
+            right = np.random.default_rng(13).random((repetitions, queries)) < rate
+            sums = UnitSums.of(right.astype(float), np.arange(queries))
+            found[rate, queries] = held(mean_intervals(sums), rate)
+    return found
+
+
+def levels_of_the_test(repetitions: int = REPETITIONS) -> dict[tuple[str, str], tuple[float, float]]:
+    """By design and kind, how often two models of equal merit are told apart at .05, by classes and by queries; and how often the
+    interval of their difference over classes holds 0."""
+    found = {}
+    for design, sizes in DESIGNS.items():
+        units = np.repeat(np.arange(len(sizes)), sizes)
+        for kind, (draw, _) in KINDS.items():
+            rng = np.random.default_rng(17)
+            sums = UnitSums.of(draw(units, repetitions, rng) - draw(units, repetitions, rng), units)
+            found[design, kind] = float((sign_flip_p(sums) <= 0.05).mean()), held(difference_intervals(sums), 0)
+    return found
+
+
+def main() -> None:
+    print("| test set | values | holds the truth, over classes | over queries |\n|---|---|---|---|")
+    for (design, kind), (by_class, by_query) in coverage_of_classes().items():
+        print(f"| {design} | {kind} | {100 * by_class:.1f} % | {100 * by_query:.0f} % |")
+    print("\n| true R@1 | queries | holds the truth |\n|---|---|---|")
+    for (rate, queries), share in coverage_of_rates().items():
+        print(f"| {rate} | {queries} | {100 * share:.1f} % |")
+    print("\n| test set | values | told apart at .05 | interval of the difference holds 0 |\n|---|---|---|---|")
+    for (design, kind), (level, share) in levels_of_the_test().items():
+        print(f"| {design} | {kind} | {100 * level:.1f} % | {100 * share:.1f} % |")
+
+
+if __name__ == "__main__":
+    main()
