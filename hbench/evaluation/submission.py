@@ -85,7 +85,7 @@ def examine(
     which a report must say and a picture need not."""
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
-    data, left_out = without_left_out(whole, given)
+    data, left_out = without_items(whole, source_of(given).left_out)
     _refuse_empty(data)
     default = [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
     names = [*map(str, parse_metrics(default if metrics is None else metrics, data.levels))]
@@ -110,11 +110,10 @@ def examine(
     return Examined(given, data, chosen, also, subject, remarks)
 
 
-def without_left_out(data: Dataset, given: Submission) -> tuple[Dataset, list[str]]:
-    """The dataset without the test items that a submission's files say could not be embedded, and these items; with all of them
-    where positives are listed pair by pair, of which none may be missing."""
-    parts = () if isinstance(given, Ranking) else given if isinstance(given, tuple) else (given,)
-    listed = {item for part in parts for item in part.left_out}
+def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
+    """The dataset without those of its test items that could not be embedded, and which these are; with all of them where
+    positives are listed pair by pair, of which none may be missing."""
+    listed = set(items)
     left_out = sorted({item for test in data.tests.values() for item in test.items if item in listed})
     if not left_out or data.lists:
         return data, []
@@ -272,4 +271,5 @@ def source_of(given: Submission) -> SubmittedFile:
         items=sum(map(len, parts)),
         dim=parts[0].dim,
         dtype=parts[0].dtype,
+        left_out=tuple(sorted({item for part in parts for item in part.left_out})),
     )

@@ -128,8 +128,8 @@ def browse(
     choose, by_metric = _choice({name: value for name, value in options.items() if value}, by)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
-    manifest = data.tests[name]
     examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
+    manifest = examined[0].data.tests[name]
     measured = _measured(examined[0], name) if by_metric else None
     strips = _strips(paths, examined, manifest, choose, (measured, by, k))
     return Results(Sheet(strips, manifest.tree.levels, signature_of(examined[0], name), manifest.picture))

@@ -415,9 +415,15 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp
     assert isinstance(refused.exception, DataError)
     done = CliRunner().invoke(group, line)  # as the refusal says
     assert done.exit_code == 0, done.output
-    evaluated = CliRunner().invoke(group, ["evaluate", file, "-d", str(broken), "-o", str(tmp_path / "r.json")])
+    evaluated = CliRunner().invoke(
+        group, ["evaluate", file, "-d", str(broken), "--top-k", "3", "-o", str(tmp_path / "r.json")]
+    )
     assert evaluated.exit_code == 0, evaluated.output
     report = hbench.evaluate(file, str(broken))
+    pages = ["report", str(tmp_path / "r.json"), "-d", str(broken), "--embeddings", file, "-o", str(tmp_path / "pages")]
+    sheet = ["look", file, "-d", str(broken), "--worst", "2", "-o", str(tmp_path / "worst.png")]
+    confusion = ["plot", "confusion", file, "-d", str(broken), "-o", str(tmp_path / "confusion.png")]
+    assert [CliRunner().invoke(group, line).exit_code for line in (pages, sheet, confusion)] == [0, 0, 0]
     assert "|left-out:2(" in report.signature
     assert any("2 items that could not be embedded" in line and "s3/1.png" in line for line in report.document.warnings)
     assert len(report.queries) == 22

@@ -66,13 +66,14 @@ class Score(Strict):
 
 
 class SubmittedFile(Strict):
-    """The file that was scored."""
+    """The file that was scored. `left_out`: the items that it says could not be embedded."""
 
     file: str
     sha256: str
     items: int
     dim: int | None = None
     dtype: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 class UnderTree(Strict):

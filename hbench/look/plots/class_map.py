@@ -116,10 +116,10 @@ def _draw(request: PlotRequest) -> Drawing:
     if method not in LAYOUTS:
         raise UnknownName("method of a map", method, LAYOUTS)
     test = test_of(data, request.test)
-    manifest = data.tests[test]
+    examined = examined_embeddings(request.files[0], data)
+    manifest = examined.data.tests[test]
     level = request.level or manifest.levels[0]
     depth = manifest.tree.level(level)
-    examined = examined_embeddings(request.files[0], data)
     given = examined.given
     assert isinstance(given, Embeddings)
     vectors = given.vectors[embedding_files.align(given, manifest.items)]

@@ -102,10 +102,10 @@ def _draw(request: PlotRequest) -> Drawing:
         raise UsageError("confusion is drawn of one embedding file", found=f"{len(request.files)} files")
     data = dataset_of(request.dataset, "confusion")
     test = test_of(data, request.test)
-    manifest = data.tests[test]
+    examined = examined_embeddings(request.files[0], data)
+    manifest = examined.data.tests[test]
     level = request.level or manifest.levels[0]
     depth = manifest.tree.level(level)
-    examined = examined_embeddings(request.files[0], data)
     assert isinstance(examined.given, Embeddings)
     asked = np.arange(int(manifest.query.sum()))
     found = retrieve(manifest, examined.given, asked, examined.chosen, 1)

@@ -29,7 +29,7 @@ from hbench.evaluation.reports import results
 from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
-from hbench.evaluation.submission import digest_of, examine, read
+from hbench.evaluation.submission import digest_of, examine, read, without_items
 from hbench.look.inputs import runs_of
 from hbench.look.plots.class_map import LAYOUTS, class_means, laid_out
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
@@ -148,7 +148,7 @@ def _dataset(document: Document, name: str | None) -> Dataset | None:
             raise
         return None
     if digest_of(data) == document.dataset_digest:
-        return data
+        return without_items(data, document.embedding.left_out if document.embedding else ())[0]
     if name is None:
         return None
     raise DataError(
