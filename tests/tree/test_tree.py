@@ -156,7 +156,7 @@ def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_
         assert LabelTree.from_labels(labels)[0].depth == labels.shape[1]
 
 
-@pytest.mark.parametrize("bad", [np.zeros((2, 0), int), np.zeros((2, 2)), np.zeros((1, 2, 3), int), ["a", "b"]])
+@pytest.mark.parametrize("bad", [np.zeros((2, 0), int), np.full((2, 2), 0.5), np.zeros((1, 2, 3), int), ["a", "b"]])
 def test_what_is_no_array_of_labels_is_refused(bad: object) -> None:
     with pytest.raises(TreeError, match="integers of shape"):
         as_labels(bad)  # type: ignore[arg-type]
