@@ -3,7 +3,7 @@
 python benchmarks/scale.py exponent          # N = 15k, 30k, 60k, 136k, all pairs; the fitted exponent
 python benchmarks/scale.py landmarks         # 1,129 queries, 761,757 items of 2,048 dimensions, three levels
 python benchmarks/scale.py process           # `hbench evaluate` on 1,000, 20,000 and 60,000 items, beside the evaluation alone
-python benchmarks/scale.py bootstrap         # 2,000 resamples of 136,093 queries, 20 metrics
+python benchmarks/scale.py intervals         # of 136,093 queries, 8,142 classes, 20 metrics
 python benchmarks/scale.py simulate          # load balance and stragglers; touches no data
 """
 
@@ -28,7 +28,7 @@ from hbench.engine.job import Job, conditions
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.evaluation.measurement import Retrieval, job_of, scorers_of
-from hbench.metrics.significance import mean_of_tests_interval
+from hbench.metrics.significance import UnitSums, difference_intervals, mean_intervals, sign_flip_p
 from hbench.tree import default_levels
 
 WORKERS, BLOCKS = 64, 3_000
@@ -120,13 +120,17 @@ def process_of(items: int) -> tuple[str, str]:
     )
 
 
-def bootstrap(*, quick: bool) -> Rows:
-    """The intervals of a large test."""
+def intervals(*, quick: bool) -> Rows:
+    """The intervals and the sign-flip test of a large test."""
     queries = 1_000 if quick else 136_093
-    values = np.random.default_rng(0).random((20, queries))
+    rng = np.random.default_rng(0)
+    values, units = rng.random((20, queries)), rng.integers(8_142, size=queries)
     began = time.perf_counter()
-    mean_of_tests_interval([values])
-    return [(f"2,000 bootstrap samples of {queries:,} queries and 20 metrics", f"{time.perf_counter() - began:.1f} s")]
+    mean_intervals(UnitSums.of(values, units))
+    sums = UnitSums.of(values - values[::-1], units)
+    difference_intervals(sums), sign_flip_p(sums)
+    what = f"intervals and paired tests of {queries:,} queries of 8,142 classes and 20 metrics"
+    return [(what, f"{time.perf_counter() - began:.1f} s")]
 
 
 def simulate(*, quick: bool) -> Rows:
@@ -170,7 +174,7 @@ def unit_vectors(items: int, dim: int) -> np.ndarray:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    what = {each.__name__: each for each in (exponent, landmarks, process, bootstrap, simulate)}
+    what = {each.__name__: each for each in (exponent, landmarks, process, intervals, simulate)}
     parser.add_argument("what", choices=what)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--json", action="store_true", help="as JSON, for benchmarks/tables.py")

@@ -36,7 +36,7 @@ EVALUATED = (  # options of evaluate.py, and HBENCH_NUMBA
     ("--set inat --threads 1 --share 0.02 --rounds 3", "0"),
 )
 QUICK = (("--set small --threads 1 --share 1 --rounds 1 --peers", "1"), ("--set small --threads 1 --rounds 1", "0"))
-SCALED = ("exponent", "bootstrap", "process", "landmarks")
+SCALED = ("exponent", "intervals", "process", "landmarks")
 
 
 def main() -> None:

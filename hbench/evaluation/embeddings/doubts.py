@@ -127,7 +127,7 @@ def _largest(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
     """The classes that most of these labels are of, each with how many."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
-    return f"{len(order):,} classes, {examples(f'{names[i]} ({items[i]:,})' for i in order.tolist())}"
+    return f"{len(order):,} classes: {examples((f'{names[i]} ({items[i]:,})' for i in order.tolist()), most=4)}"
 
 
 def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
