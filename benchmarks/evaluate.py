@@ -7,7 +7,6 @@ products.py finds on this machine. Rounds are interleaved, medians printed. A pe
 (pip install pytorch-metric-learning faiss-cpu torchmetrics), on fewer queries.
 
     python benchmarks/evaluate.py --set sop --threads 2 --share 0.1 --peers
-    HBENCH_NUMBA=0 python benchmarks/evaluate.py --set sop --threads 1 --share 0.02
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ import torch
 from products import TORCH, print_products, products
 
 from hbench.__main__ import CYCLES
-from hbench.core.compiled import available
 from hbench.engine.block_values import plan_of
 from hbench.engine.executors.threads import on_threads, triangle_of
 from hbench.engine.job import Job, conditions
@@ -62,7 +60,7 @@ def main() -> None:
     items, nodes = SETS[options.name]
     labels = uneven_labels(items, nodes)
     vectors = unit_vectors(items)
-    compiled = load_libraries()
+    load_libraries()
     moved = SelectedRows(vectors.copy(), np.arange(items), movable=True)  # as `hbench evaluate` does with what it read
     before = peak_memory(reset=True)
     designs = own_designs(moved, labels, options.share, options.threads)
@@ -78,11 +76,11 @@ def main() -> None:
     yardstick = products(vectors, options.threads, options.rounds)
     to_best = next(each.seconds for each in yardstick if each.way == TORCH) / yardstick[0].seconds
     if options.json:
-        own = {"title": title, "threads": options.threads, "compiled": compiled, "memory": memory}
+        own = {"title": title, "threads": options.threads, "memory": memory}
         own |= {"best_product": yardstick[0].way, "torch_to_best": to_best}
         print(json.dumps([{**own, **each._asdict()} for each in found]))
         return
-    print(f"{options.name}: {title}, {options.threads} threads, numba {compiled}")
+    print(f"{options.name}: {title}, {options.threads} threads")
     for each in found:
         spread = f"{each.low:.2f} … {each.high:.2f}"
         print(
@@ -228,12 +226,9 @@ def seconds_of_product(vectors: np.ndarray, queries: int, threads: int) -> float
     return (time.perf_counter() - began) * queries / (rounds * BLOCK)
 
 
-def load_libraries() -> bool:
-    """Load numba, and what it loads when compiled code is first called, for libraries are not counted; whether it is
-    there."""
-    if available():
-        compress(*np.zeros((3, 0), np.uint8))
-    return available()
+def load_libraries() -> None:
+    """Load numba, and what it loads when compiled code is first called, for libraries are not counted."""
+    compress(*np.zeros((3, 0), np.uint8))
 
 
 def peak_memory(*, reset: bool = False) -> float:

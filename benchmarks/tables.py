@@ -27,15 +27,13 @@ from hbench.core.environment import processor, versions
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
 PEERS = ("faiss-cpu", "pytorch-metric-learning")
-EVALUATED = (  # options of evaluate.py, and HBENCH_NUMBA
-    ("--set sop --threads 2 --share 0.2 --peers", "1"),
-    ("--set sop --threads 1 --share 0.2", "1"),
-    ("--set inat --threads 2 --share 0.2", "1"),
-    ("--set inat --threads 1 --share 0.2", "1"),
-    ("--set sop --threads 1 --share 0.05 --rounds 3", "0"),
-    ("--set inat --threads 1 --share 0.02 --rounds 3", "0"),
+EVALUATED = (  # options of evaluate.py
+    "--set sop --threads 2 --share 0.2 --peers",
+    "--set sop --threads 1 --share 0.2",
+    "--set inat --threads 2 --share 0.2",
+    "--set inat --threads 1 --share 0.2",
 )
-QUICK = (("--set small --threads 1 --share 1 --rounds 1 --peers", "1"), ("--set small --threads 1 --rounds 1", "0"))
+QUICK = ("--set small --threads 1 --share 1 --rounds 1 --peers",)
 SCALED = ("exponent", "intervals", "process", "landmarks")
 
 
@@ -56,9 +54,7 @@ def main() -> None:
 def tables(*, quick: bool) -> dict[str, str]:
     """Every table by its name, in Markdown."""
     small = ["--quick"] if quick else []
-    evaluated = [
-        each for words, numba in (QUICK if quick else EVALUATED) for each in run("evaluate", words.split(), numba)
-    ]
+    evaluated = [each for words in (QUICK if quick else EVALUATED) for each in run("evaluate", words.split())]
     scaled = [row for what in SCALED for row in run("scale", [what, *small])]
     return {
         "machine": machine(),
@@ -72,11 +68,11 @@ def tables(*, quick: bool) -> dict[str, str]:
     }
 
 
-def run(name: str, words: Sequence[str], numba: str = "1") -> list[Any]:
+def run(name: str, words: Sequence[str]) -> list[Any]:
     """What a benchmark says, in a process of its own."""
     sys.stderr.write(f"{name} {' '.join(words)}\n")
     command = [sys.executable, str(HERE / f"{name}.py"), *words, "--json"]
-    environment = {**os.environ, "HBENCH_NUMBA": numba, "PYTHONPATH": str(HERE.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return list(json.loads(done.stdout.splitlines()[-1]))
 
@@ -102,12 +98,9 @@ def machine() -> str:
 def evaluation_row(measured: Mapping[str, Any]) -> tuple[str, ...]:
     """A row of the first table: what, threads, microseconds a query, multiples of torch.mm and of the best product, seconds of the
     set."""
-    name = measured["design"] + (
-        "" if measured["compiled"] or "hbench" not in measured["design"] else ", without numba"
-    )
     ratio = f"{digits(measured['ratio'])} ({digits(measured['low'])} … {digits(measured['high'])})"
     whole = f"{measured['whole']:.1f} s" if measured["whole"] < 10 else f"{measured['whole']:,.0f} s"
-    what = f"{measured['title']}: {name}"
+    what = f"{measured['title']}: {measured['design']}"
     to_best = digits(measured["ratio"] * measured["torch_to_best"])
     return what, str(measured["threads"]), f"{measured['microseconds']:,.0f}", ratio, to_best, whole
 
@@ -120,8 +113,7 @@ def memory_rows(evaluated: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]
     """Peak memory beyond inputs and libraries, once a set."""
     most: dict[str, float] = {}
     for each in evaluated:
-        if each["compiled"]:
-            most[each["title"]] = max(each["memory"], most.get(each["title"], 0.0))
+        most[each["title"]] = max(each["memory"], most.get(each["title"], 0.0))
     return [(f"peak memory beyond inputs and libraries, {title}", f"{memory:.0f} MB") for title, memory in most.items()]
 
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
 MEASURED = {
-    "title": "10 × 2, 2 levels", "threads": 1, "compiled": False, "memory": 7.4, "design": "hbench, all metrics",
+    "title": "10 × 2, 2 levels", "threads": 1, "memory": 7.4, "design": "hbench, all metrics",
     "microseconds": 1234.5, "ratio": 1.234, "low": 1.0, "high": 12.3, "whole": 0.123, "torch_to_best": 2.0,
 }  # fmt: skip
 
@@ -40,12 +40,9 @@ def test_a_mark_without_a_table_is_refused(bench):
 
 def test_rows_are_those_of_the_page(bench):
     assert bench.evaluation_row(MEASURED) == (
-        "10 × 2, 2 levels: hbench, all metrics, without numba", "1", "1,234", "1.23 (1.00 … 12)", "2.47", "0.1 s",
+        "10 × 2, 2 levels: hbench, all metrics", "1", "1,234", "1.23 (1.00 … 12)", "2.47", "0.1 s",
     )  # fmt: skip
-    assert bench.memory_rows([MEASURED]) == []
-    assert bench.memory_rows([MEASURED | {"compiled": True}]) == [
-        ("peak memory beyond inputs and libraries, 10 × 2, 2 levels", "7 MB")
-    ]
+    assert bench.memory_rows([MEASURED]) == [("peak memory beyond inputs and libraries, 10 × 2, 2 levels", "7 MB")]
     assert bench.table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
     assert "numpy " in bench.machine()
 

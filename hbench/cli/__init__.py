@@ -49,7 +49,6 @@ VARIABLES = {
     "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
     "HBENCH_DATA": "downloaded and built datasets",
     "HBENCH_CACHE": "what can be made again: drawn glyphs, compiled code",
-    "HBENCH_NUMBA": "0: rank without compiled code",
     "HBENCH_VERB_OPTION": "the default of an option, as HBENCH_EVALUATE_THREADS=4",
     "TORCH_HOME, HF_HOME": "where pretrained weights lie; HF_HUB_OFFLINE=1 asks no server",
     "HBENCH_GUARD": "0: show a defect as Python does, with its traceback",

@@ -17,8 +17,10 @@ def command(as_json: bool) -> None:
     Example: hbench info --json
     """
     from hbench.core.environment import environment
+    from hbench.engine.block_values import kernels_are_compiled
 
     found = environment()
+    found["processor"]["kernels"] = "compiled" if kernels_are_compiled() else "compiled when first needed"
     show_json(found) if as_json else show_environment(found)
 
 

@@ -5,7 +5,7 @@ What is kept is kept for these very sources. numba itself looks at the file of a
 calls, and would go on with the old ones; so each module's code lies in a folder named after all sources it is made of.
 
 Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a third of a second, which
-a small test saves. Where numba is missing, or `HBENCH_NUMBA=0`, numpy computes the same values.
+a small test saves.
 """
 
 from __future__ import annotations
@@ -29,18 +29,9 @@ from threadpoolctl import threadpool_limits
 from hbench.core.paths import cache_home
 
 LOADING = RLock()  # numba's, and the folder it is told to keep machine code in
-SMALL = 1 << 23  # numbers that numpy has worked through before compiled code is even loaded
-LOADED_FOR = 8
+SMALL = 1 << 22  # values that numpy has worked through before compiled code is even loaded; pairs of 2,000 items
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Scalar = Any  # a number in compiled code, of the type that numba finds
-
-
-@cache
-def available() -> bool:
-    """Whether numba is installed, fits this Python and processor, and is wanted."""
-    with suppress(ImportError):
-        return os.environ.get("HBENCH_NUMBA", "1") != "0" and bool(importlib.import_module("numba"))
-    return False
 
 
 class Compiled:
@@ -52,7 +43,7 @@ class Compiled:
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.dispatcher(*arguments) if available() else self.function(*arguments)
+        return self.dispatcher(*arguments)
 
     @property
     def _numba_type_(self) -> Any:
@@ -150,21 +141,13 @@ def compiled(function: FunctionT) -> FunctionT:
 
 
 def pays(numbers: int) -> bool:
-    """Whether work on so many numbers is quicker in compiled code; to be decided by the data alone, for other sums have
-    other last bits."""
-    return numbers > SMALL and available()
-
-
-def pays_exactly(numbers: int) -> bool:
-    """The same for work that gives the same bits either way, as copies and sums of whole numbers do: until compiled code is
-    loaded for something else, numpy has long worked through eight times as many."""
-    return pays(numbers) if "numba" in sys.modules or numbers > LOADED_FOR * SMALL else False
+    """Whether compiled code is faster for this many values. Depends on the data alone, so that repeated runs agree to the last
+    bit."""
+    return numbers > SMALL
 
 
 def is_cached(function: Callable[..., Any]) -> bool:
     """Whether the machine code of a compiled function is on disk."""
-    if not available():
-        return True
     made = cast("Compiled", function)
     folder = made.dispatcher.stats.cache_path
     return bool(folder) and any(Path(folder).glob(f"*.{made.function.__name__}-*.nbi"))

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hbench.core.compiled import available, available_threads, is_own, kept_in
+from hbench.core.compiled import available_threads, is_own, kept_in
 from hbench.core.paths import cache_home, data_home
 from hbench.core.version import __version__
 
@@ -62,7 +62,6 @@ def processor() -> dict[str, Any]:
         "machine": platform.machine(),
         "threads": available_threads(),
         "blas": ", ".join(dict.fromkeys(blas)) or "unknown",
-        "kernels": "compiled" if available() else "numpy",
         "kernels_kept_in": str(kept_in(Path(__file__).parent) or "nowhere"),
     }
 

@@ -2,7 +2,9 @@
 
 The metrics of hbench.engine.fast_metrics are sums over the ranks of the positives, all taken at once; any other is computed
 on the level sequence. Only items of the lowest level that some metric asks for, and above, are positives to the plan.
-Ranks and sums are found by compiled kernels, or in numpy alone where a test is too small to be worth loading them.
+Ranks and sums are found by compiled kernels. A small test goes by the formulas themselves, on the
+level sequence of every query: its data alone decide, so that every part of an evaluation decides alike, and no compiled code
+is loaded for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, Batch
 from hbench.engine.job import Job, OtherLabels, Values
-from hbench.engine.kernels import leave_out, numpy_twins, rank_full_rows, rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels import leave_out, rank_full_rows, rank_positives, rank_sums, sort_keys
 from hbench.engine.ranker import Ranker
 from hbench.engine.top_k import TopResults
 from hbench.metrics import partial_lists
@@ -28,52 +30,10 @@ from hbench.metrics.partial_lists import Reading
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer, scorers_by_name
 
 
-class Kernels(NamedTuple):
-    """Functions with the arguments of hbench/engine/kernels/numpy_twins.py. `how`: how ranks are found."""
-
-    sort: Callable[..., None]
-    rank: Callable[..., None]
-    levels_of_best: Callable[..., None]
-    sum_up: Callable[..., None]
-    leave_out: Callable[..., None]
-    how: Callable[[bool], rank_positives.RankingRule]
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether nothing has to be compiled first, of what every evaluation calls; the rest is little."""
-        functions: list[Any] = [self.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
-        return self is PLAIN or all(map(is_cached, functions))
-
-
-def steps_for(pairs: int) -> Kernels:
-    """The steps for a test of so many pairs of a query and an item; the test alone decides, whoever computes a part."""
-    return COMPILED if pays(pairs) else PLAIN
-
-
-def how_compiled(pessimistic: bool) -> rank_positives.RankingRule:
-    return rank_positives.RankingRule(pessimistic, rank_positives.FEW, rank_positives.MANY)
-
-
-def how_plain(pessimistic: bool) -> rank_positives.RankingRule:
-    return rank_positives.RankingRule(pessimistic, 0, 0)
-
-
-COMPILED = Kernels(
-    sort_keys.sort,
-    rank_positives.rank_rows,
-    rank_full_rows.levels_of_best,
-    rank_sums.sum_up,
-    leave_out.leave_out,
-    how_compiled,
-)
-PLAIN = Kernels(
-    numpy_twins.sort,
-    numpy_twins.rank_rows,
-    numpy_twins.levels_of_best,
-    numpy_twins.sum_up,
-    numpy_twins.leave_out,
-    how_plain,
-)
+def kernels_are_compiled() -> bool:
+    """Whether the machine code of what every evaluation calls is on disk; the rest is little."""
+    functions: list[Any] = [rank_sums.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
+    return all(map(is_cached, functions))
 
 
 ITEMS = 600_000  # of rows sorted at once by one thread, unless one row has more: calls cost time, too
@@ -92,12 +52,12 @@ class Workspace(NamedTuple):
 
 
 def read_by(
-    reading: Reading, ranked: rank_positives.RankedPositives, room: Workspace, by: Kernels
+    reading: Reading, ranked: rank_positives.RankedPositives, room: Workspace
 ) -> rank_positives.RankedPositives:
     """Ranked codes as ranks and levels, in the room for them."""
     ranks, levels = room.read
     to = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
-    by.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, to)
+    leave_out.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, to)
     return to
 
 
@@ -136,17 +96,16 @@ class MetricGroup:
         queries: NDArray[np.int64],
         batch: Batch,
         room: Workspace,
-        by: Kernels,
     ) -> rank_positives.RankedPositives:
         """Sum up for a batch of queries (n,), in input positions; the list as it was read, until the room is used again."""
         if self.reading is not None:
-            ranked = read_by(self.reading, ranked, room, by)
+            ranked = read_by(self.reading, ranked, room)
         if self.loses_last:
             ranked = _without_last(ranked, batch.wanted.counts)
         for place, grade in enumerate(self.grades.values()):
             relevance, weight = grade(queries, batch.wanted.counts)
             batch.wanted.relevance[:, place], batch.wanted.weight[:, place] = relevance, weight
-        by.sum_up(ranked, batch.wanted, batch.tables, room.above, batch.sums)
+        rank_sums.sum_up(ranked, batch.wanted, batch.tables, room.above, batch.sums)
         return ranked
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
@@ -171,7 +130,6 @@ class MetricPlan:
     rows that ask only the queries known to some level, and that level."""
 
     ranker: Ranker
-    steps: Kernels
     how: rank_positives.RankingRule
     metrics: int
     lists: Sequence[MetricGroup]
@@ -181,7 +139,8 @@ class MetricPlan:
     spare: list[Workspace] = field(default_factory=list)
 
     @classmethod
-    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery], steps: Kernels, *, pessimistic: bool) -> MetricPlan:
+    def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
+        """The plan of an evaluation."""
         known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
         for row, each in sorted(known.items(), key=lambda item: item[1].loses_last):
@@ -195,7 +154,8 @@ class MetricPlan:
             for (loses, _), each in by_list.items()
         ]
         asked = {row: each.asked for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.asked}
-        return cls(ranker, steps, steps.how(pessimistic), len(scorers), lists, others, lowest, asked)
+        how = rank_positives.RankingRule(ranker.pessimistic, rank_positives.FEW, rank_positives.MANY)
+        return cls(ranker, how, len(scorers), lists, others, lowest, asked)
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """What is to be sorted of the rows of these canonical queries: their positives, and they themselves; with many
@@ -268,28 +228,65 @@ class Block(Protocol):
 StartBlock = Callable[[int], Block]
 
 
-def values_of(job: Job, plan: MetricPlan) -> tuple[StartBlock, int]:
-    """The function that starts a block, from its number, under the evaluation's plan; and how many bytes a thread that
-    adds to blocks needs."""
+def values_of(job: Job, plan: MetricPlan | None) -> tuple[StartBlock, int]:
+    """The function that starts a block, from its number, under the evaluation's plan or, without one, by the formulas; and how
+    many bytes a thread that adds to blocks needs."""
 
     def start(number: int) -> Block:
-        block: Block = FastBlock(plan, number)
+        block = FormulaBlock(job.ranker, job.scorers, number) if plan is None else FastBlock(plan, number)
+        started: Block = block
         if job.by_name is not None:
-            block = NamedBlock(block, job.ranker, job.scorers, job.by_name, number)
+            started = NamedBlock(started, job.ranker, job.scorers, job.by_name, number)
         if job.others:
-            block = RelabelledBlock(block, [(each, FastBlock(own, number)) for each, own in others])
-        return block if job.top is None else TopBlock(block, job.ranker, job.top, number)
+            started = RelabelledBlock(started, [(labels, other(labels, number)) for labels in job.others])
+        return started if job.top is None else TopBlock(started, job.ranker, job.top, number)
 
-    others = [(each, plan_of(each.ranker, each.scorers)) for each in job.others]
-    rows = max(ITEMS, len(job.ranker.columns)) * job.ranker.scores.dtype.itemsize if others else 0
-    sequence_bytes = 0 if job.by_name is None else SEQUENCE_BYTES * len(job.ranker.columns)
-    return start, plan.room_bytes + sequence_bytes + rows + sum(own.room_bytes for _, own in others)
+    def other(labels: OtherLabels, number: int) -> FormulaBlock | FastBlock:
+        own = plans.get(id(labels))
+        return FormulaBlock(labels.ranker, labels.scorers, number) if own is None else FastBlock(own, number)
+
+    plans = {id(each): MetricPlan.of(each.ranker, each.scorers) for each in job.others if plan is not None}
+    rows = max(ITEMS, len(job.ranker.columns)) * job.ranker.scores.dtype.itemsize if job.others else 0
+    sequences = SEQUENCE_BYTES * len(job.ranker.columns) * (job.by_name is not None or plan is None)
+    fast = [plan, *plans.values()] if plan is not None else []
+    return start, sequences + rows + sum(each.room_bytes for each in fast)
 
 
-def plan_of(ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
-    """The plan of an evaluation."""
-    steps = steps_for(len(ranker.queries) * len(ranker.columns))
-    return MetricPlan.of(ranker, scorers, steps, pessimistic=ranker.pessimistic)
+def plan_of(job: Job) -> MetricPlan | None:
+    """The plan of an evaluation; None for a small one, which goes by the formulas."""
+    pairs = len(job.ranker.queries) * len(job.ranker.columns)
+    return MetricPlan.of(job.ranker, job.scorers) if pays(pairs) else None
+
+
+class FormulaBlock:
+    """The metrics are the functions of hbench.metrics.definitions, of one level sequence after another."""
+
+    def __init__(self, ranker: Ranker, scorers: Sequence[ScoreQuery], block: int) -> None:
+        self.ranker, self.scorers, self.queries = ranker, scorers, ranker.rows(block)
+        self.first = block * ranker.scores.block_size
+        self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
+        self.reading = None if ranker.known is None else partial_lists.known(ranker.depth)
+        counts = self.counts if self.reading is None else self.reading.counts(self.counts)
+        self.values = Values.empty(len(scorers), counts)
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.ranker.mask(scores, self.first + start)
+        for n, row in enumerate(scores, start):
+            sequence = self.ranker.sequence_of_codes(self.first + n, row, self.counts[n])
+            query = int(self.queries[n])
+            self.values.values[:, n] = [scorer(query, sequence) for scorer in self.scorers]
+            known = sequence if self.reading is None else self.reading.of(sequence)
+            first = len(known.ranks) > 0 and known.ranks[0] == 1
+            self.values.first_level[n] = known.levels[0] if first else 0
+            self.values.tied[n] = sequence.tied
+
+    def finish(self) -> Values:
+        if self.ranker.known is not None:
+            of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
+            for row, scorer in enumerate(self.scorers):
+                if isinstance(scorer, Scorer) and scorer.asked:
+                    self.values.values[row, of_queries < scorer.asked] = np.nan
+        return self.values
 
 
 class FastBlock:
@@ -323,12 +320,12 @@ class FastBlock:
         room: Workspace,
     ) -> None:
         """Value the queries `at` these places of the block, by their rows of scores and what of them is to be sorted."""
-        steps, ends = self.plan.steps, np.cumsum(positives)
+        ends = np.cumsum(positives)
         ranked = rank_positives.RankedPositives(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
         for some in sort_keys.fitting(parts.sizes + 1, len(room.by_score.keys)):
             rows, own = scores[some], parts.of(some)
-            steps.sort(rows, own, room.by_score)
-            steps.rank(rows, own, room.by_score, self.plan.how, (room.lookup, ranked.of(some)))
+            sort_keys.sort(rows, own, room.by_score)
+            rank_positives.rank_rows(rows, own, room.by_score, self.plan.how, (room.lookup, ranked.of(some)))
         self.values.first_level[at] = self._first_levels(scores, parts, ranked)
         self.add_ranked(ranked, at, room)
 
@@ -336,7 +333,7 @@ class FastBlock:
         """Value the queries `at` these places of the block by the ranks of their positives."""
         first = None
         for listed, batch in self.batches:
-            read = listed.add(ranked, self.queries[at], batch.part(at), room, self.plan.steps)
+            read = listed.add(ranked, self.queries[at], batch.part(at), room)
             if self.reading and listed.reading and listed.reading.name == self.reading.name:
                 first = _levels_at_rank_1(read)
         if self.plan.others:
@@ -345,7 +342,7 @@ class FastBlock:
                     self.values.values[row, n] = other(int(self.queries[n]), sequence)
         if self.reading is not None:
             if first is None:
-                first = _levels_at_rank_1(read_by(self.reading, ranked, room, self.plan.steps))
+                first = _levels_at_rank_1(read_by(self.reading, ranked, room))
             self.values.first_level[at] = first
 
     def _first_levels(
@@ -354,7 +351,7 @@ class FastBlock:
         """The level of the item ranked first; (n,)."""
         levels = _levels_at_rank_1(ranked)
         if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
-            self.plan.steps.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
+            rank_full_rows.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
         return levels
 
     def finish(self) -> Values:
@@ -424,7 +421,7 @@ class TopBlock:
 class RelabelledBlock:
     """Another block, whose rows of scores are valued under other labels, too."""
 
-    def __init__(self, block: Block, others: Sequence[tuple[OtherLabels, FastBlock]]) -> None:
+    def __init__(self, block: Block, others: Sequence[tuple[OtherLabels, FormulaBlock | FastBlock]]) -> None:
         self.block, self.others = block, others
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:

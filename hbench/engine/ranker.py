@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled, pays_exactly
+from hbench.core.compiled import Scalar, compiled, pays
 from hbench.core.errors import TreeError
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import Similarity, cosine
@@ -70,7 +70,7 @@ def _fast_keys(rows: NDArray[np.floating], items: int) -> NDArray[np.uint64]:
     factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
     factors = factors * np.uint64(2) + np.uint64(1)
     minus_zero = words.dtype.type(1 << (8 * words.itemsize - 1) if rows.dtype != np.float64 else 0)
-    products = _products_compiled if pays_exactly(items * rows.shape[1]) else _products
+    products = _products_compiled if pays(items * rows.shape[1]) else _products
     keys: NDArray[np.uint64] = products(words, factors, minus_zero)
     return keys
 
@@ -247,6 +247,15 @@ class Ranker:
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
+
+    def sequence_of_codes(self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]) -> LevelSequence:
+        """The sequence of a canonical query by codes, from its masked row of scores (G,) and its counts by code."""
+        codes = np.zeros(len(self.columns), np.uint8)
+        starts, ends = self.coded
+        for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
+            codes[start:end] = code
+        codes[self.left_out(query, query + 1)[1]] = 0
+        return level_sequence(row, codes, counts, self.code_ties)
 
     def sequences(self, scores: NDArray[np.floating], first: int) -> Iterator[LevelSequence]:
         """The level sequences of the canonical queries from `first` on, from their masked rows of scores (n, G)."""

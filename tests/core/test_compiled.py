@@ -12,8 +12,6 @@ import pytest
 
 from hbench.core import compiled
 
-pytestmark = pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
-
 INNER = """
 from hbench.core.compiled import compiled, machine_code
 

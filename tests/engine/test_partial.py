@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench.core import compiled
 from hbench.core.errors import TreeError
 from hbench.engine import block_values, score_blocks
 from hbench.engine.executors import threads
@@ -144,19 +143,17 @@ def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(monkeyp
     go(monkeypatch, (4, 10**7))
     for name, value in {"BLOCK": 16, "CHUNK": 24 * 8 * 4}.items():
         monkeypatch.setattr(score_blocks, name, value)
-    monkeypatch.setattr(threads, "SMALL", -1)
     rng = np.random.default_rng(seed)
     labels, known = labelled(random_paths(rng, items, 3, 0.5), 3)
     side = Side(rng.integers(-3, 4, size=(items, 8)).astype(np.float32), labels, None, known)
     job = Job(Ranker(side, similarity=dot, tie_key=pessimistic if worst else optimistic), scorers(3, labels))
 
     def by_rows(job, blocks):
-        return threads._by_rows(job, block_values.plan_of(job.ranker, job.scorers), blocks, 2)
+        return threads._by_rows(job, block_values.plan_of(job), blocks, 2)
 
     expected = measure(job, execute=by_rows)
     ways = [measure(job)]
-    if compiled.available():
-        assert threads.triangle_of(job, block_values.plan_of(job.ranker, job.scorers), range(job.ranker.blocks), 2)
+    assert threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks), 2)
     ways.append(measure(job, execute=pytest.importorskip("hbench.engine.executors.gpu").on_device("cpu")))
     for found in ways:
         for name in ("values", "first_level", "counts", "tied"):

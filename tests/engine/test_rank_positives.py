@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import Scorer, Setting, protocols
 from hbench.metrics.relevance import alpha
 from hbench.tree import LabelTree
-from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED, NUMPY, WAYS, go
+from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, FORMULAS, MIXED, WAYS, go
 
 
 def random_sides(rng, depth):
@@ -117,7 +116,7 @@ def test_metrics_of_the_finer_levels_alone_have_the_values_they_have_among_all(m
     assert np.array_equal(some.counts, every.counts)
 
 
-@pytest.mark.parametrize("way", [NUMPY, MIXED])
+@pytest.mark.parametrize("way", [FORMULAS, MIXED])
 def test_a_list_from_which_everything_is_left_out_has_no_values(monkeypatch, way):
     go(monkeypatch, way)
     query = Side(np.ones((1, 2), np.float32), np.array([[0, 0]]), np.array([1]))
@@ -131,7 +130,7 @@ def test_a_list_from_which_everything_is_left_out_has_no_values(monkeypatch, way
     )
 
 
-@pytest.mark.parametrize("way", [NUMPY, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
+@pytest.mark.parametrize("way", [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("crowd", ["constant", "one far away", "two heaps", "infinite"])
 def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(monkeypatch, way, dtype, crowd):
@@ -155,7 +154,7 @@ def test_scores_that_crowd_into_one_bucket_are_ranked_all_the_same(monkeypatch, 
 
 
 @pytest.mark.parametrize("policy", [pessimistic, optimistic])
-@pytest.mark.parametrize("way", [NUMPY, ALL_LOOKED_UP, ALL_MERGED])
+@pytest.mark.parametrize("way", [FORMULAS, ALL_LOOKED_UP, ALL_MERGED])
 def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatch, way, policy):
     go(monkeypatch, way)
     rng = np.random.default_rng(7)
@@ -192,7 +191,6 @@ assert "numba" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
 def test_threads_that_call_a_function_at_once_share_what_is_compiled():
     added = compiled.Compiled(rank_positives.add_up.function)
     with ThreadPoolExecutor(8) as pool:
@@ -200,39 +198,18 @@ def test_threads_that_call_a_function_at_once_share_what_is_compiled():
     assert all(each is made[0] for each in made)
 
 
-def test_without_numba_the_values_are_the_same():
-    code = """
-import json
-import numpy as np
-from hbench.core import compiled
-compiled.SMALL = -1
-from hbench.evaluation.arrays import score
-labels = np.arange(200)[:, None] // np.array([80, 20, 4])
-scores = score(np.random.default_rng(0).normal(size=(200, 8)).astype(np.float16), labels).document.scores
-print(json.dumps({name: each.value for name, each in scores.items()}))
-"""
-    found = []
-    for numba in ("0", "1"):
-        environment = {**os.environ, "HBENCH_NUMBA": numba}
-        run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-        found.append(json.loads(run.stdout))
-    assert found[0] == pytest.approx(found[1], rel=1e-12)
-    assert len(found[0]) > 15
-
-
-@pytest.mark.skipif(not compiled.available(), reason="nothing is compiled without numba")
 def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
     code = """
 import numpy as np
 from hbench.core import compiled
 compiled.SMALL = -1
 from hbench.evaluation.arrays import score
-from hbench.engine.block_values import COMPILED
+from hbench.engine.block_values import kernels_are_compiled
 labels = np.arange(3000)[:, None] // np.array([1000, 200, 4])
 vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
 for name, each in score(vectors, labels).document.scores.items():
     print(name, float(each.value).hex())
-print("nothing is left to compile" if COMPILED.is_cached else "something is")
+print("nothing is left to compile" if kernels_are_compiled() else "something is")
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     first, again = (

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.core.compiled import available
-from hbench.engine.block_values import COMPILED, PLAIN
 from hbench.engine.kernels import sort_keys
 
-STEPS = [PLAIN, COMPILED] if available() else [PLAIN]
 WIDTH = 40
 
 
@@ -51,16 +48,15 @@ def float32s(kind, rng):
     st.sampled_from(["of any size", "of like size", "few", "nothing but zero"]),
     st.integers(1, 20),
     st.booleans(),
-    st.sampled_from(STEPS),
 )
-def test_sorted_keys_are_in_the_order_of_scores_and_tie_keys(seed, kind, depth, whole, steps):
+def test_sorted_keys_are_in_the_order_of_scores_and_tie_keys(seed, kind, depth, whole):
     rng = np.random.default_rng(seed)
     rows, tie_key = float32s(kind, rng), rng.permutation(depth + 1).astype(np.uint8)
     begin, size = (0, WIDTH) if whole else (int(rng.integers(0, WIDTH)), 0)
     size = size or int(rng.integers(0, WIDTH - begin))
     parts = nested_parts(rng, depth, begin, size)
     to = sort_keys.room(WIDTH + 1, rows.dtype, tie_key)
-    steps.sort(rows, parts, to)
+    sort_keys.sort(rows, parts, to)
     scores, ties = rows[0, begin : begin + size], tie_key[levels_of(parts)[begin : begin + size]]
     best_first = np.lexsort((ties, -scores))
     keys, bits = to.keys[:size], to.keys.dtype.type(to.coding.bits)
@@ -68,15 +64,13 @@ def test_sorted_keys_are_in_the_order_of_scores_and_tie_keys(seed, kind, depth, 
     by_rank = scores[best_first]
     assert np.array_equal(np.diff(keys >> bits) != 0, by_rank[1:] != by_rank[:-1])
     assert np.array_equal(keys >> bits == 2 * to.coding.middle, by_rank == -np.inf)
-    if not whole and steps is COMPILED:
+    if not whole:
         assert np.array_equal(to.scores[: size + 1], np.append(by_rank, -np.inf))
         assert np.array_equal(to.levels[:size], levels_of(parts)[begin : begin + size][best_first])
 
 
 @pytest.mark.parametrize(("smallest", "fits"), [(1.1 * 2.0**-32, True), (0.9 * 2.0**-32, False)])
 def test_a_code_of_seven_levels_spans_thirty_two_powers_of_two(smallest, fits):
-    if not available():
-        pytest.skip("the codes are those of compiled code")
     rows = np.array([[1, -smallest, 0, -np.inf]], np.float32)
     parts = nested_parts(np.random.default_rng(0), 7, 0, 4)
     to = sort_keys.room(5, rows.dtype, np.arange(8, dtype=np.uint8))

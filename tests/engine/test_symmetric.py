@@ -19,14 +19,11 @@ from hbench.evaluation.measurement import scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.tree import LabelTree, default_levels
 
-pytestmark = pytest.mark.skipif(not compiled.available(), reason="whole rows are taken without numba")
-
 
 @pytest.fixture
 def small(monkeypatch):
     """Blocks of 16 queries and chunks of 24 items, so that small sets have many tiles."""
     monkeypatch.setattr(compiled, "SMALL", -1)
-    monkeypatch.setattr(threads, "SMALL", -1)
     monkeypatch.setattr(score_blocks, "BLOCK", 16)
     monkeypatch.setattr(score_blocks, "CHUNK", 24 * 8 * 4)
 
@@ -45,7 +42,7 @@ def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, 
 
 
 def plan_of(job):
-    return block_values.plan_of(job.ranker, job.scorers)
+    return block_values.plan_of(job)
 
 
 def is_symmetric(job):

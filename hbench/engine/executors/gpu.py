@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import UsageError
-from hbench.engine.block_values import FastBlock, MetricPlan, plan_of
+from hbench.engine.block_values import FastBlock, MetricPlan
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import Ranker
@@ -45,7 +45,7 @@ def on_device(name: str) -> Execute:
         ) from None  # fmt: skip
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        plan = plan_of(job.ranker, job.scorers)
+        plan = MetricPlan.of(job.ranker, job.scorers)
         if job.by_name is not None or job.ranker.scores.dtype == np.float64:
             raise UsageError(
                 "this evaluation cannot be done on a device",

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import SMALL, announcement, available_threads, is_cached, one_blas_thread
-from hbench.engine.block_values import COMPILED, Block, FastBlock, MetricPlan, plan_of, steps_for, values_of
+from hbench.core.compiled import announcement, available_threads, one_blas_thread
+from hbench.engine.block_values import Block, FastBlock, MetricPlan, kernels_are_compiled, plan_of, values_of
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives
-from hbench.engine.kernels.sort_keys import fitting, write_keys
+from hbench.engine.kernels.sort_keys import fitting, sort
 from hbench.engine.kernels.symmetric_tiles import Counts, SortedPositives, count_tile, flat_range, rank_counted
 from hbench.engine.score_blocks import Scores
 
@@ -74,12 +74,6 @@ class Triangle:
         vectors, scores = self.scores.gallery_rows.width, 2 * self.scores.chunk_size
         own = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
         return int(own + self.scores.chunk_room) + self.plan.room_bytes
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether nothing has to be compiled first."""
-        functions: list[Any] = [count_tile, rank_counted, self.plan.steps.sum_up, write_keys]
-        return all(map(is_cached, functions))
 
     def lists(self, pool: Executor) -> SortedPositives | None:
         """The sorted positives of all queries; None where products are not symmetric."""
@@ -137,7 +131,7 @@ class Triangle:
         with self.plan.room() as room:
             by_score = room.by_score
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
-                self.plan.steps.sort(rows[some], parts.of(some), by_score)
+                sort(rows[some], parts.of(some), by_score)
                 flat = flat_range(parts, some)
                 size = flat.stop - flat.start
                 to.ordered[flat], to.levels[flat] = by_score.scores[:size], by_score.levels[:size]
@@ -180,11 +174,11 @@ class Triangle:
         return fast.finish()
 
 
-def triangle_of(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Triangle | None:
+def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Triangle | None:
     """The triangle of a job; None where it is not all pairs that are asked, some query has many positives, whole rows are
     to be seen, or there is no room."""
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
-    if plan.steps is not COMPILED or whole_rows or not job.ranker.mutual:
+    if plan is None or whole_rows or not job.ranker.mutual:
         return None
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):
         return None
@@ -214,13 +208,11 @@ def on_threads(
 
     `announce` is told when the kernel has to be compiled first.
     """
-    ranker = job.ranker
-    pairs = len(ranker.queries) * len(ranker.columns)
+    plan = plan_of(job)
     # threads of short numpy calls only wait for each other
-    threads = 1 if pairs <= SMALL else threads or available_threads()
-    plan = plan_of(ranker, job.scorers)
+    threads = 1 if plan is None else threads or available_threads()
     triangle = triangle_of(job, plan, blocks, threads)
-    if announce and not (triangle or steps_for(pairs)).is_cached:
+    if announce and plan is not None and not kernels_are_compiled():
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:
@@ -230,7 +222,7 @@ def on_threads(
     yield from _by_rows(job, plan, blocks, threads)
 
 
-def _by_rows(job: Job, plan: MetricPlan, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
+def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
     scores, (start_block, scratch) = job.ranker.scores, values_of(job, plan)
     threads, rooms = scores.fitting(threads, scratch)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hbench.core.compiled import SMALL, compiled, pays_exactly
+from hbench.core.compiled import SMALL, compiled, pays
 from hbench.core.errors import SubmissionError, examples
 
 ROWS_AT_ONCE = 16384
@@ -142,11 +142,7 @@ class Rows:
         if self.last is not None:
             out[:, dimensions] = self.last[positions]
         source, rows = where(self.vectors, positions)
-        if (
-            self.shift is None
-            and pays_exactly(len(self) * self.width)
-            and source.dtype in {out.dtype, np.dtype(np.float16)}
-        ):
+        if self.shift is None and pays(len(self) * self.width) and source.dtype in {out.dtype, np.dtype(np.float16)}:
             scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
             if source.dtype == np.float16:
                 read_halves(source.view(np.uint16), rows, scale, out)
