@@ -1,6 +1,6 @@
 """Runs the commands of docs/gallery.md and keeps their pictures in docs/pictures/gallery.
 
-Run: python docs/pictures/gallery.py [FOLDER]; runs that are in the folder already are not trained again. With --check, as
+Run: PYTHONPATH=$PWD python docs/pictures/gallery.py [FOLDER]; runs that are there already are not trained again. With --check, as
 in CI, trainings take two steps, and the pictures that come out are only compared with those that are kept, by name and size.
 """
 
@@ -24,7 +24,11 @@ SHORT = ["--set", "epochs=2", "--set", "steps_per_epoch=1"]
 def lines(page: str) -> list[list[str]]:
     """The commands of a page, each as its words."""
     blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    return [shlex.split(line.removeprefix("$ ")) for block in blocks for line in block.splitlines()]
+    return [
+        shlex.split(line.removeprefix("$ ").removeprefix("python -m "))
+        for block in blocks
+        for line in block.splitlines()
+    ]
 
 
 def target(words: list[str]) -> str:

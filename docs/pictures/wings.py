@@ -18,10 +18,10 @@ WHAT = {  # what lives there, and where its box stands: floor, and columns from 
     "engine": ("exact ranking, kernels, executors", 3, 1),
     "evaluation": ("a file becomes a report, leaderboards", 4, 0),
     "losses": ("rank losses, baselines, CPU kernels", 4, 2),
-    "look": ("pictures, pages", 6, 0),
-    "train": ("loop, models, recipes, studies", 5, 2),
-    "cli": ("one file per verb", 7, 1),
-    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 8, 1),
+    "look": ("pictures, pages", 5, 0),
+    "train": ("loop, models, recipes", 5, 2),
+    "cli": ("one file per verb", 6, 1),
+    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 7, 1),
 }
 WIDTH, HEIGHT, GAP, FLOOR, MARGIN = 230, 46, 70, 92, 20
 Arrows = dict[str, set[str]]

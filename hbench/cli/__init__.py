@@ -39,11 +39,17 @@ VERBS = {
     "train": "train from a recipe",
     "detect": "train an object detector, and score it",
     "embed": "embed a dataset's images with a model",
-    "study": "train and compare a family of recipes",
     "cite": "print the BibTeX of a dataset, metric, loss or method",
     "info": "say what a bug report needs: versions, processor, folders",
     "self-check": "compute known values again on this machine",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
+}
+GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
+    "study": "in a clone of hbench: python -m studies run NAME",
+    "plot --over": "in a clone of hbench: python -m studies plot sweep",
+    "plot pareto glyphs-study": "in a clone of hbench: python -m studies plot arms glyphs-study",
+    "plot gap": "in a clone of hbench: python -m studies plot gap",
+    "plot sweep": "in a clone of hbench: python -m studies plot sweep",
 }
 VARIABLES = {
     "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
@@ -55,6 +61,12 @@ VARIABLES = {
     "NO_COLOR": "no colours",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HBENCH", "max_content_width": 110}
+
+
+def refuse_gone(name: str) -> None:
+    """Raise UsageError for a verb, kind or option of GONE."""
+    if name in GONE:
+        raise UsageError(f"hbench {name} is gone", fix=GONE[name])
 
 
 def module_of(verb: str) -> str:
@@ -95,6 +107,7 @@ class Verbs(click.Group):
         return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb))]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        refuse_gone(name)
         if name not in self.list_commands(ctx):
             close = closest(name, VERBS)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""

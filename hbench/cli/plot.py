@@ -1,4 +1,4 @@
-"""hbench plot: the pictures of a paper, from reports, embedding files, runs, studies and leaderboards."""
+"""hbench plot: the pictures of a paper, from reports, embedding files, runs and leaderboards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hbench.cli import refuse_gone
 from hbench.cli.names import DATASET
 from hbench.cli.terminal import say
 
@@ -23,6 +24,11 @@ class KindsInHelp(click.Command):
             formatter.write_dl([(name, f"{kinds[name].about}; from {kinds[name].files}") for name in kinds])
 
 
+def _refuse_over(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value:
+        refuse_gone("plot --over")
+
+
 @click.command("plot", cls=KindsInHelp)
 @click.argument("kind")
 @click.argument("files", nargs=-1, metavar="[FILES or NAMES]...")
@@ -33,7 +39,7 @@ class KindsInHelp(click.Command):
 @click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable.")
 @click.option("--level", help="A level of the tree.  [default: the coarsest]")
 @click.option("--by-query", type=FILE, help="The values of every query (hbench evaluate --by-query).")
-@click.option("--over", metavar="PARAMETER", help="The parameter along the axis, as α.")
+@click.option("--over", hidden=True, expose_value=False, callback=_refuse_over)
 @click.option("--method", metavar="NAME", help="t-sne or umap.  [default: t-sne]")
 def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> None:
     """Draw a KIND of picture for print: one column wide, 8 pt, with its conditions in small print.
@@ -45,6 +51,8 @@ def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> Non
     from hbench.look.figures import refuse_suffix
     from hbench.look.plots import PlotRequest, draw
 
+    refuse_gone(f"plot {kind}")
+    refuse_gone(f"plot {kind} {' '.join(files)}")
     refuse_suffix(out)
     refuse_unwritable(out)
     draw(kind, PlotRequest(files, **options)).write(out)

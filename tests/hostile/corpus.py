@@ -27,9 +27,9 @@ from hbench.evaluation.embeddings import ids as id_files
 from hbench.evaluation.rankings import files as ranking_files
 from hbench.evaluation.reports import report as reports
 from hbench.train.recipes import files as recipes
-from hbench.train.study.claims import read_values, write_values
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
+from studies.claims import read_values, write_values
 
 IDS = [f"item {number}" for number in range(20)]
 VECTORS = np.arange(80, dtype=np.float32).reshape(20, 4)

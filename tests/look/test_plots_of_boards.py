@@ -1,4 +1,4 @@
-"""Leaderboards, training logs and studies: the points drawn are the rows, the steps and the seeds."""
+"""Leaderboards and training logs: the points drawn are the rows and the steps."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import t
 
 from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
 from hbench.evaluation import leaderboard
 from hbench.look.plots import PlotRequest, draw
 from hbench.look.plots.boards import BoardPoint, front_of, records_of
-from hbench.look.plots.training import swept
-from hbench.train.study.claims import write_values
 from tests.look.plotting import HEADS, NASTY, check_svg, cut_texts, words_of
 
 BOARD = """
@@ -41,7 +38,6 @@ def folder(tmp_path_factory):
     for run in ("a", "b"):
         (folder / run).mkdir()
         (folder / run / "log.jsonl").write_text(log_lines(run), encoding="utf-8")
-    write_values(VALUES, folder / "values.parquet")
     return folder
 
 
@@ -56,24 +52,12 @@ def log_lines(run):
     return "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 12, "lo'  # as a killed run leaves it
 
 
-VALUES = {
-    arm: {"H-AP": np.array(scores), "AP": np.array(scores) / 2}
-    for arm, scores in {
-        "HAPPIER": [0.5, 0.52, 0.54],
-        "HAPPIER α=2": [0.6, 0.61, 0.65],
-        "HAPPIER α=0.5": [0.4, 0.44, 0.42],
-        "HAPPIER, λ=1": [0.1, 0.1, 0.2],
-        "ROADMAP": [0.3, 0.3, 0.3],
-    }.items()
-}
-
-
 def request(folder, kind):
-    files = {"curves": ["a", "b"], "sweep": ["values.parquet"]}.get(kind, ["made.toml"])
-    return PlotRequest(tuple(str(folder / file) for file in files), over="α" if kind == "sweep" else None)
+    files = ["a", "b"] if kind == "curves" else ["made.toml"]
+    return PlotRequest(tuple(str(folder / file) for file in files))
 
 
-@pytest.mark.parametrize("kind", ["curves", "sweep", "pareto", "time"])
+@pytest.mark.parametrize("kind", ["curves", "pareto", "time"])
 def test_every_kind_writes_every_format_and_the_same_svg_again(folder, kind):
     for suffix, head in HEADS.items():
         assert draw(kind, request(folder, kind)).as_bytes(suffix[1:]).startswith(head)
@@ -95,7 +79,7 @@ def test_pareto_draws_comparable_rows_and_names_the_front(folder):
 
 def test_the_front_is_what_no_point_beats_in_both():
     rng = np.random.default_rng(0)
-    points = [BoardPoint(float(x), float(y), None) for x, y in rng.integers(0, 12, size=(40, 2))]
+    points = [BoardPoint(float(x), float(y), None, (float(x), float(y))) for x, y in rng.integers(0, 12, size=(40, 2))]
     expected = {
         (a.x, a.y) for a in points if not any((b.x >= a.x and b.y >= a.y) and (b.x, b.y) != (a.x, a.y) for b in points)
     }
@@ -143,77 +127,6 @@ def test_curves_draw_every_whole_line_of_the_logs(folder):
     assert words_of(one).count("a") == 1
 
 
-def test_sweep_draws_means_and_intervals_over_seeds(folder):
-    panels = draw("sweep", request(folder, "sweep")._replace(over="α=1")).figure.axes
-    assert [panel.get_title() for panel in panels] == ["H-AP", "AP"]
-    arms = ["HAPPIER α=0.5", "HAPPIER", "HAPPIER α=2"]
-    line, _, (bars,) = panels[0].containers[0].lines
-    means = [100 * VALUES[arm]["H-AP"].mean() for arm in arms]
-    np.testing.assert_allclose(line.get_xydata(), list(zip([0.5, 1, 2], means, strict=True)))
-    half = [100 * t.ppf(0.975, 2) * VALUES[arm]["H-AP"].std(ddof=1) / 3**0.5 for arm in arms]
-    ends = [(low, high) for (_, low), (_, high) in bars.get_segments()]
-    np.testing.assert_allclose(ends, [(mean - h, mean + h) for mean, h in zip(means, half, strict=True)])
-
-
-def test_arms_are_read_by_their_names():
-    assert swept(VALUES, "λ").lines.keys() == {"HAPPIER"}
-    assert list(swept(VALUES, "α").lines["HAPPIER"]) == [0.5, 2.0]
-    with pytest.raises(UsageError, match="--over α or λ"):
-        swept(VALUES, None)
-    with pytest.raises(UsageError, match="no arm has a parameter ρ"):
-        swept(VALUES, "ρ")
-    with pytest.raises(UsageError, match="as α=1"):
-        swept(VALUES, "α=one")
-    assert swept({"X B=32": {}, "X B=64": {}}, None).parameter == "B"
-
-
-def study_with_gaps(path):
-    rng = np.random.default_rng(0)
-    values = {}
-    for arm, ap in {"A": 0.5, NASTY: 0.6}.items():
-        own = {"AP": ap + rng.normal(size=4) / 50, "H-AP": ap - 0.1 + rng.normal(size=4) / 50}
-        for size, gap in {8: 0.3, 64: 0.1}.items():
-            own |= {f"gap@{size}": np.full(4, gap), f"AP in {size}": own["AP"] + gap}
-        values[arm] = own
-    write_values(values, path)
-    return values
-
-
-def test_arms_of_a_study_stand_at_their_means_with_students_intervals(tmp_path):
-    values = study_with_gaps(tmp_path / "values.parquet")
-    (panel,) = draw("pareto", PlotRequest((str(tmp_path),))).figure.axes
-    assert [panel.get_xlabel(), panel.get_ylabel()] == ["AP (%)", "H-AP (%)"]
-    for own, container in zip(values.values(), panel.containers, strict=True):
-        point, _, bars = container.lines
-        np.testing.assert_allclose(point.get_xydata(), [[100 * own["AP"].mean(), 100 * own["H-AP"].mean()]])
-        for bar, axis, metric in zip(bars, (0, 1), ("AP", "H-AP"), strict=True):
-            half = 100 * t.ppf(0.975, 3) * own[metric].std(ddof=1) / 2
-            (ends,) = bar.get_segments()
-            assert ends[1][axis] - ends[0][axis] == pytest.approx(2 * half)
-
-
-def test_a_gap_is_drawn_from_the_smallest_batch_to_the_whole_gallery(tmp_path):
-    values = study_with_gaps(tmp_path / "values.parquet")
-    (panel,) = draw("gap", PlotRequest((str(tmp_path / "values.parquet"),))).figure.axes
-    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["8", "64", "all"]
-    for own, container in zip(values.values(), panel.containers, strict=True):
-        expected = 100 * (own["AP"].mean() + np.array([0.3, 0.1, 0]))
-        np.testing.assert_allclose(container.lines[0].get_xydata()[:, 1], expected)
-
-
-def test_one_seed_has_no_interval(folder):
-    panels = draw("sweep", PlotRequest(("glyphs",), over="α=1", metrics=("R@1",))).figure.axes
-    line, _, bars = panels[0].containers[0].lines
-    assert len(line.get_xdata()) == 4
-    assert bars == ()
-
-
-def test_an_axis_spans_enough_that_noise_is_not_an_effect(folder):
-    (panel,) = draw("sweep", PlotRequest(("glyphs",), over="α=1", metrics=("H-AP",))).figure.axes
-    low, high = panel.get_ylim()
-    assert high - low >= 2
-
-
 def test_refusals_say_what_to_give(folder, tmp_path):
     def refused(error, pattern, kind, *files, **options):
         with pytest.raises(error, match=pattern):
@@ -224,13 +137,8 @@ def test_refusals_say_what_to_give(folder, tmp_path):
     refused(UnknownName, "did you mean", "time", "sopp")
     refused(UsageError, "one metric", "time", "sop", metrics=("AP", "R@1"))
     refused(UsageError, "one leaderboard", "time", "sop", "cub200")
-    refused(DataError, "a study's values", "sweep", tmp_path / "values.parquet", over="α")
     refused(DataError, "log.jsonl", "curves", tmp_path)
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n[3]\n')
     refused(DataError, "the folder of a run", "curves", tmp_path)
     refused(UnknownName, "one of AP, H-AP", "curves", folder / "a", metrics=("NDCG",))
-    refused(UnknownName, "one of AP, H-AP", "sweep", folder / "values.parquet", over="α", metrics=("NDCG",))
     refused(ConfigError, "cannot be read", "time", tmp_path / "none.toml")
-    refused(UsageError, "no arm of this study has a gap", "gap", folder / "values.parquet")
-    refused(UsageError, "of one study", "gap", folder, folder)
-    refused(UnknownName, "one of AP, H-AP", "pareto", folder / "values.parquet", metrics=("AP", "NDCG"))

@@ -236,12 +236,6 @@ def leader(board: Leaderboard) -> tuple[str, str]:
     return (best.rows[0].method, str(best.score)) if best else ("–", "–")
 
 
-def study_values(name: str) -> Path | None:
-    """The scores of every arm and seed of a study that stands beside its leaderboard, as glyphs-study; None for another name."""
-    paths = (folder / f"{name}.parquet" for folder in _base_folders() if name == Path(name).name)
-    return next((path for path in paths if path.is_file()), None)
-
-
 def names() -> list[str]:
     """The datasets that have a leaderboard here: shipped ones and the user's."""
     folders = [*_base_folders(), user_folder()]

@@ -31,7 +31,6 @@ class PlotRequest(NamedTuple):
     metrics: tuple[str, ...] = ()
     level: str | None = None
     by_query: Path | None = None
-    over: str | None = None
     method: str | None = None
 
 

@@ -13,7 +13,6 @@ from hbench.evaluation.leaderboard import Leaderboard, Row
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
 from hbench.look.palette import color_at
 from hbench.look.plots import Kind, PlotRequest, kinds
-from hbench.look.plots.study import FILES, draw_arms, is_study, read_study
 from hbench.metrics.names import goodness, lower_is_better
 
 if TYPE_CHECKING:
@@ -203,9 +202,6 @@ def _draw_pareto(request: PlotRequest) -> Drawing:
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
         raise UsageError("pareto has two axes", expected="--metric twice", found=", ".join(metrics))
-    if len(request.files) == 1 and is_study(request.files[0]):
-        values, about = read_study(request.files[0])
-        return draw_arms(values, (metrics[0], metrics[1]), about)
     return draw_pareto(_board(request, "pareto"), (metrics[0], metrics[1]))
 
 
@@ -219,8 +215,8 @@ def _draw_time(request: PlotRequest) -> Drawing:
 BOARD = "the name or file of a leaderboard"
 kinds.register("pareto")(
     Kind(
-        "a leaderboard by two metrics, fine AP against H-AP, with its front; or a study, with intervals",
-        f"{BOARD}, or {FILES}",
+        "a leaderboard by two metrics, fine AP against H-AP, with its front",
+        BOARD,
         frozenset({"metrics"}),
         _draw_pareto,
     )

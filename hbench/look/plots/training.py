@@ -1,8 +1,7 @@
-"""Draws training: the curves of runs by their logs, and a study's metrics over one of its parameters."""
+"""Draws training: the curves of runs by their logs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,25 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import DataError, UnknownName, UsageError
+from hbench.core.errors import DataError, UnknownName
 from hbench.core.untrusted import LIST, parse_json, read_text
-from hbench.evaluation import leaderboard
-from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
+from hbench.look.figures import FAINT, Drawing, drawn, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
 from hbench.look.plots import Kind, PlotRequest, kinds
-from hbench.look.plots.study import FILES, read_study
-from hbench.train.records.log import FILE as LOG
-from hbench.train.study.claims import Values, contrast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LOG = "log.jsonl"  # in the folder of a run
 METRICS = ("H-AP", "AP", "R@1")
-SWEPT = ("H-AP", "AP")
-LEAST = 2.0  # percent that an axis spans at least, lest noise looks like an effect
-NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 Floats = NDArray[np.float64]
 
 
@@ -132,124 +125,11 @@ def _draw_curves(request: PlotRequest) -> Drawing:
     return draw_training([read_log(path, name) for path, name in zip(paths, names, strict=True)], request.metrics)
 
 
-class Sweep(NamedTuple):
-    """Lines of arms that differ in one parameter: arm -> its values, and metric -> the seeds' scores at each value."""
-
-    parameter: str
-    lines: Mapping[str, Mapping[float, Mapping[str, Floats]]]
-
-
-def swept(values: Values, over: str | None) -> Sweep:
-    """The arms named `NAME PARAMETER=VALUE`, by NAME. `over`: the parameter; with `=VALUE`, that of arms that name none.
-
-    Raises UsageError where no arm, or arms of several parameters, would be drawn.
-    """
-    named = {arm: match for arm in values if (match := re.fullmatch(rf"(.+?),? (\S+?)=({NUMBER})", arm))}
-    parameter, _, default = (over or "").partition("=")
-    known = list(dict.fromkeys(match[2] for match in named.values()))
-    if not parameter and len(known) == 1:
-        parameter = known[0]
-    if parameter not in known:
-        raise UsageError(
-            f"no arm has a parameter {parameter}" if parameter else "which parameter is along the axis?",
-            expected=f"--over {' or '.join(known)}" if known else "arms named as 'HAPPIER α=2'",
-            found=", ".join(values),
-        )
-    lines: dict[str, dict[float, Mapping[str, Floats]]] = {}
-    for arm, match in named.items():
-        if match[2] == parameter:
-            lines.setdefault(match[1], {})[float(match[3])] = values[arm]
-    for arm in lines.keys() & values.keys() if default else ():
-        lines[arm][_number(default)] = values[arm]
-    return Sweep(parameter, {arm: dict(sorted(line.items())) for arm, line in lines.items()})
-
-
-def _number(text: str) -> float:
-    if not re.fullmatch(NUMBER, text):
-        raise UsageError("--over takes a parameter and a number", expected="as α=1", found=text)
-    return float(text)
-
-
-def draw_sweep(found: Sweep, metrics: Sequence[str], about: str) -> Drawing:
-    """A panel per metric, a line per arm: means over seeds with 95 % intervals."""
-    scores = [scores for line in found.lines.values() for scores in line.values()]
-    for name in metrics:
-        if not all(name in each for each in scores):
-            raise UnknownName("metric of these arms", name, sorted(set.intersection(*(set(each) for each in scores))))
-    names = [short(arm, 30) for arm in found.lines]
-    points = sorted({value for line in found.lines.values() for value in line})
-
-    def paint(figure: Figure) -> None:
-        panels = figure.subplots(1, len(metrics), squeeze=False)[0]
-        for panel, metric in zip(panels, metrics, strict=True):
-            for number, (arm, line) in enumerate(found.lines.items()):
-                _paint_line(panel, line, metric, (arm, number, len(found.lines)))
-            if points[0] > 0 and points[-1] / points[0] >= 8:
-                panel.set_xscale("log")
-            panel.set_xticks(points, [f"{value:g}" for value in points], fontsize=6)
-            panel.minorticks_off()
-            panel.set(title=metric, xlabel=found.parameter)
-            panel.grid(axis="y", color=FAINT, linewidth=0.5)
-            low, high = panel.get_ylim()
-            panel.set_ylim(min(low, (low + high - LEAST) / 2), max(high, (low + high + LEAST) / 2))
-        panels[0].set_ylabel("percent")
-        if len(found.lines) > 1:
-            legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
-
-    return drawn(paint, height=1.8 + legend_height(names) * (len(names) > 1), about=about)
-
-
-def _paint_line(
-    panel: Axes, line: Mapping[float, Mapping[str, Floats]], metric: str, arm: tuple[str, int, int]
-) -> None:
-    name, number, of = arm
-    means = {value: contrast(100 * scores[metric]) for value, scores in line.items()}
-    mean = np.array([each.mean for each in means.values()])
-    ends = np.array([(each.mean - each.low, each.high - each.mean) for each in means.values()]).T
-    panel.errorbar(
-        list(means),
-        mean,
-        yerr=np.where(np.isfinite(ends), ends, 0) if np.isfinite(ends).any() else None,
-        color=series_color(number, of),
-        marker=marker_of(number),
-        markersize=3,
-        capsize=1.6,
-        elinewidth=0.8,
-        capthick=0.8,
-        label=name,
-    )
-
-
-def _draw_sweep(request: PlotRequest) -> Drawing:
-    if len(request.files) != 1:
-        raise UsageError("a sweep is drawn of one study", found=f"{len(request.files)} files")
-    (source,) = request.files
-    if source in leaderboard.names() or source.endswith(".toml"):
-        board = leaderboard.read(source)
-        rows = {
-            row.method: {key: np.array([float(score) / 100]) for key, score in row.scores.items()} for row in board.rows
-        }
-        values: Values = rows
-        about = f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
-    else:
-        values, about = read_study(source)
-    found = swept(values, request.over)
-    return draw_sweep(found, request.metrics or SWEPT, about)
-
-
 kinds.register("curves")(
     Kind(
         "loss and test scores over the epochs of training",
         "folders of runs, or their log.jsonl",
         frozenset({"names", "metrics"}),
         _draw_curves,
-    )
-)
-kinds.register("sweep")(
-    Kind(
-        "metrics over a parameter of a study (--over α, or --over α=1 for arms that do not name it)",
-        f"{FILES}, or a leaderboard",
-        frozenset({"metrics", "over"}),
-        _draw_sweep,
     )
 )

@@ -22,7 +22,7 @@ from hbench.core.errors import DataError
 from hbench.core.files import replacing
 from hbench.core.untrusted import parquet_table
 from hbench.metrics.significance import holm
-from hbench.train.study.study import Claim, Study
+from studies.study import Claim, Study
 
 CONFIDENCE = 0.975  # of each end of a 95 % interval
 SIGNIFICANT = 0.05

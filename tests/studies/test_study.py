@@ -13,19 +13,19 @@ from click.testing import CliRunner
 from scipy import stats
 
 import hbench
-from hbench.cli import group
 from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import load, save
 from hbench.evaluation import leaderboard
 from hbench.train.images.sampler import plan
 from hbench.train.recipes.files import resolve
 from hbench.train.records.validation import split_off
-from hbench.train.study import study as studies
-from hbench.train.study.claims import contrast, holm, judged, read_values, write_values
-from hbench.train.study.runs import markdown, shown
-from hbench.train.study.study import Claim, Study
-from hbench.train.study.tuning import chosen, trials
 from hbench.tree.names import class_rows
+from studies import study as studies
+from studies.__main__ import group
+from studies.claims import contrast, holm, judged, read_values, write_values
+from studies.runs import markdown, shown
+from studies.study import Claim, Study
+from studies.tuning import chosen, trials
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
@@ -256,7 +256,7 @@ plus = ["NSM"]
 minus = ["NSM λ"]
 metric = "H-AP"
 """)
-    line = ["study", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]
+    line = ["run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]
     first = CliRunner().invoke(group, line)
     assert first.exit_code == 0, first.output
     (claim,) = json.loads(first.stdout)
@@ -294,7 +294,7 @@ NSM = {{ recipe = "glyphs-nsm", aim = "R@1", tune = ["losses.nsm.params.temperat
 title = "Both"
 arms = ["NSM", "NSM by R@1"]
 """)
-    line = ["study", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out")]
+    line = ["run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(group, line)
     assert done.exit_code == 0, done.output
     assert "2 runs to choose settings, then 2 to test them" in done.stderr

@@ -25,10 +25,10 @@ from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
 from hbench.train.records.log import records
-from hbench.train.study.claims import Interval, Values, Verdict, contrast
-from hbench.train.study.gaps import gaps
-from hbench.train.study.study import Study, folder_of
-from hbench.train.study.tuning import TRIAL, chosen
+from studies.claims import Interval, Values, Verdict, contrast
+from studies.gaps import gaps
+from studies.study import Study, folder_of
+from studies.tuning import TRIAL, chosen
 
 RECIPE_FILE = "arm.toml"
 RowOf = tuple[str, int]  # an arm and a seed

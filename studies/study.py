@@ -1,12 +1,11 @@
 """Describes a study, read from TOML: arms (recipes with changes), tables to show, and claims to test about them.
 
-Every arm is trained once per seed (hbench.train.study.runs); the claims are tested over the seeds (hbench.train.study.claims).
+Every arm is trained once per seed (studies.runs); the claims are tested over the seeds (studies.claims).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -174,8 +173,7 @@ class Study(BaseModel):
 
 def names() -> list[str]:
     """The studies that come with hbench."""
-    files = (Path(file.name) for file in resources.files("hbench.train.study").iterdir())
-    return sorted(file.stem for file in files if file.suffix == ".toml")
+    return sorted(file.stem for file in Path(__file__).parent.glob("*.toml"))
 
 
 def read(name: str) -> Study:
@@ -187,7 +185,7 @@ def read(name: str) -> Study:
         if name not in names():
             raise UnknownName("study", name, names())
         source = f"the study {name}"
-        text = resources.files("hbench.train.study").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+        text = (Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8")
     if text is None:
         raise ConfigError(f"{name} does not exist", expected="a study, in TOML")
     try:

@@ -14,7 +14,7 @@ from hbench.core.errors import DataError
 from hbench.train.loop import REPORT
 from hbench.train.records.log import FILE as LOG
 from hbench.train.records.log import records
-from hbench.train.study.study import Study, folder_of
+from studies.study import Study, folder_of
 
 TRIAL = "trial"
 

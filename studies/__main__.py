@@ -1,24 +1,31 @@
-"""hbench study: train a family of recipes with several seeds, and test what the papers claim of them."""
+"""python -m studies: train a family of recipes with several seeds, test what the papers claim of them, and draw what came out."""
 
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbench.cli.terminal import progress, say, show, show_json
+from hbench.core.errors import HBenchError, UnknownName
 
 if TYPE_CHECKING:
-    from hbench.train.study.claims import Verdict
-    from hbench.train.study.study import Study
+    from studies.claims import Verdict
+    from studies.study import Study
 
 
 VALUES = "values.parquet"
 
 
-@click.command("study")
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def group() -> None:
+    """Studies of hbench's clone: families of training runs, compared claim by claim."""
+
+
+@group.command("run")
 @click.argument("name")
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of every arm.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of every arm: epochs=2.")
@@ -30,16 +37,15 @@ VALUES = "values.parquet"
 )
 @click.option("--rows", type=click.Path(path_type=Path), help="Append one row per arm to this leaderboard file.")
 @click.option("--json", "as_json", is_flag=True, help="The claims as JSON on stdout.")
-def command(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **options: Any) -> None:
+def run(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **options: Any) -> None:
     """Tune the arms of the study NAME (or a TOML file) on held-out classes, train each with every seed, and test it once; show
     tables, and claims by paired intervals.
 
     Interrupted, the same command goes on. The folder gets ARM/seed-N/, study.md and the score of every seed.
 
-    Example: hbench study glyphs --seeds 5
+    Example: python -m studies run glyphs --seeds 5
     """
-    from hbench.core.errors import UnknownName
-    from hbench.train.study import study as studies
+    from studies import study as studies
 
     study = studies.read(name)
     for arm in only:
@@ -51,7 +57,7 @@ def command(name: str, only: tuple[str, ...], out: Path | None, headline: bool, 
 
 
 def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) -> None:
-    from hbench.train.study.runs import left_over, run_all, tune_all
+    from studies.runs import left_over, run_all, tune_all
 
     runs = study.runs(arms, options["seeds"])
     trials, tests = left_over(study, out, runs)
@@ -83,9 +89,9 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     from hbench.core.files import write_text
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.train.study import tuning
-    from hbench.train.study.claims import judged, write_values
-    from hbench.train.study.runs import found_values, markdown, rows
+    from studies import tuning
+    from studies.claims import judged, write_values
+    from studies.runs import found_values, markdown, rows
 
     found = found_values(study, out, options["seeds"])
     verdicts = judged(study, found)
@@ -109,3 +115,34 @@ def _as_values(verdict: Verdict) -> dict[str, Any]:
     numbers = {**verdict.difference._asdict(), "effect": verdict.effect, "p": verdict.p, "corrected": verdict.corrected}
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return {**verdict.claim.model_dump(), "seeds": verdict.seeds, **finite, "verdict": verdict.word}
+
+
+@group.command("plot")
+@click.argument("kind", type=click.Choice(["arms", "gap", "sweep"]))
+@click.argument("source")
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), required=True, help="Write the picture: .png, .svg or .pdf."
+)
+@click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable, two for arms.")
+@click.option(
+    "--over", metavar="PARAMETER", help="The parameter of a sweep, as α, or α=1 with the value of arms that name none."
+)
+def plot(kind: str, source: str, out: Path, metrics: tuple[str, ...], over: str | None) -> None:
+    """Draw the study SOURCE (a folder, its values.parquet, or glyphs-study; for a sweep also a leaderboard).
+
+    arms: two metrics with the intervals of both over the seeds; gap: AP inside batches by their size; sweep: metrics over a
+    parameter.
+
+    Example: python -m studies plot arms glyphs-study -o arms.pdf
+    """
+    from studies.plots import draw
+
+    draw(kind, source, metrics, over).write(out)
+    say(f"wrote {out}")
+
+
+if __name__ == "__main__":
+    try:
+        group(prog_name="python -m studies")
+    except HBenchError as error:
+        sys.exit(f"studies: {error}")

@@ -1,0 +1,211 @@
+"""Draws a study's arms with their intervals over seeds: two metrics against each other, AP inside batches by their size, and
+metrics over a parameter in which arms differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.core.errors import UnknownName, UsageError
+from hbench.evaluation import leaderboard
+from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
+from hbench.look.palette import marker_of, series_color
+from studies.claims import Interval, Values, contrast, read_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROWS = Path(__file__).parents[1] / "leaderboards"
+ARMS, SWEPT = ("AP", "H-AP"), ("H-AP", "AP")  # metrics that are drawn where none are named
+LEAST = 2.0  # percent that an axis spans at least, lest noise looks like an effect
+NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
+INSIDE = re.compile(r"AP in (\d+)")
+Floats = NDArray[np.float64]
+
+
+def draw(kind: str, source: str, metrics: tuple[str, ...] = (), over: str | None = None) -> Drawing:
+    """The picture `arms`, `gap` or `sweep` of a study's folder, its values.parquet, or a study of leaderboards/; a sweep also of
+    a leaderboard. Raises UsageError, UnknownName, DataError."""
+    if kind == "sweep":
+        return draw_sweep(swept(*_arms_of(source), over), metrics or SWEPT)
+    values, about = read_study(source)
+    if kind == "gap":
+        return draw_gap(values, about)
+    metrics = metrics or ARMS
+    if len(metrics) != 2:
+        raise UsageError("the picture of arms has two axes", expected="--metric twice", found=", ".join(metrics))
+    return draw_arms(values, metrics, about)
+
+
+def read_study(source: str) -> tuple[Values, str]:
+    """The scores of a study's arms, and a line about them. Raises DataError."""
+    shipped = ROWS / f"{source}.parquet"
+    path = shipped if shipped.is_file() else Path(source) / "values.parquet" if Path(source).is_dir() else Path(source)
+    values = read_values(path)
+    seeds = max((len(scores) for arm in values.values() for scores in arm.values()), default=0)
+    name = source if path == shipped else path.resolve().parent.name
+    return values, f"{name} · means of {seeds} seeds, 95 % intervals (Student)"
+
+
+def _arms_of(source: str) -> tuple[Values, str]:
+    """The scores of a study's arms, or of a leaderboard's rows as arms of one seed; and a line about them."""
+    if source not in leaderboard.names() and not source.endswith(".toml"):
+        return read_study(source)
+    board = leaderboard.read(source)
+    rows = {
+        row.method: {key: np.array([float(score) / 100]) for key, score in row.scores.items()} for row in board.rows
+    }
+    return rows, f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
+
+
+def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
+    """Every arm by two metrics, with the interval of each. Raises UnknownName for a metric that an arm lacks."""
+    arms = {arm: [_percent(scores, metric) for metric in metrics] for arm, scores in values.items()}
+    names = [short(arm, 30) for arm in arms]
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        for number, (x, y) in enumerate(arms.values()):
+            _paint_point(panel, x, y, number, len(arms))
+        panel.set(xlabel=f"{metrics[0]} (%)", ylabel=f"{metrics[1]} (%)")
+        panel.grid(color=FAINT, linewidth=0.5)
+        panel.set_axisbelow(True)
+        legend_above(figure, names, panel.containers)
+
+    return drawn(paint, height=2.2 + legend_height(names), about=about)
+
+
+def draw_gap(values: Values, about: str) -> Drawing:
+    """AP inside random batches by their size, and on the whole gallery (RaMBO, Fig. 2): the distance is the decomposability gap."""
+    sizes = sorted(
+        {int(found[1]) for scores in values.values() for name in scores if (found := INSIDE.fullmatch(name))}
+    )
+    arms = {arm: scores for arm, scores in values.items() if {f"AP in {size}" for size in sizes} <= scores.keys()}
+    if not sizes or not arms:
+        raise UsageError("no arm of this study has a gap", expected="gaps = [32, 256] in the study's file")
+    names = [short(arm, 30) for arm in arms]
+    ticks = [*map(str, sizes), "all"]
+
+    def paint(figure: Figure) -> None:
+        panel = figure.subplots()
+        for number, scores in enumerate(arms.values()):
+            inside = [_percent(scores, f"AP in {size}") for size in sizes]
+            whole = contrast(100 * (scores[f"AP in {sizes[0]}"] - scores[f"gap@{sizes[0]}"]))  # over the same queries
+            shift = (number - (len(arms) - 1) / 2) * 0.03  # so that the intervals of arms stand side by side
+            _paint_line(panel, [*inside, whole], shift, number, len(arms))
+        panel.set_xticks(range(len(ticks)), ticks)
+        panel.set(xlabel="items in a batch", ylabel="AP inside (%)")
+        panel.grid(axis="y", color=FAINT, linewidth=0.5)
+        legend_above(figure, names, panel.containers)
+
+    return drawn(paint, height=2.0 + legend_height(names), about=about)
+
+
+def _percent(scores: Mapping[str, Floats], metric: str) -> Interval:
+    if metric not in scores:
+        raise UnknownName("metric of this study", metric, sorted(scores))
+    return contrast(100 * scores[metric])
+
+
+def _half(interval: Interval) -> float:
+    """Half of an interval's width; 0 from one seed, whose interval is infinite."""
+    half = (interval.high - interval.low) / 2
+    return half if np.isfinite(half) else 0.0
+
+
+def _paint_point(panel: Axes, x: Interval, y: Interval, number: int, of: int) -> None:
+    panel.errorbar(
+        [x.mean], [y.mean], xerr=[_half(x)], yerr=[_half(y)], color=series_color(number, of), marker=marker_of(number),
+        markersize=3.5, linestyle="none", capsize=1.6, elinewidth=0.8, capthick=0.8,
+    )  # fmt: skip
+
+
+def _paint_line(panel: Axes, line: Sequence[Interval], shift: float, number: int, of: int) -> None:
+    panel.errorbar(
+        np.arange(len(line)) + shift, [each.mean for each in line], yerr=[_half(each) for each in line],
+        color=series_color(number, of), marker=marker_of(number), markersize=3, capsize=1.6, elinewidth=0.8, capthick=0.8,
+    )  # fmt: skip
+
+
+class Sweep(NamedTuple):
+    """Lines of arms that differ in one parameter: arm -> its values, and metric -> the seeds' scores at each value."""
+
+    parameter: str
+    lines: Mapping[str, Mapping[float, Mapping[str, Floats]]]
+    about: str
+
+
+def swept(values: Values, about: str, over: str | None) -> Sweep:
+    """The arms named `NAME PARAMETER=VALUE`, by NAME. `over`: the parameter; with `=VALUE`, that of arms that name none.
+
+    Raises UsageError where no arm, or arms of several parameters, would be drawn.
+    """
+    named = {arm: match for arm in values if (match := re.fullmatch(rf"(.+?),? (\S+?)=({NUMBER})", arm))}
+    parameter, _, default = (over or "").partition("=")
+    known = list(dict.fromkeys(match[2] for match in named.values()))
+    if not parameter and len(known) == 1:
+        parameter = known[0]
+    if parameter not in known:
+        raise UsageError(
+            f"no arm has a parameter {parameter}" if parameter else "which parameter is along the axis?",
+            expected=f"--over {' or '.join(known)}" if known else "arms named as 'HAPPIER α=2'",
+            found=", ".join(values),
+        )
+    lines: dict[str, dict[float, Mapping[str, Floats]]] = {}
+    for arm, match in named.items():
+        if match[2] == parameter:
+            lines.setdefault(match[1], {})[float(match[3])] = values[arm]
+    for arm in lines.keys() & values.keys() if default else ():
+        lines[arm][_number(default)] = values[arm]
+    return Sweep(parameter, {arm: dict(sorted(line.items())) for arm, line in lines.items()}, about)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(NUMBER, text):
+        raise UsageError("--over takes a parameter and a number", expected="as α=1", found=text)
+    return float(text)
+
+
+def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
+    """A panel per metric, a line per arm: means over seeds with 95 % intervals."""
+    scores = [scores for line in sweep.lines.values() for scores in line.values()]
+    for name in metrics:
+        if not all(name in each for each in scores):
+            raise UnknownName("metric of these arms", name, sorted(set.intersection(*(set(each) for each in scores))))
+    names = [short(arm, 30) for arm in sweep.lines]
+    points = sorted({value for line in sweep.lines.values() for value in line})
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+        for panel, metric in zip(panels, metrics, strict=True):
+            for number, (arm, line) in enumerate(sweep.lines.items()):
+                means = {value: contrast(100 * scores[metric]) for value, scores in line.items()}
+                _paint_sweep(panel, means, arm, number, len(sweep.lines))
+            if points[0] > 0 and points[-1] / points[0] >= 8:
+                panel.set_xscale("log")
+            panel.set_xticks(points, [f"{value:g}" for value in points], fontsize=6)
+            panel.minorticks_off()
+            panel.set(title=metric, xlabel=sweep.parameter)
+            panel.grid(axis="y", color=FAINT, linewidth=0.5)
+            low, high = panel.get_ylim()
+            panel.set_ylim(min(low, (low + high - LEAST) / 2), max(high, (low + high + LEAST) / 2))
+        panels[0].set_ylabel("percent")
+        if len(sweep.lines) > 1:
+            legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
+
+    return drawn(paint, height=1.8 + legend_height(names) * (len(names) > 1), about=sweep.about)
+
+
+def _paint_sweep(panel: Axes, line: Mapping[float, Interval], name: str, number: int, of: int) -> None:
+    halves = [_half(interval) for interval in line.values()]
+    panel.errorbar(
+        list(line), [interval.mean for interval in line.values()], yerr=halves if any(halves) else None,
+        color=series_color(number, of), marker=marker_of(number), markersize=3, capsize=1.6, elinewidth=0.8, capthick=0.8,
+        label=name,
+    )  # fmt: skip

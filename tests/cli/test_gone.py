@@ -1,0 +1,16 @@
+"""What an earlier version had says in one line what to use instead."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli import GONE, group
+from hbench.core.errors import UsageError
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_what_is_gone_says_what_to_use_instead(name):
+    done = CliRunner().invoke(group, [*name.split(), *["levels", "x"] * name.startswith("plot --"), "-o", "x.svg"])
+    assert isinstance(done.exception, UsageError)
+    assert done.exception.fix == GONE[name]
