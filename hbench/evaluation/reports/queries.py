@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName
+from hbench.core.tables import index_array, numbers, text_array
 from hbench.datasets.manifest import Manifest
 from hbench.tree import Labels, LabelTree
 
@@ -23,14 +24,13 @@ QUERY = "query"  # the unit for which every query stands alone
 
 def named_queries(test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]) -> pa.Table:
     """The queries of one test: their ids (Q,) and, for each level, the names of their classes (Q,)."""
-    columns = [pa.array(ids, pa.string()), pa.array([test] * len(ids), pa.string()), *classes]
+    columns = [text_array(ids), text_array([test] * len(ids)), *classes]
     return pa.table(dict(zip([*KEYS, *(CLASS + level for level in levels)], columns, strict=True)))
 
 
 def queries_of_tree(test: str, ids: NDArray[np.object_], labels: Labels, tree: LabelTree) -> pa.Table:
     """The queries of one test: their ids (Q,) and their labels (Q, L) in a tree."""
-    names = [pa.array(of_level, pa.string()) for of_level in tree.names]
-    classes = [of_level.take(pa.array(column)) for of_level, column in zip(names, labels.T, strict=True)]
+    classes = [text_array(names).take(index_array(column)) for names, column in zip(tree.names, labels.T, strict=True)]
     return named_queries(test, ids, classes, tree.levels)
 
 
@@ -73,8 +73,8 @@ def _numbered(column: pa.ChunkedArray) -> NDArray[np.int64]:
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)
     rank = np.empty(len(names), np.int64)
     rank[np.argsort(names)] = np.arange(len(names))
-    numbers: NDArray[np.int64] = rank[encoded.indices.to_numpy(zero_copy_only=False)]
-    return numbers
+    found: NDArray[np.int64] = rank[numbers(encoded.indices, np.dtype(np.int32))]
+    return found
 
 
 def units_in_words(unit: str, number: int) -> str:
