@@ -124,7 +124,7 @@ def test_the_packages_that_are_installed_are_all_there_are():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     found = [name_of(path).removeprefix("pipelines.") for path in [*MODULES, *PIPELINES] if path.name == "__init__.py"]
     assert sorted(listed) == sorted([*found, "hbench.leaderboards"])
-    assert {name.split(".")[0] for name in listed} == {"hbench", "hbench_hgldv2"}
+    assert {name.split(".")[0] for name in listed} == {"hbench", "hbench_detection", "hbench_hgldv2"}
 
 
 def test_no_class_name_stands_for_two_things():

@@ -21,7 +21,8 @@ WHAT = {  # what lives there, and where its box stands: floor, and columns from 
     "look": ("pictures, pages", 5, 0),
     "train": ("loop, models, recipes", 5, 2),
     "cli": ("one file per verb", 6, 1),
-    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 7, 1),
+    "hbench_detection": ("pipeline: RaMBO's object detection", 7, 0),
+    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 7, 2),
 }
 WIDTH, HEIGHT, GAP, FLOOR, MARGIN = 230, 46, 70, 92, 20
 Arrows = dict[str, set[str]]
@@ -41,8 +42,8 @@ def imported(folder: Path, own: str) -> set[str]:
 
 def arrows() -> Arrows:
     """What each wing imports."""
-    folders = {wing: ROOT / "hbench" / wing for wing in WHAT} | {"hbench_hgldv2": ROOT / "pipelines" / "hbench_hgldv2"}
-    return {wing: imported(folders[wing], wing) for wing in WHAT}
+    shelves = {wing: ROOT / ("pipelines" if wing.startswith("hbench_") else "hbench") for wing in WHAT}
+    return {wing: imported(shelves[wing] / wing, wing) for wing in WHAT}
 
 
 def reachable(wing: str, all_arrows: Arrows) -> set[str]:

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import entry_points
 from typing import NoReturn
 
 import click
@@ -44,6 +45,7 @@ VERBS = {
     "self-check": "compute known values again on this machine",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
+PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
 GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
     "study": "in a clone of hbench: python -m studies run NAME",
     "plot --over": "in a clone of hbench: python -m studies plot sweep",
@@ -101,18 +103,28 @@ def with_habits(command: click.Command) -> click.Command:
 
 
 class Verbs(click.Group):
-    """A group whose verbs live in hbench.cli.<verb>, imported only when needed, so that help is instant."""
+    """A group whose verbs live in hbench.cli.<verb> or in the packages that bring them by the entry point `hbench.verbs`; each is
+    imported only when needed, so that help is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb))]
+        plugins = entry_points(group=PLUGINS).names
+        return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) or verb in plugins] + sorted(
+            plugins - set(VERBS)
+        )
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         refuse_gone(name)
-        if name not in self.list_commands(ctx):
+        if name in VERBS and importlib.util.find_spec(module_of(name)):
+            command = importlib.import_module(module_of(name)).command
+        elif name in (plugins := entry_points(group=PLUGINS)).names:
+            command = plugins[name].load()
+        elif name in VERBS:
+            raise UsageError(
+                f"the package of hbench {name} is not installed", fix="install hbench again: pip install hbench"
+            )
+        else:
             close = closest(name, VERBS)
-            hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
-        command = importlib.import_module(module_of(name)).command
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
         assert isinstance(command, click.Command)
         return with_habits(command)
 
@@ -126,7 +138,7 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(verb, VERBS[verb]) for verb in self.list_commands(ctx)])
+            formatter.write_dl([(verb, VERBS.get(verb, "from another package")) for verb in self.list_commands(ctx)])
         with formatter.section("Environment"):
             formatter.write_dl([*VARIABLES.items()])
 

@@ -95,14 +95,8 @@ def _recipes() -> Iterable[str]:
     return files.names()
 
 
-def _detectors() -> Iterable[str]:
-    from hbench.train.detection.recipe import names
-
-    return names()
-
-
 DATASET, BOARD, LOSS = Known("dataset", _datasets), Known("board", _boards), Known("loss", _losses)
-RECIPE, DETECTOR = Known("recipe", _recipes), Known("recipe", _detectors)
+RECIPE = Known("recipe", _recipes)
 METRICS = Known("metrics", _metrics, separator=",")
 PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), SimilarityName("similarity", _similarities)
 TIES = click.Choice(["pessimistic", "optimistic"])

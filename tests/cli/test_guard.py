@@ -18,12 +18,15 @@ broken = plugin_broken:function
 typed = plugin_typed:VALUE
 leaving = plugin_leaving:function
 good = plugin_good:similarity
+[hbench.verbs]
+count = plugin_verb:command
 """
 MODULES = {
     "plugin_broken": "raise KeyError('weights')",
     "plugin_typed": "VALUE = 3",
     "plugin_leaving": "import sys; sys.exit(3)",
     "plugin_good": "from hbench.engine.similarity import dot as similarity",
+    "plugin_verb": "import click\ncommand = click.Command('count', callback=lambda: click.echo('three'))",
 }
 
 
@@ -71,6 +74,9 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
     told = [line for line in run.stderr.decode().splitlines() if "of the package other-package is left out" in line]
     assert [line.split("'")[1] for line in told] == ["broken", "typed", "leaving"]
     assert "|sim:good|" in json.loads(run.stdout)["signature"]
+    path = os.pathsep.join([str(folder), *sys.path])
+    assert b"count        from another package" in hbench(folder, "--help", PYTHONPATH=path).stdout
+    assert hbench(folder, "count", PYTHONPATH=path).stdout == b"three\n"
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])

@@ -18,7 +18,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from hbench.cli import VERBS, group
+from hbench.cli import group
 from hbench.cli.cite import METRIC_SOURCES
 from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
@@ -120,8 +120,7 @@ def every_command():
         for name in command.list_commands(context):
             yield from walk(command.get_command(context, name), [*words, name])
 
-    for verb in VERBS:
-        yield from walk(group.get_command(click.Context(group), verb), ["hbench", verb])
+    yield from walk(group, ["hbench"])
 
 
 def test_o_and_d_are_short_for_out_and_dataset_everywhere():

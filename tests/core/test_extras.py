@@ -48,7 +48,6 @@ def labels_and_vectors(work):
         ("torch", "losses sup_hap", "train"),
         ("torch", "train glyphs-happier --out run", "train"),
         ("torch", "embed torchvision:resnet50 --dataset glyphs --out x.parquet", "train"),
-        ("torch", "study glyphs", "train"),
         ("torch", "evaluate e.npz --dataset t.csv --device cuda", "train"),
         ("torch", "hgldv2 --work w encode", "train"),
         ("open_clip", "hgldv2 --work w encode", "pipelines"),

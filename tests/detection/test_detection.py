@@ -5,10 +5,15 @@ import json
 import pytest
 import torch
 from click.testing import CliRunner
+from hbench_detection.cli import command
+from hbench_detection.detector import ClassifierRankLoss, detector_of
+from hbench_detection.recipe import CLASSES, names, resolve
+from hbench_detection.run import batches, detect, example, learn, rate, run
+from hbench_detection.scores import scores_of
+from hbench_detection.voc import Boxes, boxes_of, part_of
 from PIL import Image
 from torch import Tensor
 
-from hbench.cli.detect import command
 from hbench.cli.leaderboard import command as leaderboard
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName
 from hbench.evaluation.leaderboard import read as read_board
@@ -16,12 +21,7 @@ from hbench.evaluation.leaderboard import read_file
 from hbench.evaluation.leaderboard.detection import row_of
 from hbench.evaluation.leaderboard.runs import recorded
 from hbench.losses.baselines.rambo import RamboClasses
-from hbench.train.detection.detector import ClassifierRankLoss, detector_of
-from hbench.train.detection.recipe import CLASSES, names, resolve
-from hbench.train.detection.run import batches, detect, example, learn, rate, run
-from hbench.train.detection.scores import scores_of
-from hbench.train.detection.voc import Boxes, boxes_of, part_of
-from tests import shapes
+from tests.detection import shapes
 
 SMALL = [
     'backbone="small"', 'weights="random"', 'train=["2007/trainval"]', 'classes=["disc", "square", "bar"]', "batch=4",

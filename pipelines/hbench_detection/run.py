@@ -24,11 +24,11 @@ from hbench.core.files import full_disk_told, replacing, write_text
 from hbench.core.untrusted import LIST, load_tensors, read_json
 from hbench.core.version import __version__
 from hbench.evaluation.leaderboard.detection import DetectionFile, DetectionReport
-from hbench.train.detection.detector import detector_of
-from hbench.train.detection.recipe import CLASSES, DetectionRecipe
-from hbench.train.detection.scores import DetectionScores, scores_of
-from hbench.train.detection.voc import VocPart, part_of
 from hbench.train.records.checkpoints import usable
+from hbench_detection.detector import detector_of
+from hbench_detection.recipe import CLASSES, DetectionRecipe
+from hbench_detection.scores import DetectionScores, scores_of
+from hbench_detection.voc import VocPart, part_of
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
 VOC07 = (("2007/test",), CLASSES, 4_952)  # lists, classes and images of the test that leaderboards/voc07.toml is of

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hbench.cli.names import DETECTOR
+from hbench.cli.names import Known
 from hbench.cli.terminal import say, show_json, show_table
+from hbench_detection import recipe as recipes
 
 if TYPE_CHECKING:
     from hbench.evaluation.leaderboard.detection import DetectionReport
 
 
 @click.command("detect", short_help="train an object detector, and score it")
-@click.argument("recipe", type=DETECTOR)
+@click.argument("recipe", type=Known("recipe", recipes.names))
 @click.option(
     "--root", type=click.Path(path_type=Path, file_okay=False), required=True,
     help="The folder of VOC2007/ and VOC2012/, or of VOCdevkit/.",
@@ -41,10 +42,9 @@ def command(
     """
     import torch
 
-    from hbench.train.detection import run
-    from hbench.train.detection.recipe import resolve
+    from hbench_detection import run
 
-    chosen = resolve(recipe, changes)
+    chosen = recipes.resolve(recipe, changes)
     folder = out or Path("runs") / Path(recipe).stem
     if score is not None:
         report = run.scored_again(chosen, root, score, folder)

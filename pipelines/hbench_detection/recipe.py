@@ -99,4 +99,4 @@ def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _folder() -> Any:
-    return resources.files("hbench.train.detection")
+    return resources.files("hbench_detection")

@@ -17,8 +17,8 @@ from torchvision.models.detection.roi_heads import RoIHeads, fastrcnn_loss
 from torchvision.ops import MultiScaleRoIAlign
 
 from hbench.losses.baselines.rambo import RamboClasses
-from hbench.train.detection.recipe import DetectionRecipe
 from hbench.train.models.weights import fetched
+from hbench_detection.recipe import DetectionRecipe
 
 WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
 ClassLoss = Callable[[Tensor, Tensor], Tensor]  # of logits (n, 1 + C) and classes (n,), 0 the background

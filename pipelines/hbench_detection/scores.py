@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torchmetrics.detection import MeanAveragePrecision
 
-from hbench.train.detection.voc import Boxes
+from hbench_detection.voc import Boxes
 
 OUTSIDE = 2e10  # pixels: beyond COCO's largest area, so that the matching ignores the object, by its ordinary overlap
 ELEVENTHS = slice(0, None, 10)  # of COCO's 101 recalls
