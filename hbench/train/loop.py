@@ -26,7 +26,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hbench.core.errors import ConfigError, HBenchError, UsageError, examples
+from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -50,7 +50,6 @@ from hbench.train.steps.gradients import (
     StepTensors,
     StepValues,
     TrainStep,
-    accumulated,
     direct,
     in_two_passes,
     read_all,
@@ -61,7 +60,6 @@ LOG = logging.getLogger(__name__)
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
-MOST_SKIPPED = 10  # steps in a row that are left out before a run stops after all
 
 
 class TrainingInterrupted(HBenchError):
@@ -109,7 +107,7 @@ def train(
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
         if held is not None:
             together(None, processes)  # the others wait until the first has written it
-            checkpoints.load_model(checkpoints.best(out), run.judged)
+            checkpoints.load_model(checkpoints.best(out), run.model)
         report = _score(run, recipe, data if recipe.tested or held is None else held, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
     return report
@@ -160,7 +158,7 @@ def _is_to_be_saved(run: TrainingRun, recipe: Recipe) -> bool:
 def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
     """Take every step from the run's to the recipe's last, and tell of each; a GPU is some steps ahead of what is told."""
     manifest = training_manifest(data)
-    in_epoch, begun, began, skipped = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter(), 0
+    in_epoch, begun, began = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter()
     waiting: list[LaunchedStep] = []
     for launched in _launched(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
@@ -168,13 +166,11 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
             continue
         values_of = read_all([each.tensors for each in waiting])
         seconds = time.perf_counter() - began
-        speed = (run.step - begun) * recipe.sampler.batch * recipe.accumulate / seconds
+        speed = (run.step - begun) * recipe.sampler.batch / seconds
         for each, values in zip(waiting, values_of, strict=True):
-            skipped = 0 if values.finite else skipped + 1
             if not values.finite:
                 items = manifest.items[each.rows.cpu().numpy()].tolist()
-                go_on = recipe.non_finite == "skip" and skipped <= MOST_SKIPPED
-                _note_non_finite(values, each.step, items, out / _own_name(processes), go_on=go_on)
+                raise _non_finite(values, each.step, items, out / _own_name(processes))
             yield Moment(
                 each.step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
                 not values.taken, each.rates, speed, seconds,
@@ -200,14 +196,12 @@ def _launched(
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
     labels = torch.from_numpy(ended(manifest.labels, manifest.tree)).to(device, torch.int64)
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
-    compute = accumulated(recipe.accumulate, compute) if recipe.accumulate > 1 else compute
     for epoch in range(run.step // in_epoch, recipe.epochs):
         batches = _plan(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
             let_body_rest(run, processes, resting=recipe.schedule.rests(run.step, in_epoch, recipe.epochs))
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
-            tensors = update(run, pixels, labels[rows], processes, compute, stops=recipe.non_finite == "stop")
-            run.follow(recipe.average)
+            tensors = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
             yield LaunchedStep(run.step, rows, rates, tensors)
 
@@ -224,23 +218,21 @@ def update(
     labels: Tensor,
     processes: Processes = ALONE,
     compute: TrainStep = direct,
-    *,
-    stops: bool = True,
 ) -> StepTensors:
     """One step of every optimiser on this process's part of a batch; where the loss or its gradient is not finite, nothing
-    changes. On a GPU nothing is waited for; where such a step `stops` the run, none after it changes anything either."""
+    changes. On a GPU nothing is waited for, and no later step changes anything after such a one."""
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     part = pixels.to(processes.device, memory_format=run.layout), labels.to(processes.device)
     # The running means of batch norms that learn move as the images pass, before the loss is known.
     norms = [] if run.model.freeze_batch_norm else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
-    outcome = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
+    total, terms = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
     average_gradients(list(run.objective.parameters()), processes)
-    values = torch.stack([outcome.total, clipped(run.optimizers, run.scaler), *outcome.terms.values()])
+    values = torch.stack([total, clipped(run.optimizers, run.scaler), *terms.values()])
     bad = ~values[:2].isfinite().all()
     if run.halted is not None:
         bad = bad | run.halted
-        run.halted = bad if stops else run.halted
+        run.halted = bad
         step_unless(bad, run.optimizers)
     elif not bad:
         for optimizer in run.optimizers:
@@ -248,20 +240,13 @@ def update(
     for buffer, earlier in norms:
         buffer.copy_(torch.where(bad, earlier, buffer))
     run.scaler.update()
-    return StepTensors(values, tuple(outcome.terms), run.scaler.is_enabled())
+    return StepTensors(values, tuple(terms), run.scaler.is_enabled())
 
 
 def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE) -> EpochBatches:
-    """The images of every step of an epoch: this process's share of each batch, of so many batches as make a step."""
-    wanted = recipe.steps_per_epoch and recipe.steps_per_epoch * recipe.accumulate
-    batches = plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=wanted)
-    steps = batches.share(processes.rank, processes.world).joined(recipe.accumulate)
-    if not len(steps.rows):
-        raise ConfigError(
-            "an epoch has no step", expected=f"accumulate of at most its {len(batches.rows)} batches",
-            found=f"{recipe.accumulate}",
-        )  # fmt: skip
-    return steps
+    """The images of every step of an epoch: this process's share of each batch."""
+    batches = plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
+    return batches.share(processes.rank, processes.world)
 
 
 def _remarks(recipe: Recipe, manifest: Manifest) -> list[str]:
@@ -283,7 +268,7 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
     images = images_of(data.name, manifest, recipe.images, vary=False)
     workers = workers_for(images, recipe.images)
     vectors = embed_all(
-        run.judged, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
+        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
     )
     if processes.first:
         about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}
@@ -324,19 +309,16 @@ def _own_name(processes: Processes) -> str:
     return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
 
 
-def _note_non_finite(values: StepValues, step: int, items: list[str], file: Path, *, go_on: bool) -> None:
-    """Save what led to a loss or gradient that is NaN or infinite; raise the error that says so, unless the run goes on."""
+def _non_finite(values: StepValues, step: int, items: list[str], file: Path) -> HBenchError:
+    """Save what led to a loss or gradient that is NaN or infinite; the error that says so."""
     terms = values.terms
     found = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
     write_text(file, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    if go_on:
-        return
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
-    raise HBenchError(
+    return HBenchError(
         f"{what} of step {step} is not finite: nothing was changed by it",
         found=", ".join(f"{name} {term}" for name, term in terms.items()) + f", on {examples(items)}",
-        fix=f"look at the items in {file}; a smaller optimizer.lr, optimizer.clip, precision float32 or bfloat16, or "
-        "non_finite=skip",
+        fix=f"look at the items in {file}; a smaller optimizer.lr, optimizer.clip, or precision float32 or bfloat16",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +37,8 @@ class BestStep(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken, the best of
-    them where the run validates, and the running mean of the weights where there is one. `halted`: on a GPU, whether a step was
-    not finite, after which it takes no more until the host has read that."""
+    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken, and the best
+    of them where the run validates. `halted`: on a GPU, whether a step was not finite, after which it takes no more."""
 
     model: EmbeddingModel
     embed: nn.Module
@@ -50,27 +48,12 @@ class TrainingRun:
     layout: torch.memory_format = torch.contiguous_format
     step: int = 0
     best: BestStep | None = None
-    average: EmbeddingModel | None = None
     halted: Tensor | None = None
-
-    @property
-    def judged(self) -> EmbeddingModel:
-        """The model that is evaluated and embedded with: the running mean where there is one."""
-        return self.model if self.average is None else self.average
 
     @property
     def runs_ahead(self) -> bool:
         """Whether steps are launched before the host knows of the last one: on GPUs, and not with float16's scaler."""
         return self.halted is not None
-
-    def follow(self, keep: float) -> None:
-        """Move the running mean of the weights towards them."""
-        if self.average is not None:
-            with torch.no_grad():
-                mean: list[Tensor] = list(self.average.parameters())
-                torch._foreach_lerp_(mean, list[Tensor](self.model.parameters()), 1 - keep)
-                for buffer, own in zip(self.average.buffers(), self.model.buffers(), strict=True):
-                    buffer.copy_(own)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint into the run's folder."""
@@ -80,20 +63,17 @@ class TrainingRun:
             "scaler": self.scaler.state_dict(),
             "random": checkpoints.random_state(),
             "best": self.best and self.best._asdict(),
-            "trained": self.average and self.model.state_dict(),
         }
-        checkpoints.save(folder, self.step, model=self.judged, state=state)
+        checkpoints.save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
         """Go on from a checkpoint. Raises DataError where it cannot be read or is of another model."""
         state = checkpoints.load_state(folder)
-        checkpoints.load_model(folder, self.judged)
+        checkpoints.load_model(folder, self.model)
         with checkpoints.usable(folder / checkpoints.STATE):
             self._go_on(state)
 
     def _go_on(self, state: Mapping[str, Any]) -> None:
-        if self.average is not None:
-            self.model.load_state_dict(state["trained"])
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
@@ -118,10 +98,8 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     on_gpu, wanted = device.type == "cuda", recipe.model.channels_last
     layout = torch.channels_last if wanted or (on_gpu and wanted is None) else torch.contiguous_format
     model = model.to(memory_format=layout)
-    average = copy.deepcopy(model).requires_grad_(False).eval() if recipe.average else None
-    for each in (model, average):
-        if recipe.model.compile and each is not None:
-            each.compile_backbone()
+    if recipe.model.compile:
+        model.compile_backbone()
     objective = build_objective(recipe.losses, ended(manifest.labels, manifest.tree), model.dim).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
     embed = distributed(model.train(), processes)
@@ -132,7 +110,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
             expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",
         )  # fmt: skip
     halted = torch.zeros((), dtype=torch.bool, device=device) if on_gpu and not scaler.is_enabled() else None
-    return TrainingRun(model, embed, objective, optimizers, scaler, layout, average=average, halted=halted)
+    return TrainingRun(model, embed, objective, optimizers, scaler, layout, halted=halted)
 
 
 def let_body_rest(run: TrainingRun, processes: Processes, *, resting: bool) -> None:

@@ -221,6 +221,15 @@ def test_a_setting_that_breaks_the_schema_is_named(change, problem):
         resolve("sop-happier", [change])
 
 
+def test_settings_that_are_gone_are_read_where_they_change_nothing_and_else_refused(tmp_path):
+    lines = 'extends = "glyphs-nsm"\naccumulate = 1\noptimizer.decay_all = true\n'
+    (tmp_path / "earlier.toml").write_text(lines)
+    assert resolve(str(tmp_path / "earlier.toml")) == resolve("glyphs-nsm")
+    for change in ("average=0.9", "accumulate=4", "optimizer.decay_all=false", "schedule.ramp=500"):
+        with pytest.raises(ConfigError, match=f"{change.partition('=')[0]} is gone: leave it out"):
+            resolve("glyphs-nsm", [change])
+
+
 def test_unknown_recipes_and_malformed_changes_are_refused(tmp_path):
     with pytest.raises(UnknownName, match="did you mean 'sop-happier'"):
         resolve("sop-hapier")

@@ -88,7 +88,7 @@ def test_what_is_left_of_an_epoch_is_its_end():
 
 def test_hierarchical_batches_come_from_pairs_of_coarse_classes():
     labels = labels_of([5] * 40, coarse=[i // 10 for i in range(40)])
-    settings = Sampler(name="hierarchical", batch=32, per_class=4, groups=2, batches_per_group=5)
+    settings = Sampler(name="hierarchical", batch=32, per_class=4, batches_per_group=5)
     rows = plan(labels, settings, seed=0, epoch=0).rows
     pairs = [tuple(np.unique(labels[row, 0])) for row in rows]
     assert len(rows) == 6 * 5  # C(4, 2) pairs, 5 batches of each
@@ -102,7 +102,7 @@ def test_hierarchical_batches_come_from_pairs_of_coarse_classes():
 
 def test_within_a_pair_no_class_comes_again_before_all_were_taken():
     labels = labels_of([4] * 20, coarse=[i // 10 for i in range(20)])
-    settings = Sampler(name="hierarchical", batch=8, per_class=2, groups=2, batches_per_group=5)
+    settings = Sampler(name="hierarchical", batch=8, per_class=2, batches_per_group=5)
     rows = plan(labels, settings, seed=0, epoch=0).rows
     assert np.bincount(labels[rows.ravel(), 1]).tolist() == [2] * 20  # 5 batches × 2 classes = all 10 of each
 
@@ -115,7 +115,7 @@ def test_too_few_classes_are_refused():
 
 
 def test_a_batch_that_coarse_classes_cannot_share_is_refused():
-    settings = Sampler(name="hierarchical", batch=12, per_class=4, groups=2)
+    settings = Sampler(name="hierarchical", batch=12, per_class=4)
     with pytest.raises(ConfigError, match="shared among"):
         plan(labels_of([9] * 30, coarse=[i % 3 for i in range(30)]), settings, seed=0, epoch=0)
 

@@ -23,6 +23,7 @@ from hbench.train.recipes.recipe import Sampler
 Rows = NDArray[np.int64]
 Compose = Callable[[NDArray[np.int32], Sampler, np.random.Generator], Rows]
 
+GROUPS = 2  # coarse classes in a batch of `hierarchical`
 samplers: Registry[Compose] = Registry("sampler", group="hbench.samplers")
 
 
@@ -37,12 +38,6 @@ class EpochBatches(NamedTuple):
         size = self.rows.shape[1] // world
         own = slice(rank * size, (rank + 1) * size)
         return EpochBatches(self.rows[:, own], self.draws[:, own])
-
-    def joined(self, number: int) -> EpochBatches:
-        """Every `number` batches behind each other as one; what is left over is not used."""
-        steps = len(self.rows) // number
-        rows, draws = (column[: steps * number].reshape(steps, -1) for column in self)
-        return EpochBatches(rows, draws)
 
     def after(self, step: int) -> EpochBatches:
         """What is left of the epoch after `step` batches."""
@@ -89,25 +84,25 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 
 @samplers.register("hierarchical")
 def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Batches whose classes come, in equal parts, from a tuple of coarse classes; so many batches of every tuple.
+    """Batches whose classes come, in equal parts, from a pair of coarse classes; `batches_per_group` batches of every pair.
 
-    Within a tuple's batches a class comes again only when all of its coarse class were taken (Cakir et al. 2019, the
+    Within a pair's batches a class comes again only when all of its coarse class were taken (Cakir et al. 2019, the
     sampling of [E] on SOP: pairs of the 12 kinds, 5 batches of each).
     """
     classes, m = _members(labels[:, -1]), settings.per_class
     coarse = np.array([labels[items[0], 0] for items in classes])
-    width, rest = divmod(settings.batch // m, settings.groups)
+    width, rest = divmod(settings.batch // m, GROUPS)
     if rest:
         raise ConfigError(
             "the batch cannot be shared among the coarse classes",
-            expected=f"sampler.batch a multiple of per_class × groups = {m * settings.groups}",
+            expected=f"sampler.batch a multiple of {GROUPS} × per_class = {GROUPS * m}",
             found=f"{settings.batch}",
         )
     of_coarse = [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
     large = [members for members in of_coarse if len(members) >= width]
-    _require_classes(len(large), settings.groups, f"of {width} or more classes at the coarsest level")
+    _require_classes(len(large), GROUPS, f"of {width} or more classes at the coarsest level")
     rows = []
-    for chosen in combinations(large, settings.groups):
+    for chosen in combinations(large, GROUPS):
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
         for hand in zip(*hands, strict=True):
             taken = np.concatenate(hand)
@@ -155,5 +150,5 @@ def _require_classes(found: int, needed: int, which: str) -> None:
             "the training set has too few classes for a batch",
             expected=f"{needed} {which}",
             found=f"{found}",
-            fix="a smaller sampler.batch, a larger sampler.per_class, or fewer sampler.groups",
+            fix="a smaller sampler.batch, or a larger sampler.per_class",
         )

@@ -61,7 +61,7 @@ def _batches(sampler: Sampler) -> str:
         return "up to 128, 2 to 4 per class"
     of = f"{sampler.batch}, {sampler.per_class} per class"
     if sampler.name == "hierarchical":
-        of += f", {sampler.batches_per_group} of each {sampler.groups} coarse classes"
+        of += f", {sampler.batches_per_group} of each 2 coarse classes"
     return of + (f", at most {sampler.per_epoch} per class and epoch" if sampler.per_epoch else "")
 
 

@@ -22,6 +22,10 @@ Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
+GONE = {  # settings of earlier versions, with the value that changed nothing, which their recipe.toml has
+    "average": 0.0, "accumulate": 1, "non_finite": "stop", "sampler.groups": 2, "optimizer.decay_all": True,
+    "proxies.decay_all": True, "schedule.every": "epoch", "schedule.ramp": 0,
+}  # fmt: skip
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -75,7 +79,7 @@ class Model(BaseModel):
 class Sampler(BaseModel):
     """How batches are composed: `batch` items, `per_class` of each fine class in it.
 
-    `hierarchical` takes its classes from `groups` coarse classes, `batches_per_group` batches of each tuple of them.
+    `hierarchical` takes its classes from two coarse classes, `batches_per_group` batches of each pair of them.
     `m_per_class` leaves out classes of fewer than `smallest` items, and takes `per_epoch` of a class in an epoch (0: all).
     """
 
@@ -83,7 +87,6 @@ class Sampler(BaseModel):
     name: str = "m_per_class"
     batch: Natural = 256
     per_class: Natural = 4
-    groups: Positive = 2
     batches_per_group: Positive = 5
     smallest: Positive = 1
     per_epoch: Natural = 0
@@ -92,8 +95,7 @@ class Sampler(BaseModel):
 class Optimizer(BaseModel):
     """One optimiser and the lowest learning rate of its schedule; `head` multiplies the projection's learning rate.
 
-    `clip`: a gradient of its weights that is longer is scaled down to that length; 0: none is. `decay_all` false: biases and
-    the weights of norms do not decay.
+    `clip`: a gradient of its weights that is longer is scaled down to that length; 0: none is.
     """
 
     model_config = STRICT
@@ -105,21 +107,17 @@ class Optimizer(BaseModel):
     head: NonNegative = 1.0
     lr_min: NonNegative = 0.0
     clip: NonNegative = 0.0
-    decay_all: bool = True
 
 
 class Schedule(BaseModel):
     """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn, at their full
-    rates, and the schedule begins after these. A `warm_up` below 1 is a share of the run's steps. `every`: whether the rate
-    changes by epoch or by step. `ramp`: the number of first steps over which all rates rise from 0, linearly."""
+    rates, and the schedule begins after these. A `warm_up` below 1 is a share of the run's steps."""
 
     model_config = STRICT
     name: Literal["cosine", "constant", "steps"] = "cosine"
     warm_up: Natural | Share = 0
     milestones: tuple[Positive, ...] = ()
     gamma: Share = 0.1
-    every: Literal["epoch", "step"] = "epoch"
-    ramp: Natural = 0
 
     def resting(self, epochs: int) -> float:
         """The epochs of warm-up in a run of this many."""
@@ -149,18 +147,14 @@ class Aim(BaseModel):
 class Recipe(BaseModel):
     """A training run. Epochs and numbers of a batch that are 0 follow from the dataset, sizes of images from the net (sizes.py).
 
-    `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU.
+    `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU. `two_pass`: images that
+    are held with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own weights, the net's when
+    left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
 
-    `two_pass`: images that are held with their graph at once (0: the whole batch). `accumulate`: batches whose gradients make a
-    step, their mean. `average`: the share of itself that the running mean of the weights keeps at every step; that mean is
-    what is evaluated and embedded with (0: the weights themselves). `proxies`: the optimiser of the losses' own
-    weights, the net's when left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
     `validation`: the share of the training classes, of `validation_level` or the finest, that is held out and evaluated every
-    `evaluate_every` epochs; the checkpoint
-    best by `select_by` is tested, and the run stops after `patience` evaluations without a better one (0: never). `tested` false:
-    the run ends with the scores of the held-out classes, and the tests are not looked at, as where settings are being chosen.
-    `non_finite`: whether a step whose loss or gradient is NaN or infinite stops the run or is left out of it. `source`: whose
-    values these are.
+    `evaluate_every` epochs; the checkpoint best by `select_by` is tested, and the run stops after `patience` evaluations
+    without a better one (0: never). `tested` false: the run ends with the scores of the held-out classes, and the tests are
+    not looked at, as where settings are being chosen. `source`: whose values these are.
     """
 
     model_config = STRICT
@@ -177,9 +171,6 @@ class Recipe(BaseModel):
     schedule: Schedule = Schedule()
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     two_pass: Natural = 0
-    accumulate: Positive = 1
-    average: Share = 0.0
-    non_finite: Literal["stop", "skip"] = "stop"
     validation: Share = 0.0
     validation_level: str = ""
     evaluate_every: Natural = 0
@@ -190,6 +181,19 @@ class Recipe(BaseModel):
     checkpoint_every: Natural = 200
     aim: Aim | None = None
     source: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_gone(cls, values: dict[str, Any]) -> dict[str, Any]:
+        tables = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
+        for setting, unchanging in GONE.items():
+            table, _, key = setting.rpartition(".")
+            above = tables.get(table) if table else tables
+            if isinstance(above, dict) and above.pop(key, unchanging) != unchanging:
+                raise ValueError(
+                    f"{setting} is gone: leave it out (two_pass lets larger batches fit, optimizer.clip bounds gradients)"
+                )
+        return tables
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:

@@ -64,7 +64,7 @@ def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Proces
     images = images_of(held.name, manifest, recipe.images, vary=False)
     workers = workers_for(images, recipe.images)
     vectors = embed_all(
-        run.judged, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
+        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
     )
     scores: dict[str, float] = {}
     if processes.first:

@@ -1,4 +1,4 @@
-"""Makes the gradient of a step: of the whole batch's loss, directly or in two passes over parts of it; or the mean over batches.
+"""Makes the gradient of a step: of the whole batch's loss, directly or in two passes over parts of it.
 
 Two passes ([24] in [T]): embed without a graph; take ∂L/∂embeddings; embed each part again and push its rows of that
 gradient through. The gradient is the same, and only one part's graph is held at a time.
@@ -7,7 +7,7 @@ gradient through. The gradient is the same, and only one part's graph is held at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
@@ -22,13 +22,7 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.tree import Labels
 
 Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
-
-
-class Outcome(NamedTuple):
-    """The loss and its terms, detached; none of them is waited for."""
-
-    total: Tensor
-    terms: dict[str, Tensor]
+LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached; none of them is waited for
 
 
 class StepValues(NamedTuple):
@@ -79,12 +73,12 @@ class TrainStep(Protocol):
         *,
         processes: Processes,
         scale: Scale,
-    ) -> Outcome: ...
+    ) -> LossAndTerms: ...
 
 
 def direct(
     embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
-) -> Outcome:
+) -> LossAndTerms:
     """The gradient by one graph of the whole batch."""
     embeddings = gather(embed(images), processes)
     total, terms = objective(embeddings, gather(labels, processes))
@@ -97,7 +91,7 @@ def in_two_passes(part: int) -> TrainStep:
 
     def step(
         embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
-    ) -> Outcome:
+    ) -> LossAndTerms:
         pieces = torch.split(images, part)
         states = []
         with torch.no_grad():
@@ -110,40 +104,14 @@ def in_two_passes(part: int) -> TrainStep:
         scale(total).backward()  # type: ignore[no-untyped-call]
         assert own.grad is not None
         after = _random_state(images.device)
-        for last, piece, gradient, state in _parts(pieces, torch.split(own.grad, part), states):
+        for piece, gradient, state in zip(pieces, torch.split(own.grad, part), states, strict=True):
             _set_random_state(state)
-            with nullcontext() if last else _unsynchronised(embed):
+            with nullcontext() if piece is pieces[-1] else _unsynchronised(embed):
                 embed(piece).backward(gradient)
         _set_random_state(after)
         return _detached(total, terms)
 
     return step
-
-
-def accumulated(number: int, compute: TrainStep) -> TrainStep:
-    """The mean gradient of `number` batches that lie one behind the other, each with a loss of its own."""
-
-    def step(
-        embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
-    ) -> Outcome:
-        outcomes = []
-        batches = zip(images.chunk(number), labels.chunk(number), strict=True)
-        for count, (pixels, own) in enumerate(batches, start=1):
-            with nullcontext() if count == number else _unsynchronised(embed):
-                share = lambda loss: scale(loss / number)  # noqa: E731
-                outcomes.append(compute(embed, objective, pixels, own, processes=processes, scale=share))
-        names = outcomes[0].terms
-        terms = {name: torch.stack([each.terms[name] for each in outcomes]).mean() for name in names}
-        return Outcome(torch.stack([each.total for each in outcomes]).mean(), terms)
-
-    return step
-
-
-def _parts(
-    pieces: tuple[Tensor, ...], gradients: tuple[Tensor, ...], states: list[list[Tensor]]
-) -> Iterator[tuple[bool, Tensor, Tensor, list[Tensor]]]:
-    for number, (piece, gradient, state) in enumerate(zip(pieces, gradients, states, strict=True), start=1):
-        yield number == len(pieces), piece, gradient, state
 
 
 def _unsynchronised(embed: nn.Module) -> AbstractContextManager[None]:
@@ -165,8 +133,8 @@ def _set_random_state(state: list[Tensor]) -> None:
         torch.cuda.set_rng_state(state[1])
 
 
-def _detached(total: Tensor, terms: dict[str, Tensor]) -> Outcome:
-    return Outcome(total.detach(), {name: term.detach() for name, term in terms.items()})
+def _detached(total: Tensor, terms: dict[str, Tensor]) -> LossAndTerms:
+    return total.detach(), {name: term.detach() for name, term in terms.items()}
 
 
 class Objective(nn.Module):

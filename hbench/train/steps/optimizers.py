@@ -1,6 +1,6 @@
 """Builds the optimisers of a run, sets their learning rates, clips their gradients, and takes their steps.
 
-rate = lowest + (highest − lowest) · factor(epochs since the warm-up) · min(1, steps / ramp)
+rate = lowest + (highest − lowest) · factor(epochs since the warm-up)
 """
 
 from __future__ import annotations
@@ -66,19 +66,15 @@ def set_rates(
 ) -> dict[str, float]:
     """Set every group's learning rate for an epoch, and return them by name; during warm-up the body's is 0.
 
-    `step` is the number of steps before this one, `in_epoch` that of an epoch, for schedules that go by steps.
+    `step` is the number of steps before this one, `in_epoch` that of an epoch, for a warm-up that is a share of the steps.
     """
     schedule = recipe.schedule
-    at = step / in_epoch if schedule.every == "step" else epoch
-    factor = FACTORS[schedule.name](max(0, at - schedule.resting(recipe.epochs)), recipe.epochs, schedule)
+    factor = FACTORS[schedule.name](max(0, epoch - schedule.resting(recipe.epochs)), recipe.epochs, schedule)
     resting = schedule.rests(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
-    rise = min(1.0, (step + 1) / schedule.ramp) if schedule.ramp else 1.0
     rates = {}
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
-        group["lr"] = (
-            0.0 if resting and group["name"] == BODY else (lowest + (group["lr_max"] - lowest) * factor) * rise
-        )
+        group["lr"] = 0.0 if resting and group["name"] == BODY else lowest + (group["lr_max"] - lowest) * factor
         rates[group["name"]] = group["lr"]
     return rates
 
@@ -109,13 +105,11 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
 
 
 def _groups(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> list[dict[str, Any]]:
-    """The weights that learn as a group, or as two where biases and norms are not to decay; none where there are none."""
+    """The weights that learn, as a group; none where there are none."""
     learning = [weight for weight in weights if weight.requires_grad]
-    flat = [] if settings.decay_all else [weight for weight in learning if weight.ndim <= 1]
-    whole = learning if settings.decay_all else [weight for weight in learning if weight.ndim > 1]
-    shared = {"name": name, "lr": rate, "lr_max": rate, "lr_min": settings.lr_min, "clip": settings.clip}
-    parts = [(whole, settings.weight_decay), (flat, 0.0)]
-    return [{"params": each, "weight_decay": decay, **shared} for each, decay in parts if each]
+    rates = {"lr": rate, "lr_max": rate, "lr_min": settings.lr_min}
+    group = {"params": learning, "name": name, "weight_decay": settings.weight_decay, "clip": settings.clip, **rates}
+    return [group] if learning else []
 
 
 def _optimizer(settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool) -> torch.optim.Optimizer:
