@@ -37,12 +37,14 @@ Scalar = Any  # a number in compiled code, of the type that numba finds
 class Compiled:
     """A function that is compiled when it, or a compiled function that calls it, is first called."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], *, called_from_python: bool = True) -> None:
+        self.function, self.called_from_python = function, called_from_python
         self.made: Any = None
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
+        if not self.called_from_python:
+            return self.function(*arguments)
         return self.dispatcher(*arguments)
 
     @property
@@ -59,11 +61,11 @@ class Compiled:
         return self.made
 
     def _make(self) -> Any:
-        return machine_code(error_model="numpy")(self.function)
+        return machine_code(error_model="numpy", no_cpython_wrapper=not self.called_from_python)(self.function)
 
 
 def machine_code(
-    *, error_model: str = "python", fastmath: AbstractSet[str] = frozenset()
+    *, error_model: str = "python", fastmath: AbstractSet[str] = frozenset(), no_cpython_wrapper: bool = False
 ) -> Callable[[FunctionT], FunctionT]:
     """numba's decorator, with its options, of a function whose machine code is kept where a folder can be written to."""
     numba: Any = importlib.import_module("numba")
@@ -72,7 +74,10 @@ def machine_code(
         with LOADING:
             told = numba.config.CACHE_DIR
             folder = kept_in(Path(function.__code__.co_filename).parent)
-            jit = numba.njit(nogil=True, cache=bool(folder), error_model=error_model, fastmath=set(fastmath))
+            jit = numba.njit(
+                nogil=True, cache=bool(folder), error_model=error_model, fastmath=set(fastmath), no_cfunc_wrapper=True,
+                no_cpython_wrapper=no_cpython_wrapper,
+            )  # fmt: skip
             numba.config.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16]) if folder else told
             try:
                 return cast("FunctionT", jit(function))
@@ -138,6 +143,12 @@ def compiled(function: FunctionT) -> FunctionT:
     """The function compiled, with every float operation as it is written: an order of sums that is left to the compiler
     depends on whether the code was just made or was kept on disk."""
     return cast("FunctionT", Compiled(function))
+
+
+def compiled_part(function: FunctionT) -> FunctionT:
+    """As `compiled`, for a function that compiled functions alone call: without what takes arguments from Python, which takes a
+    third of the time to compile. Called from Python, as a test does, it runs as Python."""
+    return cast("FunctionT", Compiled(function, called_from_python=False))
 
 
 def pays(numbers: int) -> bool:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled
+from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.compress import LANES, TILE, compress
 from hbench.engine.kernels.sort_keys import Coding, Parts
 
 MAXIMA = 64  # running maxima side by side
 
 
-@compiled
+@compiled_part
 def rank_whole(
     keys: NDArray[np.unsignedinteger], coding: Coding, ranks: NDArray[np.int32], levels: NDArray[np.uint8]
 ) -> bool:
     """Write the ranks and levels (P,) of a row's positives, given its sorted keys (G,); whether another order of equal
     scores would give other levels."""
-    places, chosen = np.arange(TILE, dtype=np.int32), np.empty(TILE, np.uint8)
+    places, chosen = np.empty(TILE, np.int32), np.empty(TILE, np.uint8)
+    for place in range(TILE):
+        places[place] = np.int32(place)
     room = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
     found, start = np.uint64(0), 0
     while found < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
@@ -35,7 +37,7 @@ def rank_whole(
     return are_keys_tied(keys, coding)
 
 
-@compiled
+@compiled_part
 def read_ties(
     keys: NDArray[np.unsignedinteger], coding: Coding, ties: NDArray[np.uint8], chosen: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
@@ -48,12 +50,19 @@ def read_ties(
     return ties[: len(keys)]
 
 
-@compiled
+@compiled_part
 def are_keys_tied(keys: NDArray[np.unsignedinteger], coding: Coding) -> bool:
     """Whether items of different levels have one score, but for −inf."""
     kind, one, tied = keys.dtype.type, np.uint64(1), False
     ties = kind((1 << coding.bits) - 1)
-    listed = np.uint64(np.searchsorted(keys, kind(kind(2 * coding.middle) << kind(coding.bits))))
+    beyond = kind(kind(2 * coding.middle) << kind(coding.bits))  # from there on −inf
+    listed, high = np.uint64(0), np.uint64(len(keys))
+    while listed < high:
+        middle = (listed + high) >> one
+        if keys[middle] < beyond:
+            listed = middle + one
+        else:
+            high = middle
     for slot in range(one, listed):
         differing: Scalar = kind(keys[slot] ^ keys[slot - one])
         tied |= (differing != kind(0)) & (differing <= ties)
@@ -66,10 +75,11 @@ def levels_of_best(
 ) -> None:
     """The level of the item ranked first, listed or not, of the queries `todo` (n,)."""
     best = np.empty(parts.starts.shape[1] + 1, rows.dtype)
-    for row in np.flatnonzero(todo):
-        best[:] = -np.inf
-        raise_best(rows[row], 0, (parts.starts[row], parts.ends[row]), best)
-        levels[row] = level_of_best(best, pessimistic)
+    for row in range(len(todo)):
+        if todo[row]:
+            best[:] = -np.inf
+            raise_best(rows[row], 0, (parts.starts[row], parts.ends[row]), best)
+            levels[row] = level_of_best(best, pessimistic)
 
 
 @compiled
@@ -96,7 +106,7 @@ def raise_best(
             inner_start, inner_end = start, end
 
 
-@compiled
+@compiled_part
 def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
     """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or the highest level."""
     found = 0
@@ -106,7 +116,7 @@ def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
     return np.uint8(found)
 
 
-@compiled
+@compiled_part
 def highest(scores: NDArray[np.floating]) -> Scalar:
     """The highest score, −inf of none; lane by lane, which the compiler makes vectors of, unlike one running maximum."""
     lanes = np.full(MAXIMA, -np.inf, scores.dtype)
@@ -115,4 +125,9 @@ def highest(scores: NDArray[np.floating]) -> Scalar:
         part = scores[start : start + MAXIMA]
         for lane in range(MAXIMA):
             lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
-    return max(lanes.max(), scores[whole:].max() if whole < len(scores) else lanes[0])
+    found = lanes[0]
+    for lane in range(MAXIMA):
+        found = max(found, lanes[lane])
+    for item in range(whole, len(scores)):
+        found = max(found, scores[item])
+    return found

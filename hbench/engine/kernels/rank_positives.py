@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled
+from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.rank_full_rows import rank_whole
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
@@ -91,7 +91,9 @@ def rank_rows(
         if size == rows.shape[1]:
             out.tied[row] = rank_whole(by_score.keys[part], by_score.coding, ranks, levels)
         elif end > first:
-            levels[:] = by_score.levels[part][: len(ranks)]
+            sorted_levels = by_score.levels[part]
+            for slot in range(np.uint64(len(levels))):
+                levels[slot] = sorted_levels[slot]
             ordered, above = by_score.scores[offset : offset + size + 1], room.above[: len(ranks) + 1]
             above[:] = 0
             distractors = (rows[row, :begin], rows[row, begin + size :])
@@ -100,7 +102,7 @@ def rank_rows(
             out.tied[row] = tied | are_tied(ordered, levels)
 
 
-@compiled
+@compiled_part
 def count_above(
     distractors: tuple[NDArray[np.floating], NDArray[np.floating]],
     ordered: NDArray[np.floating],
@@ -120,7 +122,7 @@ def count_above(
     return tied
 
 
-@compiled
+@compiled_part
 def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
     """The rank of each positive, from the number of distractors that come between it and the one before."""
     rank = np.int32(0)
@@ -129,7 +131,7 @@ def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
         ranks[slot] = rank
 
 
-@compiled
+@compiled_part
 def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Lookup:
     """The lookup of P ≥ 1 positives: they are counted per bucket, and the counts summed up into `before`."""
     last = np.uint64(len(ordered) - 2)
@@ -146,14 +148,14 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Lookup:
     return Lookup(ordered, before, scale)
 
 
-@compiled
+@compiled_part
 def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar:
     """⌊(high − score)·scale⌋ clipped to 0 … top: one formula to build and to look up, so it is monotone to the bit."""
     position = (high - score) * scale
     return np.int32(min(position, top)) if position > 0 else np.int32(0)
 
 
-@compiled
+@compiled_part
 def count_distractors(
     scores: NDArray[np.floating], lookup: Lookup, pessimistic: bool, above: NDArray[np.int32]
 ) -> bool:
@@ -180,7 +182,7 @@ def count_distractors(
     return tied
 
 
-@compiled
+@compiled_part
 def compare_distractors(
     scores: NDArray[np.floating], ordered: NDArray[np.floating], pessimistic: bool, above: NDArray[np.int32]
 ) -> bool:
@@ -197,7 +199,7 @@ def compare_distractors(
     return tied
 
 
-@compiled
+@compiled_part
 def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]:
     """How many scores are above one's own, and how many equal it; int32 throughout, for the sake of vectors."""
     above, equal = np.int32(0), np.int32(0)
@@ -207,7 +209,7 @@ def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]
     return above, equal
 
 
-@compiled
+@compiled_part
 def first_not_above(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
     """The first slot in [low, high) whose score is not above `score`; `high` if there is none."""
     while low < high:
@@ -219,7 +221,7 @@ def first_not_above(ordered: NDArray[np.floating], score: Scalar, low: Scalar, h
     return low
 
 
-@compiled
+@compiled_part
 def first_below(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
     """The first slot in [low, high) whose score is below `score`; `high` if there is none."""
     while low < high:
@@ -231,7 +233,7 @@ def first_below(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high:
     return low
 
 
-@compiled
+@compiled_part
 def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
     """Whether positives of different levels have one score."""
     tied = False

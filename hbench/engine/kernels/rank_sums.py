@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled
+from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.compress import LANES, TILE, compress
 from hbench.engine.kernels.rank_positives import RankedPositives
 
@@ -92,7 +92,7 @@ def sum_up(ranked: RankedPositives, wanted: SumRequest, by_rank: Tables, room: S
         sum_query((ranked.ranks[first:end], ranked.levels[first:end]), query, wanted, by_rank, (room, to))
 
 
-@compiled
+@compiled_part
 def sum_query(
     sequence: tuple[Ranks, Levels], query: int, wanted: SumRequest, by_rank: Tables, to: tuple[SumBuffers, Sums]
 ) -> None:
@@ -119,7 +119,7 @@ def sum_query(
         ranks, levels = room.ranks[:higher], room.levels[:higher]
 
 
-@compiled
+@compiled_part
 def sum_level(
     ranks: Ranks, cuts: NDArray[np.int64], discount: Floats, gains: bool, out: tuple[NDArray[np.int64], Floats, Floats]
 ) -> None:
@@ -127,20 +127,33 @@ def sum_level(
     hits, precision, gain = out
     done, precision_so_far, gain_so_far = 0, 0.0, 0.0
     for column in range(len(cuts)):
-        end = np.searchsorted(ranks, cuts[column], side="right")
+        end = count_up_to(ranks, cuts[column])
         precision_so_far += precision_sum(ranks, done, end)
         if gains:
             gain_so_far += gain_sum(ranks, done, end, discount)
         hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
         done = end
-    within = np.searchsorted(ranks, len(ranks), side="right")
+    within = count_up_to(ranks, len(ranks))
     hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, 0, within), np.nan
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
     if gains:
         gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)
 
 
-@compiled
+@compiled_part  # numpy's takes seconds to compile, for its words on other sides
+def count_up_to(ranks: Ranks, bound: int) -> Scalar:
+    """How many of the increasing ranks are at most `bound`."""
+    low, high = np.int64(0), np.int64(len(ranks))
+    while low < high:
+        middle = (low + high) >> 1
+        if ranks[middle] <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled_part
 def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
     """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes time."""
     total, index, one, two = 0.0, np.uint64(first), np.uint64(1), np.uint64(2)
@@ -151,7 +164,7 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
     return total + np.float64(last) / np.float64(ranks[index]) if index < np.uint64(last) else total
 
 
-@compiled  # four sums, for each addition waits for the one before; the vector instruction that gathers takes longer
+@compiled_part  # four sums, for each addition waits for the one before; the vector instruction that gathers takes longer
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
     """Σ discount[r_m] over first < m ≤ last."""
     total, second, third, fourth = 0.0, 0.0, 0.0, 0.0
@@ -167,13 +180,13 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
     return (total + second) + (third + fourth)
 
 
-@compiled
+@compiled_part
 def split(sequence: tuple[Ranks, Levels], lowest: int, total: int, room: SumBuffers) -> tuple[Scalar, Scalar]:
     """Copy the positives above level `lowest`, which may lie in `room` already, to its front, and those ranks of the
     others that are not beyond `total`; how many of each."""
     ranks, levels = sequence
     above, at, chosen = np.uint64(0), np.uint64(0), np.empty(TILE, np.uint8)
-    early = np.searchsorted(ranks, total, side="right")
+    early = count_up_to(ranks, total)
     for start in range(0, len(ranks), TILE):
         ranks_here, levels_here = ranks[start : start + TILE], levels[start : start + TILE]
         if start < early:
@@ -185,7 +198,7 @@ def split(sequence: tuple[Ranks, Levels], lowest: int, total: int, room: SumBuff
     return above, at
 
 
-@compiled
+@compiled_part
 def are_above(levels: Levels, lowest: int, wanted: Scalar, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Whether levels are above `lowest` is as `wanted`, 1 or 0, written to the front of `chosen`."""
     for index in range(len(levels)):
@@ -193,21 +206,21 @@ def are_above(levels: Levels, lowest: int, wanted: Scalar, chosen: NDArray[np.ui
     return chosen[: len(levels)]
 
 
-@compiled
+@compiled_part
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
     """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the ideal order).
 
     With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
     """
     found = 0.0
-    last = min(np.searchsorted(ranks, total, side="right"), total - np.int64(higher))
+    last = min(count_up_to(ranks, total), total - np.int64(higher))
     for index in range(np.uint64(last)):
         start: Scalar = max(np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index)
         found += harmonic[np.uint64(total)] - harmonic[start]
     return found
 
 
-@compiled
+@compiled_part
 def graded_sum(
     ranks: Ranks, levels: Levels, lowest: int, terms: tuple[Floats, NDArray[np.int64], NDArray[np.int64]], whole: float
 ) -> float:
@@ -219,12 +232,12 @@ def graded_sum(
         if counts[level] and relevance[level] > 0 and relevance[lowest] >= relevance[level] and counts[lowest]:
             previous, is_term, is_whole = threshold_of(level, lowest, terms)
             if is_term:
-                part = whole if is_whole else threshold_sum(ranks, levels, relevance >= relevance[level], weight)
+                part = whole if is_whole else threshold_sum(ranks, levels, relevance, relevance[level], weight)
                 total += (relevance[level] - previous) * part
     return total
 
 
-@compiled
+@compiled_part
 def threshold_of(
     level: int, lowest: int, terms: tuple[Floats, NDArray[np.int64], NDArray[np.int64]]
 ) -> tuple[float, bool, bool]:
@@ -241,14 +254,18 @@ def threshold_of(
     return previous, is_term, is_whole
 
 
-@compiled
-def threshold_sum(ranks: Ranks, levels: Levels, reaches: NDArray[np.bool_], weight: NDArray[np.int64]) -> float:
+@compiled_part
+def threshold_sum(
+    ranks: Ranks, levels: Levels, relevance: Floats, threshold: float, weight: NDArray[np.int64]
+) -> float:
     """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
-    own = reaches.astype(np.int64)
-    added = own * weight
+    reaches, added = np.empty(len(weight), np.int64), np.empty(len(weight), np.int64)
+    for level in range(len(weight)):
+        reaches[level] = np.int64(relevance[level] >= threshold)
+        added[level] = reaches[level] * weight[level]
     count, total = np.int64(0), 0.0
     for index in range(np.uint64(len(ranks))):
-        level = np.uint64(levels[index])
-        count += added[level]
-        total += np.float64(count * own[level]) / np.float64(ranks[index])
+        place = np.uint64(levels[index])
+        count += added[place]
+        total += np.float64(count * reaches[place]) / np.float64(ranks[index])
     return total

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled
+from hbench.core.compiled import Scalar, compiled, compiled_part
 
 Keys = NDArray[np.uint32]
 
@@ -44,18 +44,17 @@ def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64])
     for first, size in zip(offsets[~large].tolist(), sizes[~large].tolist(), strict=True):
         keys[first : first + size].sort()
     if large.any():
-        radix_sort_parts(keys, offsets[large], sizes[large])
+        radix_sort_parts(keys, offsets[large], sizes[large], np.empty(sizes.max(), np.uint32))
 
 
 @compiled
-def radix_sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-    """`sort_parts` by radix for each part."""
-    buffer = np.empty(sizes.max(), np.uint32)
+def radix_sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64], buffer: Keys) -> None:
+    """`sort_parts` by radix for each part, with a buffer as long as the longest."""
     for part in range(len(offsets)):
         radix_sort(keys[offsets[part] : offsets[part] + sizes[part]], buffer)
 
 
-@compiled
+@compiled_part
 def radix_sort(keys: Keys, buffer: Keys) -> None:
     """Sort keys (n,) in place, with a buffer of at least n."""
     low, high, bits = keys[0], keys[0], 0
@@ -72,7 +71,7 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
             pass_twice(keys, buffer, counts, low, shift)
 
 
-@compiled
+@compiled_part
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
     """Order keys stably by two digits of `key − low`, of as many values as `counts` (2, 2^width) has columns; the lower
     digit begins at bit `shift`. Both histograms are taken in one reading."""
@@ -102,7 +101,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
         keys[place] = key
 
 
-@compiled
+@compiled_part
 def become_places(counts: NDArray[np.uint32]) -> None:
     """Turn the number of keys of each digit into the place of its first key."""
     place = np.uint32(0)
@@ -112,7 +111,7 @@ def become_places(counts: NDArray[np.uint32]) -> None:
         place += own
 
 
-@compiled
+@compiled_part
 def insert(keys: Keys, most: int) -> bool:
     """Sort almost sorted keys by insertion; False, with the same keys in some order, once more than `most` were moved."""
     moved = 0
@@ -256,7 +255,7 @@ def write_keys(rows: NDArray[np.float32], parts: Parts, coding: Coding, keys: ND
     return exact
 
 
-@compiled
+@compiled_part
 def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
     """The bits of the floor of a part's finite scores; whether none but zero is below it."""
     largest, smallest = np.uint32(0), np.uint32(SIZE)

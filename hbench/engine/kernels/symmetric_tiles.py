@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled
+from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.rank_full_rows import level_of_best, raise_best
 from hbench.engine.kernels.rank_positives import (
     LookupBuffers,
@@ -104,7 +104,7 @@ def count_tile(
         count_neighbours(turned[:columns], window, lists[1], how, (before, of_columns))
 
 
-@compiled
+@compiled_part
 def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
     """Write rows as columns, a few at a time, so that what is written lies together."""
     for first in range(0, len(tile), LINE):
@@ -139,7 +139,7 @@ def count_neighbours(
             top[place] = best[place].max()
 
 
-@compiled
+@compiled_part
 def some_reach(scores: NDArray[np.floating], best: Scalar) -> bool:
     """Whether one is as high as the best so far, which seldom happens; int32 throughout, for the sake of vectors."""
     reaching = np.int32(0)
