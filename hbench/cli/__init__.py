@@ -29,7 +29,6 @@ VERBS = {
     "plot": "draw the pictures of a paper: per level, mistakes, curves, leaderboards, trees",
     "report": "make pages of evaluations: scores, mistakes, classes, queries",
     "site": "make pages of all leaderboards: sort, filter, sources, exports",
-    "serve": "show a folder of pages on this machine",
     "gap": "measure the decomposability gap of an embedding file",
     "compare": "test the difference of two reports",
     "merge": "join the shards of one evaluation",
@@ -47,6 +46,7 @@ VERBS = {
 }
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
 GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
+    "serve": "open DIR/index.html, or: python -m http.server --bind 127.0.0.1 --directory DIR",
     "study": "in a clone of hbench: python -m studies run NAME",
     "plot --over": "in a clone of hbench: python -m studies plot sweep",
     "plot pareto glyphs-study": "in a clone of hbench: python -m studies plot arms glyphs-study",

@@ -1,1 +1,1 @@
-"""What all folders of pages share: how they are written, their data, templates and style, and a server that shows one."""
+"""What all folders of pages share: how they are written, their data, templates and style."""
