@@ -41,11 +41,11 @@ VERBS = {
     "embed": "embed a dataset's images with a model",
     "cite": "print the BibTeX of a dataset, metric, loss or method",
     "info": "say what a bug report needs: versions, processor, folders",
-    "self-check": "compute known values again on this machine",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
 GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
+    "self-check": "hbench info --check",
     "serve": "open DIR/index.html, or: python -m http.server --bind 127.0.0.1 --directory DIR",
     "study": "in a clone of hbench: python -m studies run NAME",
     "plot --over": "in a clone of hbench: python -m studies plot sweep",

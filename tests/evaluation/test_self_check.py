@@ -1,4 +1,4 @@
-"""The known values that `hbench self-check` computes again are those of the equations as double loops."""
+"""The known values that `hbench info --check` computes again are those of the equations as double loops."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def run(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess
 
 
 def test_the_command_says_what_it_found() -> None:
-    ran = run("self-check", "--json")
+    ran = run("info", "--check", "--json")
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert told["sound"] is True
     assert told["largest_deviation"] <= 1e-9
     assert {"versions", "processor", "folders", "variables"} <= set(told)
-    shown = run("self-check")
+    shown = run("info", "--check")
     assert "44 of 44 known values are right" in shown.stdout
 
 
@@ -87,7 +87,7 @@ def test_a_wrong_value_ends_it_with_7() -> None:
     spoilt = (
         "import sys, hbench.evaluation.self_check as s; real = s.values_of\n"
         "s.values_of = lambda case: {k: v + 1e-6 * (k == 'ASI') for k, v in real(case).items()}\n"
-        "from hbench.cli.self_check import command; command(sys.argv[1:], standalone_mode=False)"
+        "from hbench.cli.info import command; command(['--check'], standalone_mode=False)"
     )
     ran = run(code=spoilt)
     assert ran.returncode == 7
