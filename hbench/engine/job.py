@@ -30,7 +30,7 @@ from hbench.core.version import __version__
 from hbench.engine.ranker import Ranker
 from hbench.engine.similarity import Similarity, named
 from hbench.engine.top_k import TopResults
-from hbench.metrics.level_sequence import LevelSequence, Ties
+from hbench.metrics.level_sequence import Ties
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.name_columns import NameColumns
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
@@ -144,11 +144,6 @@ class Values(NamedTuple):
     def put(self, at: NDArray[np.int64], other: Values) -> None:
         """Write the values of other queries at their positions."""
         self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = other
-
-    def put_sequence(self, n: int, sequence: LevelSequence) -> None:
-        self.tied[n] = sequence.tied
-        if len(sequence.ranks) and sequence.ranks[0] == 1:
-            self.first_level[n] = sequence.levels[0]
 
 
 @dataclass(frozen=True)

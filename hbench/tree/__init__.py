@@ -160,12 +160,6 @@ class LabelTree:
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 
-    def leaves_of(self, node: Node) -> Labels:
-        """The ids of the fine classes at or under a node, ascending."""
-        depth, i = node
-        here = self.paths[:, depth - 1] == i if depth else np.ones(len(self.paths), dtype=bool)
-        return np.flatnonzero(here).astype(np.int32)
-
     def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
         """For each level, how many rows of `labels` (N, L) every node has."""
         return tuple(

@@ -10,12 +10,6 @@ any other; every ending has its own:
 >>> known = known_levels(tree)[labels[:, -1]]
 >>> known.tolist()
 [3, 2]
-
-The level of a pair is then known to lie between two bounds. Felis and the other may be one genus, and may be not:
-
->>> lowest, highest = level_bounds((labels, known), (labels, known))
->>> lowest.tolist(), highest.tolist()
-([[3, 2], [2, 2]], [[3, 3], [3, 3]])
 """
 
 from __future__ import annotations
@@ -26,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError, examples
-from hbench.tree import Labels, LabelTree, levels_of_pairs
+from hbench.tree import LabelTree
 
 MARK = "[unknown below "
 Known = NDArray[np.uint8]
-PartialLabels = tuple[Labels, Known]
 
 
 def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
@@ -75,17 +68,3 @@ def _refuse(tree: LabelTree, classes: NDArray[np.intp]) -> None:
 def is_partial(tree: LabelTree) -> bool:
     """Whether some path ends early."""
     return bool((known_levels(tree) < tree.depth).any())
-
-
-def level_bounds(queries: PartialLabels, gallery: PartialLabels) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The lowest and the highest level that every pair may have, from labels (Q, L) and (G, L) with their known levels
-    (Q,) and (G,): two uint8 (Q, G).
-
-    They are equal where one is known to diverge from the other, or both are known to the finest level. Otherwise the one
-    that is known less far, to level m, may be any class below its last known node, so that the level is m … L.
-    """
-    (asked, of_queries), (ranked, of_gallery) = queries, gallery
-    shorter = np.minimum(of_queries[:, None], of_gallery[None, :])
-    lowest = np.minimum(levels_of_pairs(asked, ranked), shorter)
-    depth = np.uint8(asked.shape[1])
-    return lowest, np.where(lowest == shorter, depth, lowest)

@@ -78,9 +78,12 @@ def test_every_node_has_one_arc_with_a_tooltip_of_its_path(tree: LabelTree) -> N
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True), start=1):
         assert len(rings[level]) == len(names)
         for i, (tooltip, _) in enumerate(rings[level]):
-            path = tree.paths[tree.leaves_of((depth, i))[0], :depth]
+            path = tree.paths[np.flatnonzero(tree.paths[:, depth - 1] == i)[0], :depth]
             names_on_path = " › ".join(tree.names[at][node] for at, node in enumerate(path))
-            assert tooltip.removesuffix(f" ({len(tree.leaves_of((depth, i)))} classes)") == names_on_path
+            assert (
+                tooltip.removesuffix(f" ({len(np.flatnonzero(tree.paths[:, depth - 1] == i))} classes)")
+                == names_on_path
+            )
 
 
 def test_arcs_are_as_long_as_their_shares_and_lie_side_by_side_from_the_top() -> None:
@@ -92,7 +95,7 @@ def test_arcs_are_as_long_as_their_shares_and_lie_side_by_side_from_the_top() ->
         for i, (tooltip, numbers) in enumerate(rings[level]):
             x, y, outer = numbers[0], numbers[1], numbers[2]
             end_x, end_y = numbers[7], numbers[8]
-            share = sizes[tree.leaves_of((depth, i))].sum()
+            share = sizes[np.flatnonzero(tree.paths[:, depth - 1] == i)].sum()
             assert math.hypot(x, y) == pytest.approx(outer, abs=0.1)
             assert math.atan2(x, -y) % (2 * math.pi) == pytest.approx(turned % (2 * math.pi), abs=1e-3)
             turned += share / sizes.sum() * 2 * math.pi

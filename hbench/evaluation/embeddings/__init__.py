@@ -142,11 +142,6 @@ def problems(
     ]
 
 
-def check(embeddings: Embeddings, *, wanted: Sequence[str] | Ids, known: Collection[str] = (), cosine: bool) -> None:
-    """Raise one SubmissionError that lists all fatal `problems`."""
-    refuse(embeddings.source, problems(embeddings, wanted=wanted, known=known, cosine=cosine))
-
-
 def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionProblem]:
     """What keeps two files from being compared: another dimension, or another vector for an id that both have."""
     if query.dim != gallery.dim:
