@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hbench.losses import build_loss, build_losses
+from hbench.losses import build_loss
 from hbench.losses.baselines.blackbox import blackbox_rank
+from hbench.losses.baselines.decomposability import WeightedSum
 from hbench.losses.baselines.rambo import (
     Rambo,
     RamboClasses,
@@ -145,9 +146,7 @@ def total(
 ) -> Any:
     def build(case: Case, hyper: Mapping[str, Any]) -> nn.Module:
         share = weights or hyper.get("weights") or [1 - hyper["lam"], hyper["lam"]]
-        both = build_losses([("sup_ap", 1.0, {}), ("sup_ap", 1.0, {})])
-        both.losses, both.weights = nn.ModuleList([first(case, hyper), second(case, hyper)]), tuple(share)
-        return both
+        return WeightedSum([first(case, hyper), second(case, hyper)], share)
 
     return build
 

@@ -21,7 +21,7 @@ from torch import nn
 
 from hbench.core.registry import Registry
 from hbench.losses.baselines.blackbox import blackbox_rank
-from hbench.losses.baselines.decomposability import WeightedSum, decomposability_gap
+from hbench.losses.baselines.decomposability import decomposability_gap
 from hbench.losses.catalogue import catalogue
 from hbench.losses.entry import LossEntry, entry_of
 from hbench.losses.wrappers import CrossBatchMemory, per_level
@@ -31,7 +31,6 @@ __all__ = [
     "LossEntry",
     "blackbox_rank",
     "build_loss",
-    "build_losses",
     "decomposability_gap",
     "loss_entry",
     "losses",
@@ -49,11 +48,6 @@ def build_loss(name: str, **params: Any) -> nn.Module:
     Raises UnknownName for a name and ConfigError for a parameter that does not exist or cannot be.
     """
     return loss_entry(name)(name, params)
-
-
-def build_losses(specs: Sequence[tuple[str, float, Mapping[str, Any]]]) -> nn.Module:
-    """Σ weight · loss over (name, weight, parameters)."""
-    return WeightedSum([build_loss(name, **params) for name, _, params in specs], [weight for _, weight, _ in specs])
 
 
 def loss_entry(name: str) -> LossEntry:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hbench.cli.losses import command
 from hbench.core.errors import ConfigError, UnknownName
-from hbench.losses import CrossBatchMemory, build_loss, build_losses, loss_entry, losses, per_level
+from hbench.losses import CrossBatchMemory, build_loss, loss_entry, losses, per_level
 from hbench.losses.baselines.decomposability import calibrated_gap_bound, decomposability_gap, gap_bound
 from hbench.losses.entry import REQUIRED
 
@@ -151,15 +151,6 @@ def test_labels_that_do_not_fit_are_refused():
         build_loss("cluster", classes=2, dim=DIM)(embeddings, labels)
     with pytest.raises(ConfigError, match="levels of the labels"):
         build_loss("sum_nsm", level_classes=[3], dim=DIM)(embeddings, labels)
-
-
-def test_a_sum_of_losses_is_weighted():
-    embeddings, labels = batch([0, 0, 1, 1, 3])
-    total = build_losses([("sup_ap", 0.25, {}), ("smooth_ap", 2.0, {"tau": 0.05})])(embeddings, labels)
-    parts = build_loss("sup_ap")(embeddings, labels), build_loss("smooth_ap", tau=0.05)(embeddings, labels)
-    assert total.item() == pytest.approx(0.25 * parts[0].item() + 2 * parts[1].item())
-    with pytest.raises(ConfigError):
-        build_losses([])
 
 
 @pytest.mark.parametrize(
