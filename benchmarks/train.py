@@ -30,7 +30,7 @@ from torchvision.transforms import v2
 from hbench.datasets import load
 from hbench.datasets.own_data import folder_table, own_dataset
 from hbench.train import loop
-from hbench.train.images.batches import images_of, training_batches
+from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import augmentations
 from hbench.train.recipes.files import resolve
@@ -60,7 +60,7 @@ def loop_overhead(number: int) -> None:
     ahead = plan(data.train.labels, recipe.sampler, seed=0, epoch=0, steps=number)
     batches = [
         (pixels.to(memory_format=run.layout), labels[rows])
-        for pixels, rows in training_batches(images, ahead, workers=0)
+        for pixels, rows in Batches(images, workers=0).of(keys_of(ahead))
     ]
     whole, alone = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def loop_overhead(number: int) -> None:
     print(f"images/s trained          {rate:,.0f}")
     varied = images_of("glyphs", data.train, resolve("glyphs-happier").images, vary=True)
     start = time.process_time()
-    for _ in training_batches(varied, ahead, workers=0):
+    for _ in Batches(varied, workers=0).of(keys_of(ahead)):
         pass
     loading = number * recipe.sampler.batch / (time.process_time() - start)
     print(f"images/s varied in memory {loading:,.0f}   ({loading / rate:.0f} times what is trained)")

@@ -19,7 +19,7 @@ from hbench.core.errors import UsageError
 from hbench.engine.similarity import similarities
 from hbench.losses import losses
 from hbench.train.images import batches
-from hbench.train.images.batches import Batches, Files, keys_of, training_batches
+from hbench.train.images.batches import Batches, Files, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.embed_images import embed_all
@@ -63,10 +63,10 @@ def test_images_are_bytes_until_the_net_normalises_them(letters, files):
 
 def test_a_large_batch_is_made_in_pieces_that_change_nothing(letters, files, monkeypatch):
     chosen = plan(letters.train.labels, Sampler(batch=40), seed=0, epoch=0, steps=2)
-    whole = list(training_batches(files, chosen, workers=0))
+    whole = list(Batches(files, workers=0).of(keys_of(chosen)))
     monkeypatch.setattr(batches, "PIECE", 16)
     for workers in (0, 2):
-        for (a, rows_a), (b, rows_b) in zip(whole, training_batches(files, chosen, workers=workers), strict=True):
+        for (a, rows_a), (b, rows_b) in zip(whole, Batches(files, workers=workers).of(keys_of(chosen)), strict=True):
             assert torch.equal(a, b)
             assert torch.equal(rows_a, rows_b)
 

@@ -28,7 +28,7 @@ from hbench.datasets import save
 from hbench.evaluation import embeddings
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
-from hbench.train.images.batches import images_of, training_batches
+from hbench.train.images.batches import Batches, images_of, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import shifted, uniform
 from hbench.train.models.model import EmbeddingModel, GeM, begin_projection_by_pca, build_model
@@ -94,7 +94,7 @@ def test_the_number_of_decoding_workers_changes_nothing(letters):
         "glyphs", letters.train, Images(size=32, augment="shifted", scale=(0.8, 1), mean=(0.5,), std=(0.5,)), vary=True
     )
     batches = plan(letters.train.labels, Sampler(batch=16), seed=0, epoch=0, steps=3)
-    alone, helped = (list(training_batches(images, batches, workers=workers)) for workers in (0, 2))
+    alone, helped = (list(Batches(images, workers=workers).of(keys_of(batches))) for workers in (0, 2))
     for (a, rows_a), (b, rows_b) in zip(alone, helped, strict=True):
         assert torch.equal(a, b)
         assert torch.equal(rows_a, rows_b)
@@ -739,7 +739,7 @@ def test_the_parts_are_importable_and_work_by_themselves(letters):
     loss = hbench_loss("sup_hap")
     batches = plan(letters.train.labels, Sampler(batch=16), seed=0, epoch=0, steps=1)
     images = images_of("glyphs", letters.train, Images(size=32, augment="none", mean=(0.5,), std=(0.5,)), vary=True)
-    pixels, rows = next(training_batches(images, batches, workers=0))
+    pixels, rows = next(Batches(images, workers=0).of(keys_of(batches)))
     value = loss(model(pixels), torch.from_numpy(letters.train.labels.astype(np.int64))[rows])
     value.backward()
     assert isinstance(model, EmbeddingModel)

@@ -158,11 +158,6 @@ def keys_of(plan: EpochBatches) -> Iterator[Keys]:
         yield list(zip(rows, draws, strict=True))
 
 
-def training_batches(images: Dataset[Batch], plan: EpochBatches, *, workers: int) -> Iterator[Batch]:
-    """The batches of one plan, in order."""
-    return Batches(images, workers=workers).of(keys_of(plan))
-
-
 def in_order(
     images: Dataset[Batch],
     rows: Sequence[int] | NDArray[np.int64],
