@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from hbench.datasets import manifest
+from hbench.look.plots.tree import SizedTree, draw_tree
 from hbench.tree import LabelTree
-from hbench.tree.drawing import draw
 from hbench.tree.names import NameTable, find_problems
 from hbench.tree.policies import mend
 
@@ -48,10 +48,8 @@ def main() -> None:
         report("manifest.read", seconds(lambda: manifest.read(file)), unit)
     report("find_problems", seconds(lambda: find_problems(table)), unit)
     report("mend by-path", seconds(lambda: mend(table, ["by-path"])), unit)
-    drawn = draw(tree, np.ones(NODES[-1], np.int64), title="benchmark")
-    report(
-        f"draw ({len(drawn.encode()) / 1e6:.1f} MB)", seconds(lambda: draw(tree, tree.counts(ids)[-1], title="")), unit
-    )
+    sized = SizedTree(tree, tree.counts(ids)[-1])
+    report("draw", seconds(lambda: draw_tree(sized, None, "benchmark").as_bytes("svg")), unit)
 
 
 def seconds(action: Callable[[], object], times: int = 3) -> float:

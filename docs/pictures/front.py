@@ -1,6 +1,6 @@
 """Draws the pictures of the README's front, glyphs-tree.png and strips.png, by the commands of hbench themselves.
 
-Run: python docs/pictures/front.py; the tree is an SVG, which a Chromium on PATH turns into pixels.
+Run: python docs/pictures/front.py
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ QUERIES = (
     "cyrillic/ll/0446/DejaVuSerif-Italic",
     "greek/ll/1f07/DejaVuSerif-Italic",
 )
-BROWSER = ("chromium", "chromium-browser", "google-chrome")
 
 
 def hbench(*words: str, folder: Path) -> None:
@@ -37,12 +36,7 @@ def keep(picture: Path, name: str) -> None:
 
 
 def tree(folder: Path) -> None:
-    hbench("tree", "draw", "glyphs", "-o", "tree.svg", folder=folder)
-    browser = next(filter(None, map(shutil.which, BROWSER)))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=944,704"]
-    subprocess.run(
-        [browser, *options, f"--screenshot={folder / 'tree.png'}", (folder / "tree.svg").as_uri()], check=True
-    )
+    hbench("tree", "draw", "glyphs", "-o", "tree.png", folder=folder)
     keep(folder / "tree.png", "glyphs-tree.png")
 
 

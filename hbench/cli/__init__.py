@@ -46,6 +46,8 @@ VERBS = {
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
 GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
     "self-check": "hbench info --check",
+    "tree draw --title": "the picture is named after its source",
+    "tree draw --colour-by": "hbench plot tree, with --metric and --by-query, colours by values",
     "serve": "open DIR/index.html, or: python -m http.server --bind 127.0.0.1 --directory DIR",
     "study": "in a clone of hbench: python -m studies run NAME",
     "plot --over": "in a clone of hbench: python -m studies plot sweep",

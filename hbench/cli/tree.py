@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 from rich.tree import Tree
 
+from hbench.cli import refuse_gone
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
 from hbench.tree import ROOT, LabelTree, Node
@@ -271,26 +272,31 @@ def export_command(source: TreeSource, *, out: Path | None, kind: str | None) ->
         say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 
-@command.command("draw", short_help="Draw a tree as an SVG sunburst.")
+def _gone(_context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        refuse_gone(f"tree draw --{str(option.name).replace('_', '-')}")
+
+
+@command.command("draw", short_help="Draw a tree as a picture.")
 @source_options
-@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="The SVG file to write.")
-@click.option("--title", help="The title; by default the name of the source.")
-@click.option("--by-items", is_flag=True, help="Shares of the circle by items instead of classes.")
-@click.option("--colour-by", metavar="LEVEL", help="The level whose nodes the colours tell apart.")
-def draw_command(source: TreeSource, *, out: Path, title: str | None, by_items: bool, colour_by: str | None) -> None:
-    """Draw a tree as an SVG sunburst: a ring per level, readable at ten thousand classes.
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="The .svg, .png or .pdf to write.")
+@click.option("--by-items", is_flag=True, help="Heights by items instead of classes.")
+@click.option("--title", hidden=True, expose_value=False, callback=_gone)
+@click.option("--colour-by", hidden=True, expose_value=False, callback=_gone)
+def draw_command(source: TreeSource, *, out: Path, by_items: bool) -> None:
+    """Draw a tree with a column per level, readable at ten thousand classes.
 
     Example: hbench tree draw glyphs --out glyphs.svg
     """
     import numpy as np
 
-    from hbench.core.files import write_text
-    from hbench.tree.drawing import draw
+    from hbench.look.figures import refuse_suffix
+    from hbench.look.plots.tree import SizedTree, draw_tree
 
+    refuse_suffix(out)
     tree, items = source.mended().table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
-    colour_level = tree.level(colour_by) if colour_by else None
-    write_text(out, draw(tree, sizes, title=title or Path(source.name).stem, unit=unit, colour_level=colour_level))
+    draw_tree(SizedTree(tree, sizes), None, f"{Path(source.name).stem} · {int(sizes.sum()):,} {unit}").write(out)
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from hbench.core.errors import UsageError
 from hbench.core.files import replacing
-from hbench.tree.drawing import text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,3 +175,23 @@ def short(text: str, most: int = 24) -> str:
     'hyperboli…'
     """
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+NARROW, WIDE = frozenset("fijlrtI.,;:!'|()[]- "), frozenset("mwMWŒœÆ@%")
+
+
+def text_width(text: str) -> float:
+    """The width of a text in ems; an estimate on the safe side for the usual sans-serif types."""
+    return sum(map(_em, text))
+
+
+def _em(character: str) -> float:
+    if unicodedata.combining(character):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.0
+    if character in WIDE:
+        return 0.97
+    if character in NARROW:
+        return 0.38
+    return 0.7 if character.isupper() else 0.61

@@ -238,15 +238,12 @@ def test_a_manifest_is_exported_by_its_file(tmp_path: Path) -> None:
 
 
 def test_a_tree_is_drawn(tmp_path: Path) -> None:
-    run = hbench(
-        tmp_path, "draw", INAT, *MENDED, "--out", "inat.svg", "--title", "iNaturalist 2018", "--colour-by", "kingdom"
-    )
+    run = hbench(tmp_path, "draw", INAT, *MENDED, "--out", "inat.svg")
     assert "8,142 classes, 7 levels" in run.stderr
-    root = ET.parse(tmp_path / "inat.svg").getroot()
-    assert root.findtext("{http://www.w3.org/2000/svg}title") == "iNaturalist 2018"
-    by_items = hbench(tmp_path, "draw", "glyphs", "--by-items", "--out", "glyphs.svg")
+    assert ET.parse(tmp_path / "inat.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    by_items = hbench(tmp_path, "draw", "glyphs", "--by-items", "--out", "glyphs.png")
     assert "1,635 classes, 4 levels" in by_items.stderr
-    assert ">20,638</text>" in (tmp_path / "glyphs.svg").read_text(encoding="utf-8")
+    assert (tmp_path / "glyphs.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path: Path) -> None:
@@ -286,7 +283,7 @@ def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path: Path) -> N
         (["show", "t.csv"], 3, "fine 'x' in 'a' and 'b'"),
         (["export", "t.csv", "--format", "xml"], 2, "unknown format 'xml'"),
         (["export", "t.csv", "--out", "tree"], 2, "unknown format ''"),
-        (["draw", "t.csv", "--policy", "by-path", "--out", "t.svg", "--colour-by", "find"], 2, "did you mean 'fine'"),
+        (["draw", "t.csv", "--policy", "by-path", "--out", "t.svg", "--colour-by", "find"], 2, "is gone"),
         (["validate", "t.csv", "--policy", "bypath"], 2, "did you mean 'by-path'"),
         (["draw", "t.csv"], 2, "Missing option '--out'"),
     ],

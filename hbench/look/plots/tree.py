@@ -17,13 +17,12 @@ from hbench.core.untrusted import parquet_table
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.reports.queries import metric_columns
-from hbench.look.figures import COLUMN, Drawing, drawn, short
+from hbench.look.figures import COLUMN, Drawing, drawn, short, text_width
 from hbench.look.inputs import test_of
 from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
-from hbench.tree.drawing import text_width
 from hbench.tree.statistics import items_of_level, means_of_nodes
 
 if TYPE_CHECKING:
