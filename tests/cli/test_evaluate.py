@@ -176,34 +176,19 @@ def test_pickled_and_truncated_files_are_refused(data, tmp_path):
 
 
 def test_compare_says_how_much_better_and_how_sure(evaluated):
-    run = hbench(
-        evaluated,
-        "compare",
-        "good.json",
-        "bad.json",
-        "--json",
-        "--by-query",
-        "good.by-query.parquet",
-        "bad.by-query.parquet",
-    )
-    differences = {each["metric"]: each for each in json.loads(run.stdout)["differences"]}
-    h_ap = differences["H-AP"]
-    assert h_ap["low"] < h_ap["difference"] < h_ap["high"]
-    assert h_ap["low"] > 0
-    assert h_ap["p"] < 0.001
-    assert h_ap["difference"] == pytest.approx(h_ap["first"] - h_ap["second"])
-    table = hbench(
-        evaluated,
-        "compare",
-        "good.json",
-        "bad.json",
-        "--metrics",
-        "H-AP",
-        "--by-query",
-        "good.by-query.parquet",
-        "bad.by-query.parquet",
-    )
-    assert "H-AP" in table.stdout
+    """Four classes have sixteen patterns of signs, two of which are as far from 0; forty queries leave no doubt."""
+    files = ("--by-query", "good.by-query.parquet", "bad.by-query.parquet")
+    p = {}
+    for unit in ("species", "query"):
+        run = hbench(evaluated, "compare", "good.json", "bad.json", "--json", "--unit", unit, *files)
+        h_ap = next(each for each in json.loads(run.stdout)["differences"] if each["metric"] == "H-AP")
+        assert 0 < h_ap["low"] < h_ap["difference"] < h_ap["high"]
+        assert h_ap["difference"] == pytest.approx(h_ap["first"] - h_ap["second"])
+        p[unit] = h_ap["p"]
+    assert p["species"] == 2 / 16
+    assert p["query"] < 0.001
+    table = hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP", *files)
+    assert "over 4 classes of the level species" in table.stdout
     assert "R@1" not in table.stdout
 
 

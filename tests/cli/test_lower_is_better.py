@@ -44,7 +44,19 @@ def folder(tmp_path_factory):
     for name, noise in (("bad", 2.0), ("good", 0.5)):
         vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
         embeddings.write(folder / "models" / f"{name}.parquet", items, vectors)
-    run("evaluate", folder / "models", "--each", "-d", folder / "zoo.parquet", "-o", folder, "--metrics", "HD@1,R@1")
+    run(
+        "evaluate",
+        folder / "models",
+        "--each",
+        "-d",
+        folder / "zoo.parquet",
+        "-o",
+        folder,
+        "--metrics",
+        "HD@1,R@1",
+        "--unit",
+        "query",
+    )
     return folder
 
 

@@ -271,10 +271,10 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, folder, pages):
 
 def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened, tmp_path):
     columns = {
-        "item": [f"i{n}" for n in range(10_000)],
-        "a": [f"a{n // 2_500}" for n in range(10_000)],
-        "b": [f"b{n // 50}" for n in range(10_000)],
-        "c": [f"c{n}" for n in range(10_000)],
+        "item": [f"i{n}" for n in range(20_000)],
+        "a": [f"a{n // 5_000}" for n in range(20_000)],
+        "b": [f"b{n // 100}" for n in range(20_000)],
+        "c": [f"c{n // 2}" for n in range(20_000)],
     }
     pq.write_table(pa.table(columns), tmp_path / "big.parquet")
     manifest = next(iter(hbench.load(tmp_path / "big.parquet").tests.values()))
@@ -414,7 +414,7 @@ def test_what_speaks_against_a_score_stands_above_it_as_a_fact(tmp_path):
     run("report", tmp_path / "e.json", "-d", tmp_path / "own.csv", "-o", tmp_path / "pages")
     page = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
     doubt = "25 % of the items have exactly the vector of an item of another class, as copies of a picture with"
-    assert page.index(doubt) < page.index("another label have: 10 classes, a0 (6)") < page.index("In short")
+    assert page.index(doubt) < page.index("another label have: 10 classes: a0 (6)") < page.index("In short")
     assert "honest" not in page
 
 

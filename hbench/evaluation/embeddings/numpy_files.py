@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.files import replacing, write_text
-from hbench.core.untrusted import npy_header
+from hbench.core.untrusted import npy_header, parse_json
 from hbench.evaluation.embeddings.conversions import pickled
 
 
@@ -67,7 +67,7 @@ def write_npz(path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metad
     with replacing(path) as temporary, temporary.open("wb") as file:
         arrays = {"ids": ids.astype(str), "vectors": vectors}
         if "hbench.left_out" in metadata:
-            arrays["left_out"] = np.array(json.loads(metadata["hbench.left_out"]))
+            arrays["left_out"] = np.array(parse_json(metadata["hbench.left_out"]))
         np.savez(file, allow_pickle=False, **arrays)
 
 
