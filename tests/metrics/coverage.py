@@ -20,9 +20,7 @@ DESIGNS: dict[str, NDArray[np.int64]] = {
     "25 classes × 40": np.full(25, 40),
     "50 × 20": np.full(50, 20),
     "100 × 5": np.full(100, 5),
-    "300, uneven": np.maximum(1, np.exp(RNG.normal(np.log(8), 1, 300)).round()).astype(
-        int
-    ),  # lognormal, 1 to 100 or so
+    "300, uneven": np.maximum(1, np.exp(RNG.normal(np.log(4), 1, 300)).round()).astype(int),  # lognormal
 }
 
 
@@ -33,9 +31,9 @@ def even_values(units: NDArray[np.int64], repetitions: int, rng: np.random.Gener
 
 
 def skewed_ap(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
-    """Values as of AP on a hard set: mean .2, most classes near 0, a few near 1."""
-    means = rng.beta(0.4, 1.6, (repetitions, units.max() + 1))[:, units].clip(1e-3, 1 - 1e-3)
-    return rng.beta(4 * means, 4 * (1 - means))
+    """Values as of AP on a hard set: mean .2, most classes near 0, a few near 1, their queries spread as far as 0 or 1 is."""
+    means = rng.beta(0.4, 1.6, (repetitions, units.max() + 1))[:, units]
+    return means + np.minimum(means, 1 - means) * rng.uniform(-1, 1, means.shape)
 
 
 def right_or_wrong(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
