@@ -20,6 +20,7 @@ if __name__ == "__main__":
         "family,species",
         "--split-by",
         "species",
+        "--cards",
         "--out",
         folder / "built",
     ]

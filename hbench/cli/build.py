@@ -72,6 +72,7 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
     show_default=True,
     help="Of pictures that are there several times: keep all, the first, or make them (and classes of the same pictures) one.",
 )
+@click.option("--cards", is_flag=True, help="Describe the folder for Hugging Face datasets and Croissant, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
 def command(name: str | None, *, source: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Build the dataset NAME from its raw files, or your own from --from, under NAME.
@@ -83,8 +84,6 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     from hbench.core.files import write_text
     from hbench.datasets import folders, save
     from hbench.datasets.build import writable_folder
-    from hbench.datasets.metadata.croissant import write_croissant
-    from hbench.datasets.metadata.hugging_face import write_hugging_face
     from hbench.datasets.own_data import refuse_name, write_images
 
     images: dict[str, bytes] = {}
@@ -105,9 +104,8 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
         (folder / COPIES).unlink(missing_ok=True)
         if copies is not None:
             write_text(folder / COPIES, copies.table())
-        write_croissant(dataset, folder)
-        if not write_hugging_face(dataset, folder):
-            terminal.say(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
+        if options["cards"]:
+            _write_cards(dataset, folder)
     except OSError as error:
         raise DataError(
             f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
@@ -120,6 +118,15 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
         for line in [*copies.remarks(), f"{folder / COPIES} lists the copies", *effects]:
             terminal.say(line)
     _tell(dataset, folder, as_json=as_json)
+
+
+def _write_cards(dataset: Dataset, folder: Path) -> None:
+    from hbench.datasets.metadata.croissant import write_croissant
+    from hbench.datasets.metadata.hugging_face import write_hugging_face
+
+    write_croissant(dataset, folder)
+    if not write_hugging_face(dataset, folder):
+        terminal.say(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
 
 
 def _remarks(dataset: Dataset, source: Path, root: Path) -> Iterator[str]:

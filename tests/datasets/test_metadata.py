@@ -53,7 +53,7 @@ def built(tmp_path_factory):
             path = folder / "zoo" / order / kind / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (5, 4), (place * 40, number * 9, 7)).save(path)
-    words = ["build", "zoo", "--from", str(folder / "zoo"), "--levels", "order,kind", "--split-by", "kind"]
+    words = ["build", "zoo", "--from", str(folder / "zoo"), "--levels", "order,kind", "--split-by", "kind", "--cards"]
     result = CliRunner().invoke(group, [*words, "--out", str(folder / "built")])
     assert result.exit_code == 0, result.output
     return folder / "built"
