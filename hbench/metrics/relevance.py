@@ -23,7 +23,7 @@ from hbench.core.registry import Registry
 from hbench.tree import Labels, levels_of_pairs
 
 Relevance = Callable[[Any], Any]
-relevances: Registry[Callable[..., Relevance]] = Registry("relevance", group="hbench.relevances")
+relevances: Registry[Callable[..., Relevance]] = Registry("relevance")
 
 
 @relevances.register("alpha")

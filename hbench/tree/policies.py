@@ -70,7 +70,7 @@ class Mended(NamedTuple):
     final: dict[Row, Row | None]
 
 
-policies: Registry[Policy] = Registry("policy", group="hbench.tree.policies")
+policies: Registry[Policy] = Registry("policy")
 
 
 def policy(name: str, *, mends: Sequence[str], stage: int) -> Callable[[Callable[[NameTable], NewRows]], Policy]:

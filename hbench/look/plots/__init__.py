@@ -1,7 +1,6 @@
 """Draws the kinds of plots: one module per kind or small family on this shelf, each registering what it draws.
 
-A kind says what its files are, which options it takes, and how they become a drawing. Packages outside add theirs by the
-entry point `hbench.plots`.
+A kind says what its files are, which options it takes, and how they become a drawing.
 
 >>> kinds["h-pr"].about
 'the hierarchical precision–recall curve, whose area is H-AP'
@@ -47,7 +46,7 @@ class Kind(NamedTuple):
     of_report: Callable[[Report, Sequence[str]], Drawing] | None = None
 
 
-kinds: Registry[Kind] = Registry("kind of plot", "hbench.plots", type=Kind)
+kinds: Registry[Kind] = Registry("kind of plot")
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:
