@@ -91,11 +91,18 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
         def embed(given: Embedder, file: Path) -> None:
             _embed(given, data, file, split=split, manner=manner, device=processes.device)
 
+        def embed_unless_there(name: str, file: Path) -> str:
+            given = make(name)
+            if embedding.is_embedded(given, file, data, split, manner):
+                return f"{file} is there"
+            embed(given, file)
+            return f"wrote {file}"
+
         if model:
             embed(make(model), out)
         else:
             failed = embed_models.embed_models(
-                listed, make, embed, (data, split, manner), on_model=lambda name, what: say(f"{name}: {what}")
+                listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}")
             )
     if model:
         scored_by = f"hbench evaluate {out} --dataset {dataset}"

@@ -13,11 +13,8 @@ from pathlib import Path
 from hbench.core import extras
 from hbench.core.errors import ConfigError, DataError, HBenchError, examples
 from hbench.core.untrusted import read_text
-from hbench.datasets import Dataset
-from hbench.train.embed_dataset import Embedder, EmbedOptions, is_embedded
 
 MOST = 1 << 20  # bytes of a list of models
-Embed = Callable[[Embedder, Path], None]
 
 
 def read_models(path: Path, folder: Path) -> dict[str, Path]:
@@ -49,27 +46,16 @@ def file_name(model: str) -> str:
 
 
 def embed_models(
-    models: dict[str, Path],
-    make: Callable[[str], Embedder],
-    embed: Embed,
-    asked: tuple[Dataset, str, EmbedOptions],
-    *,
-    on_model: Callable[[str, str], None],
+    models: dict[str, Path], embed: Callable[[str, Path], str], on_model: Callable[[str, str], None]
 ) -> dict[str, HBenchError]:
-    """Embed by every model that has no such file yet; the models that failed, each with its refusal.
+    """Embed by every model, and go on after one that fails; the models that failed, each with its refusal.
 
-    `make`: builds a model by its name; `embed`: writes its file; `asked`: dataset, split and options, which a file must be of.
-    `on_model` is told of every model what became of it.
+    `embed` writes the file of a model and says what became of it, which `on_model` is told, or of its failure.
     """
     failed: dict[str, HBenchError] = {}
     for model, path in models.items():
         try:
-            given = make(model)
-            if is_embedded(given, path, *asked):
-                on_model(model, f"{path} is there")
-                continue
-            embed(given, path)
-            on_model(model, f"wrote {path}")
+            outcome = embed(model, path)
         except HBenchError as error:
             failed[model] = error
         except ModuleNotFoundError as error:
@@ -77,8 +63,7 @@ def embed_models(
             if refusal is None:
                 raise
             failed[model] = refusal
-        if model in failed:
-            on_model(model, f"failed\n{failed[model]}")
+        on_model(model, f"failed\n{failed[model]}" if model in failed else outcome)
     return failed
 
 
