@@ -24,7 +24,7 @@ Rows = NDArray[np.int64]
 Compose = Callable[[NDArray[np.int32], Sampler, np.random.Generator], Rows]
 
 GROUPS = 2  # coarse classes in a batch of `hierarchical`
-samplers: Registry[Compose] = Registry("sampler", group="hbench.samplers")
+samplers: Registry[Compose] = Registry("sampler")
 
 
 class EpochBatches(NamedTuple):

@@ -20,7 +20,7 @@ from hbench.train.recipes.recipe import Images
 
 Prepare = Callable[[Image.Image], Tensor]
 
-augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation", group="hbench.augmentations")
+augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
 
 @augmentations.register("resized_crop")

@@ -28,7 +28,7 @@ from hbench.train.recipes.recipe import Images, Model
 
 IMAGES = Images()
 
-poolings: Registry[Callable[[], nn.Module]] = Registry("pooling", group="hbench.poolings")
+poolings: Registry[Callable[[], nn.Module]] = Registry("pooling")
 
 
 @poolings.register("avg")

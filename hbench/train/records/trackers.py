@@ -1,7 +1,7 @@
 """Hands a run's values to TensorBoard, Weights & Biases or MLflow, each loaded only where it is asked for.
 
-A tracker opens a run there, gives a callback of (step, values), and closes it at the end. Other packages add theirs
-(`hbench.trackers`); a function that needs no opening is a callback itself.
+A tracker opens a run there, gives a callback of (step, values), and closes it at the end; a function that needs no opening is
+a callback itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hbench.train.records.log import Callback
 
 Tracker = Callable[[Path, Mapping[str, Any], int], AbstractContextManager[Callback]]  # folder, recipe, steps so far
 
-trackers: Registry[Tracker] = Registry("tracker", group="hbench.trackers")
+trackers: Registry[Tracker] = Registry("tracker")
 
 
 @contextmanager
