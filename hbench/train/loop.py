@@ -170,7 +170,8 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
         for each, values in zip(waiting, values_of, strict=True):
             if not values.finite:
                 items = manifest.items[each.rows.cpu().numpy()].tolist()
-                raise _non_finite(values, each.step, items, out / _own_name(processes))
+                name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
+                raise _non_finite(values, each.step, items, out / name)
             yield Moment(
                 each.step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
                 not values.taken, each.rates, speed, seconds,
@@ -265,11 +266,7 @@ def _remarks(recipe: Recipe, manifest: Manifest) -> list[str]:
 def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
     """Embed the items of all tests of a dataset, shared among the processes, write them, and score the file."""
     manifest = all_tests(data)
-    images = images_of(data.name, manifest, recipe.images, vary=False)
-    workers = workers_for(images, recipe.images)
-    vectors = embed_all(
-        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
-    )
+    vectors = embed_all(run.model, data.name, manifest, recipe, processes)
     if processes.first:
         about = {"recipe": as_toml(recipe), "step": str(run.best.step if run.best else run.step)}
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)
@@ -303,10 +300,6 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
             )
     else:
         write_text(path, as_toml(recipe))
-
-
-def _own_name(processes: Processes) -> str:
-    return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
 
 
 def _non_finite(values: StepValues, step: int, items: list[str], file: Path) -> HBenchError:

@@ -22,7 +22,7 @@ from hbench.train.images import batches
 from hbench.train.images.batches import Batches, Files, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
-from hbench.train.models.embed_images import embed_all
+from hbench.train.models.embed_images import embedded
 from hbench.train.models.model import build_model
 from hbench.train.processes import ALONE, _device, gather, joined
 from hbench.train.recipes.recipe import Images, Model, Sampler
@@ -158,7 +158,12 @@ def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss():
 def test_a_compiled_net_sees_batches_of_one_size(files):
     """torch's compiler would make it anew for the last, smaller batch; its frames are counted as they are compiled."""
     model = build_model(Model(backbone="torchvision:resnet18", weights="random", dim=8), SETTINGS).eval()
-    wanted = embed_all(model, files, 10, batch=4, workers=0, processes=ALONE)
+
+    def vectors():
+        pieces = embedded(model, files, range(10), batch=4, workers=0, device=ALONE.device)
+        return np.concatenate([piece for _, piece in pieces])
+
+    wanted = vectors()
     compiled = []
 
     def count(graph, _inputs):
@@ -167,6 +172,5 @@ def test_a_compiled_net_sees_batches_of_one_size(files):
 
     model.backbone.compile(backend=count, dynamic=False)
     model.is_compiled = True
-    found = embed_all(model, files, 10, batch=4, workers=0, processes=ALONE)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(vectors(), wanted, atol=1e-5)
     assert len(compiled) == 1

@@ -200,14 +200,14 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 class Small(nn.Module):
     """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 128, 4, 4)."""
 
-    widths, strides, pools = (16, 32, 64, 128), (1, 1, 1, 1), (2, 2, 2, 1)
+    widths, pools = (16, 32, 64, 128), (2, 2, 2, 1)
 
     def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         channels = (1, *self.widths)
-        for before, after, stride, pool in zip(channels, self.widths, self.strides, self.pools, strict=False):
-            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        for before, after, pool in zip(channels, self.widths, self.pools, strict=False):
+            layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
             layers += [nn.MaxPool2d(pool)] * (pool > 1)
         self.layers = nn.Sequential(*layers)
 

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from hbench.train.images.batches import Batch, in_order
+from hbench.datasets.manifest import Manifest
+from hbench.train.images.batches import Batch, images_of, in_order, workers_for
 from hbench.train.processes import Processes, together
+from hbench.train.recipes.recipe import Recipe
 
 Vectors = NDArray[np.float32]
 
@@ -46,12 +48,12 @@ def _filled(model: nn.Module, pixels: Tensor, batch: int) -> Tensor:
     return torch.cat([pixels, pixels[:1].expand(lacking, *pixels.shape[1:])])
 
 
-def embed_all(
-    model: nn.Module, images: Dataset[Batch], number: int, *, batch: int, workers: int, processes: Processes
-) -> Vectors:
-    """The embeddings of all `number` images in order, (N, D): each process embeds every W-th, and all get the whole."""
-    rows = np.arange(processes.rank, number, processes.world)
-    pieces = embedded(model, images, rows, batch=batch, workers=workers, device=processes.device)
+def embed_all(model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, processes: Processes) -> Vectors:
+    """The embeddings of all images of a manifest of the dataset `name`, in order, (N, D): each process embeds every W-th, and
+    all get the whole."""
+    images, number = images_of(name, manifest, recipe.images, vary=False), len(manifest)
+    rows, workers = np.arange(processes.rank, number, processes.world), workers_for(images, recipe.images)
+    pieces = embedded(model, images, rows, batch=recipe.sampler.batch, workers=workers, device=processes.device)
     own = [vectors for _, vectors in pieces]
     parts = together(np.concatenate(own) if own else None, processes)
     width = next(part.shape[1] for part in parts if part is not None)

@@ -108,18 +108,10 @@ def _in_order(weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> d
 def _is_network(error: BaseException | None) -> bool:
     """Whether an error, or one it came from, is the network's or a hub's: hubs wrap them in errors of their own."""
     words = (
-        "connect",
-        "resolve",
-        "offline",
-        "network",
-        "Max retries",
-        "timed out",
-        "cached files",
-        "can't load",
-        "valid model",
-    )
+        "connect", "resolve", "offline", "network", "max retries", "timed out", "cached files", "can't load", "valid model",
+    )  # fmt: skip
     while error is not None:
-        if any(word.lower() in str(error).lower() for word in words):
+        if any(word in str(error).lower() for word in words):
             return True
         error = error.__cause__ or error.__context__
     return False

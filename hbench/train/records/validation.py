@@ -24,7 +24,6 @@ from hbench.engine.executors.threads import on_threads
 from hbench.evaluation import embeddings
 from hbench.evaluation.submission import evaluate
 from hbench.metrics.names import MetricName, goodness
-from hbench.train.images.batches import images_of, workers_for
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
 from hbench.train.recipes.recipe import Recipe
@@ -61,11 +60,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
 def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes) -> dict[str, float]:
     """The scores of the model as it is on the held-out classes, the same in every process."""
     manifest = held.tests[VALIDATION]
-    images = images_of(held.name, manifest, recipe.images, vary=False)
-    workers = workers_for(images, recipe.images)
-    vectors = embed_all(
-        run.model, images, len(manifest), batch=recipe.sampler.batch, workers=workers, processes=processes
-    )
+    vectors = embed_all(run.model, held.name, manifest, recipe, processes)
     scores: dict[str, float] = {}
     if processes.first:
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])

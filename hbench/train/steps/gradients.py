@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,19 +61,8 @@ def read_all(steps: Sequence[StepTensors]) -> list[StepValues]:
     return found
 
 
-class TrainStep(Protocol):
-    """Leaves the gradients of a batch's loss in the weights; this process has images and labels (B/W, …) of it."""
-
-    def __call__(
-        self,
-        embed: nn.Module,
-        objective: nn.Module,
-        images: Tensor,
-        labels: Tensor,
-        *,
-        processes: Processes,
-        scale: Scale,
-    ) -> LossAndTerms: ...
+# Leaves the gradients of a batch's loss in the weights: the signature of `direct`, whose process has images and labels (B/W, …).
+TrainStep = Callable[..., LossAndTerms]
 
 
 def direct(
