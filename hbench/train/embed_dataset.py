@@ -40,6 +40,7 @@ from hbench.train.records import checkpoints
 from hbench.train.run import PRECISIONS, training_manifest
 
 RANDOM = "random"
+Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and their vectors
 
 
 class Embedder(NamedTuple):
@@ -175,13 +176,9 @@ def _in_words(request: dict[str, object]) -> dict[str, str]:
     return {key: str(value) for key, value in request.items()}
 
 
-def _gathered(
-    pieces: Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]],
-    manner: EmbedOptions,
-    on_row: Callable[[int], None],
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Pieces joined to parts of so many images, or of as many as so many seconds gave."""
-    waiting: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+def _gathered(pieces: Iterator[Piece], manner: EmbedOptions, on_row: Callable[[int], None]) -> Iterator[Piece]:
+    """Pieces joined to parts of `manner.part` images, or of those that `manner.seconds` gave."""
+    waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:
         waiting.append(piece)
@@ -193,9 +190,7 @@ def _gathered(
         yield _joined(waiting)
 
 
-def _joined(
-    pieces: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _joined(pieces: list[Piece]) -> Piece:
     rows, vectors = zip(*pieces, strict=True)
     return np.concatenate(rows), np.concatenate(vectors)
 

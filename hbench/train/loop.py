@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,6 +56,7 @@ from hbench.train.steps.gradients import (
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
 LOG = logging.getLogger(__name__)
+LaunchedStep = tuple[int, Tensor, dict[str, float], StepTensors]  # number, rows, rates, values that may be on their way
 Watch = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
@@ -164,28 +164,19 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
         waiting.append(launched)
         if run.runs_ahead and not _is_to_be_read(run.step, recipe, in_epoch):
             continue
-        values_of = read_all([each.tensors for each in waiting])
+        values_of = read_all([tensors for *_, tensors in waiting])
         seconds = time.perf_counter() - began
         speed = (run.step - begun) * recipe.sampler.batch / seconds
-        for each, values in zip(waiting, values_of, strict=True):
+        for (step, rows, rates, _), values in zip(waiting, values_of, strict=True):
             if not values.finite:
-                items = manifest.items[each.rows.cpu().numpy()].tolist()
+                items = manifest.items[rows.cpu().numpy()].tolist()
                 name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
-                raise _non_finite(values, each.step, items, out / name)
+                raise _non_finite(values, step, items, out / name)
             yield Moment(
-                each.step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
-                not values.taken, each.rates, speed, seconds,
+                step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
+                not math.isfinite(values.gradient_norm), rates, speed, seconds,
             )  # fmt: skip
         waiting.clear()
-
-
-class LaunchedStep(NamedTuple):
-    """A step that was taken, of which the host may not know yet: its number, the rows it was on, rates, values."""
-
-    step: int
-    rows: Tensor
-    rates: dict[str, float]
-    tensors: StepTensors
 
 
 def _launched(
@@ -204,7 +195,7 @@ def _launched(
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             tensors = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
-            yield LaunchedStep(run.step, rows, rates, tensors)
+            yield run.step, rows, rates, tensors
 
 
 def _is_to_be_read(step: int, recipe: Recipe, in_epoch: int) -> bool:

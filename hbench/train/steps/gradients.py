@@ -27,13 +27,12 @@ LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached; none of them is wai
 
 class StepValues(NamedTuple):
     """What a step gave: the loss, its terms, the length of the gradient before it was clipped; `finite`: whether the run may
-    go on from it; `taken`: whether the weights were changed."""
+    continue from it, as it may where float16's scaler left a step out."""
 
     loss: float
     terms: dict[str, float]
     gradient_norm: float
     finite: bool
-    taken: bool
 
 
 class StepTensors(NamedTuple):
@@ -56,8 +55,7 @@ def read_all(steps: Sequence[StepTensors]) -> list[StepValues]:
         loss, length, *terms = row
         # A gradient that overflows float16 is everyday: its scaler leaves the step out and scales less from there on.
         finite = math.isfinite(loss) and (step.scaled or math.isfinite(length))
-        taken = finite and math.isfinite(length)
-        found.append(StepValues(loss, dict(zip(step.names, terms, strict=True)), length, finite, taken))
+        found.append(StepValues(loss, dict(zip(step.names, terms, strict=True)), length, finite))
     return found
 
 
