@@ -39,8 +39,7 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.similarity import similarities
 from hbench.evaluation import embeddings
 from hbench.evaluation.submission import evaluate
-from hbench.losses import build_loss, losses
-from hbench.losses.cpu import rank_sums
+from hbench.losses import build_loss, cpu_kernel, losses
 from hbench.train.loop import update
 from hbench.train.processes import ALONE, Processes
 from hbench.train.recipes.files import resolve
@@ -277,7 +276,7 @@ def main() -> int:
     print(f"hbench {hbench.__version__}, torch {torch.__version__}, {where}", flush=True)
     if not has_gpu:
         print("What is checked is the same; the times say nothing about a GPU.")
-        rank_sums.MOST_ITEMS = 0  # no compiled kernels of the processor: the losses as they are on any other device
+        cpu_kernel.MOST_ITEMS = 0  # no compiled kernels of the processor: the losses as they are on any other device
     sizes = QUICK if chosen.quick else LARGE if has_gpu else SMALL
     print(f"\n| {'check':<28} | difference | allowed |       | seconds | bare    | note |\n|{'---|' * 7}")
     bad = 0

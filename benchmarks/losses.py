@@ -25,9 +25,8 @@ import torch
 from losses_dense import dense_ap_sequence, dense_loss
 from torch import Tensor
 
-from hbench.losses import build_loss
+from hbench.losses import build_loss, cpu_kernel
 from hbench.losses.baselines.blackbox import chosen_ranks
-from hbench.losses.cpu import rank_sums
 
 DIM = 512
 SECONDS = 2.0  # at least, of runs whose best is taken: neighbours on a shared machine come and go
@@ -75,7 +74,7 @@ def peak_of(run: Callable[[], float]) -> tuple[float, int]:
 def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[str, object]:
     """Value, gradient norm and file, milliseconds, bytes of one loss on one path: dense, general or kernel."""
     if path == "general":
-        rank_sums.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
+        cpu_kernel.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
     if what == "rambo_ap":
         return measure_sequence(size, path, repeats)
     data = batch(256, depth, size) if what == "xbm" else batch(size, depth)

@@ -15,18 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
-from hbench.losses import rank_scores, rank_sums
+from hbench.losses import cpu_kernel, rank_scores, rank_sums
 from hbench.losses.batch_loss import BatchLoss, LossBatch, is_self, sum_over_blocks
-from hbench.losses.cpu import rank_sums as compiled_sums
 from hbench.losses.entry import LossEntry, chosen, parameters_of
-from hbench.losses.rank_scores import RankEstimates, Score, per_relevance
+from hbench.losses.rank_scores import RankEstimates, Score
 from hbench.losses.rank_sums import (
-    Lists,
-    Path,
     RankBlock,
     RankSteps,
     RelevanceSplit,
-    find_positives,
     relevance_table,
     shared_levels,
     split_by_level,
@@ -81,7 +77,7 @@ class RankLoss(BatchLoss):
         `listed` bool (Q, N): the references in every query's list, None for all.
         """
         depth = labels.shape[1]
-        levels = path_of(scores).shared_levels(labels, ref_labels)
+        levels = shared_levels(labels, ref_labels)
         if listed is not None:
             levels = levels.masked_fill_(~listed, depth + 1)
         levels = levels.masked_fill_(is_self(self_index, len(ref_labels)), self.own_level(depth))
@@ -91,34 +87,13 @@ class RankLoss(BatchLoss):
         """per_query, from the level (Q, N) of every item, L+1 for those outside the list."""
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
-        path = path_of(scores)
-        lists = path.make_lists(scores, levels, depth)
+        lists = cpu_kernel.make_lists(scores, levels, depth)
         table = relevance_table(lists.counts, self.relevance)
-        return self._scored(path, lists, table), (lists.counts * table).sum(1) > 0
-
-    def _scored(self, path: Path, lists: Lists, table: Tensor) -> Tensor:
-        split, less = self.split(table), self.steps.less
-        only_less = less is not None and self.steps == RankSteps(less, None, None, None)
-        if path.ratios and self.score is rank_scores.h_ap and only_less and isinstance(less, Sigmoid | SupRank):
-            return per_relevance(path.ratios(lists, table, split, less), lists, table)
-        positives = path.find_positives(lists, table)
-        ranking = RankBlock(lists, positives, split, path)
+        positives = lists.find_positives(table)
+        ranking = RankBlock(lists, positives, self.split(table))
         h_rank = rank_sums.h_ranks(ranking, self.steps) if self.score is rank_scores.h_ap else None
-        return self.score(RankEstimates(lists, positives, rank_sums.ranks(ranking, self.steps), h_rank))
-
-
-def path_of(scores: Tensor) -> Path:
-    """The CPU kernel for float32 scores on a CPU, the general path for everything else."""
-    if compiled_sums.usable(scores):
-        return Path(
-            compiled_sums.shared_levels,
-            compiled_sums.make_lists,
-            compiled_sums.find_positives,
-            compiled_sums.exact_sums,
-            compiled_sums.step_sums,
-            compiled_sums.ratios,
-        )
-    return Path(shared_levels, rank_sums.make_lists, find_positives, rank_sums.exact_sums, rank_sums.step_sums)
+        score = self.score(RankEstimates(lists, positives, rank_sums.ranks(ranking, self.steps), h_rank))
+        return score, (lists.counts * table).sum(1) > 0
 
 
 class RankRow(NamedTuple):

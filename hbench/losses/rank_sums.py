@@ -4,30 +4,21 @@
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
 ([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k), so tables with the same step are
-added, and each step needs one such sum: exact_sums and step_sums. Those of this module serve every device and dtype, in tiles
-of pairs, forward and again backward, so that memory is a tile, never pairs × items; cpu/rank_sums.py is their
-twin for float32 on a CPU.
+added, and each step needs one such sum: Lists.exact_sums and step_sums. Those of this module serve every device and dtype, in
+tiles of pairs, forward and again backward, so that memory is a tile, never pairs × items; cpu_kernel.py has the same for float32
+on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hbench.losses.steps import Sigmoid, Step, SupRank
+from hbench.losses.steps import Step
 from hbench.metrics.relevance import Relevance
-
-
-class Lists(NamedTuple):
-    """scores float (Q, N); levels int (Q, N) in 0 … L+1, where L+1 is outside; counts float (Q, L+1); order: the path's own."""
-
-    scores: Tensor
-    levels: Tensor
-    counts: Tensor
-    order: Any
 
 
 class Positives(NamedTuple):
@@ -43,14 +34,60 @@ class Positives(NamedTuple):
     table: Tensor
 
 
+class Lists:
+    """scores float (Q, N); levels int64 (Q, N) in 0 … L+1, where L+1 is outside; counts float (Q, L+1); by_rank int64 (Q, N), the
+    columns of every list by score down, level up, column up: pessimistic at ties."""
+
+    def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
+        self.scores, self.levels, self.depth = scores, levels.long(), depth
+        self.counts, self.by_rank = self.arrange()
+
+    def arrange(self) -> tuple[Tensor, Tensor]:
+        """counts, and by_rank: sorted by score from the order by level."""
+        counts = level_counts(self.levels, self.depth).to(self.scores)
+        by_level = sort_levels(self.levels, self.depth)
+        by_score = self.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
+        return counts, by_level.gather(1, by_score)
+
+    def find_positives(self, table: Tensor) -> Positives:
+        """The items whose relevance is positive; table (Q, L+1)."""
+        is_positive = torch.cat([table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1)
+        query, item = is_positive.gather(1, self.levels).nonzero(as_tuple=True)
+        level = self.levels[query, item]
+        return Positives(query, item, level, table[query, level], table)
+
+    def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
+        """Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), without a gradient; table (Q, L+1, L+1)."""
+        column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
+        place = torch.empty_like(column).scatter(1, self.by_rank, column)[positives.query, positives.item]
+        sorted_levels, weights = self.levels.gather(1, self.by_rank), with_outside(table)
+        exact = torch.float32 if table.device.type == "mps" else torch.float64  # which Apple's GPUs lack
+        result = torch.zeros_like(positives.relevance)
+        for level in range(1, table.shape[1]):
+            so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
+            own = table[positives.query, level, level]
+            result = torch.where(positives.level == level, so_far[positives.query, place].to(own) - own, result)
+        return result
+
+    def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
+        """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k: float (P,); table (Q, L+1, L+1).
+
+        Differentiable in the scores, with the step's own slope.
+        """
+        by_level = sort_levels(self.levels, self.depth)
+        pairs = _Pairs(self.levels, by_level, positives, with_outside(table), step)
+        result: Tensor = _StepSums.apply(self.scores, pairs)
+        return result
+
+
 def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """The number of leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share: int64 (Q, N)."""
+    """The number of leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share: uint8 (Q, N)."""
     level = torch.zeros(labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device)
     shared = torch.ones_like(level, dtype=torch.bool)
     for column in range(labels.shape[1]):
         shared = shared & (labels[:, column, None] == ref_labels[None, :, column])
         level += shared
-    return level.long()
+    return level
 
 
 def level_counts(levels: Tensor, depth: int) -> Tensor:
@@ -62,14 +99,6 @@ def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
     """The relevance of every level of every list, a function of its level counts, 0 for the distractors: float (Q, L+1)."""
     table: Tensor = relevance(counts).to(counts)
     return torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
-
-
-def find_positives(lists: Lists, table: Tensor) -> Positives:
-    """The items whose relevance is positive."""
-    is_positive = torch.cat([table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1)
-    query, item = is_positive.gather(1, lists.levels).nonzero(as_tuple=True)
-    level = lists.levels[query, item]
-    return Positives(query, item, level, table[query, level], table)
 
 
 def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
@@ -113,34 +142,12 @@ class RankSteps(NamedTuple):
     within: Step | None
 
 
-class Order(NamedTuple):
-    """Columns of every list int64 (Q, N): by level, and by rank (score down, level up, column up: pessimistic at ties)."""
-
-    by_level: Tensor
-    by_rank: Tensor
-
-
-class Path(NamedTuple):
-    """The heavy parts for one kind of scores: lists in an order of its own, their positives, and sums over both, each (P,).
-
-    `ratios`, where there is one, gives Σ_k H-rank(k)/rank(k) of every list at once: see cpu/rank_sums.ratios.
-    """
-
-    shared_levels: Callable[[Tensor, Tensor], Tensor]
-    make_lists: Callable[[Tensor, Tensor, int], Lists]
-    find_positives: Callable[[Lists, Tensor], Positives]
-    exact_sums: Callable[[Lists, Positives, Tensor], Tensor]
-    step_sums: Callable[[Lists, Positives, Tensor, Step], Tensor]
-    ratios: Callable[[Lists, Tensor, RelevanceSplit, Sigmoid | SupRank], Tensor] | None = None
-
-
 class RankBlock(NamedTuple):
-    """A block of lists, their positives, which items are less and more relevant, and the path of the heavy parts."""
+    """A block of lists, their positives, and which items are less and more relevant."""
 
     lists: Lists
     positives: Positives
     split: RelevanceSplit
-    path: Path
 
 
 def ranks(ranking: RankBlock, steps: RankSteps) -> Tensor:
@@ -163,16 +170,13 @@ def shared_relevance(table: Tensor) -> Tensor:
 
 
 def _sum_terms(start: Tensor, ranking: RankBlock, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
-    lists, positives, _, path = ranking
+    lists, positives = ranking.lists, ranking.positives
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
     for step, table in by_step.items():
-        outside = with_outside(table)
-        if step is None:
-            start = start + path.exact_sums(lists, positives, outside)
-        else:
-            start = start + path.step_sums(lists, positives, outside, step)
+        sums = lists.exact_sums(positives, table) if step is None else lists.step_sums(positives, table, step)
+        start = start + sums
     return start
 
 
@@ -181,49 +185,15 @@ def with_outside(table: Tensor) -> Tensor:
     return torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
 
 
-def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
-    """Lists sorted by level and by rank."""
-    return Lists(scores, levels, level_counts(levels, depth).to(scores), sort(scores, levels, depth))
-
-
-def sort(scores: Tensor, levels: Tensor, depth: int) -> Order:
-    """The columns by level, counted into place, and by rank, sorted from there."""
+def sort_levels(levels: Tensor, depth: int) -> Tensor:
+    """The columns of every list by level, counted into place: int64 (Q, N)."""
     place, before = torch.zeros_like(levels), torch.zeros_like(levels[:, :1])
     for level in range(depth + 2):
         at_level = levels == level
         place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
         before = before + at_level.sum(1, keepdim=True)
     column = torch.arange(place.shape[1], device=place.device).expand_as(place)
-    by_level = torch.empty_like(place).scatter(1, place, column)
-    by_score = scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
-    return Order(by_level, by_level.gather(1, by_score))
-
-
-def exact_sums(lists: Lists, positives: Positives, table: Tensor) -> Tensor:
-    """Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), without a gradient.
-
-    `table` (Q, L+1, L+2), 0 for items outside.
-    """
-    by_rank = lists.order.by_rank
-    column = torch.arange(by_rank.shape[1], device=table.device).expand_as(by_rank)
-    place = torch.empty_like(column).scatter(1, by_rank, column)[positives.query, positives.item]
-    sorted_levels = lists.levels.gather(1, by_rank)
-    exact = torch.float32 if table.device.type == "mps" else torch.float64  # which Apple's GPUs lack
-    result = torch.zeros_like(positives.relevance)
-    for level in range(1, table.shape[1]):
-        so_far = table[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
-        own = table[positives.query, level, level]
-        result = torch.where(positives.level == level, so_far[positives.query, place].to(own) - own, result)
-    return result
-
-
-def step_sums(lists: Lists, positives: Positives, table: Tensor, step: Step) -> Tensor:
-    """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k: float (P,).
-
-    `table` (Q, L+1, L+2), 0 for items outside. Differentiable in lists.scores, with the step's own slope.
-    """
-    result: Tensor = _StepSums.apply(lists.scores, _Pairs(lists.levels, lists.order.by_level, positives, table, step))
-    return result
+    return torch.empty_like(place).scatter(1, place, column)
 
 
 class _Pairs(NamedTuple):

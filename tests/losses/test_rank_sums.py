@@ -13,9 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hbench.losses import build_loss, rank_losses
-from hbench.losses.cpu import rank_sums
+from hbench.losses.cpu_kernel import CompiledLists, make_lists
 from hbench.losses.rank_losses import RankLoss
 from hbench.losses.rank_scores import recall as recall_score
+from hbench.losses.rank_sums import Lists
 from hbench.losses.steps import LowerBound, Sigmoid, SupRank
 from hbench.metrics import definitions
 from hbench.metrics.level_sequence import LevelSequence
@@ -243,29 +244,38 @@ def test_gradient_descent_on_free_vectors_reaches_a_perfect_ranking(name):
     assert exact(torch.nn.functional.normalize(vectors.detach(), dim=1), labels).item() == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "sup_hap_linear"])
+def value_and_slope(loss, scores, levels, depth):
+    leaf = scores.clone().requires_grad_()
+    value, counted = loss.per_list(leaf, levels, depth)
+    loss_of_block = ((1 - value) * counted).sum() / counted.sum()
+    return loss_of_block.item(), torch.autograd.grad(loss_of_block, leaf)[0]
+
+
+KERNEL_CASES = [(name, {}) for name in NAMES] + [
+    ("sup_hap", {"h_rank": "linear"}),
+    ("sup_hap", {"offset": 1.44}),
+    ("sup_hap", {"delta": 0.0, "offset": 1.0, "start": 0.0}),
+    ("sup_hap", {"tau": 0.05, "delta": 0.2}),
+    ("smooth_hap", {"tau": 0.0002}),  # scores hundreds of exponents apart
+    ("sup_hap", {"tau": 0.0002, "rho": 5000.0}),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters"), KERNEL_CASES)
 @pytest.mark.parametrize("spread", [0.02, 0.3])
-def test_the_kernel_and_the_general_path_agree(name, spread, monkeypatch):
-    settings_ = {"h_rank": "linear"} if name == "sup_hap_linear" else {}
-    loss = build_loss(name.removesuffix("_linear"), **settings_)
+def test_the_kernel_computes_the_float64_formula(name, parameters, spread):
+    loss = build_loss(name, **parameters)
     rng = np.random.default_rng(5)
-    for size, depth, most_terms in ((40, 3, 8), (150, 2, 8), (150, 1, -1)):
-        embeddings, labels = square_batch(
-            seed=int(rng.integers(1000)), size=size, dim=5, depth=depth, dtype=torch.float32
-        )
-        embeddings = (embeddings * spread**0.5).round(decimals=3)  # repeated vectors tie
-        results = []
-        for usable in (lambda scores: True, lambda scores: False):
-            monkeypatch.setattr(rank_sums, "usable", usable)
-            monkeypatch.setattr(rank_sums, "MOST_TERMS", most_terms)
-            leaf = embeddings.clone().requires_grad_()
-            value = loss(leaf, labels)
-            value.backward()
-            results.append((value.item(), leaf.grad))
-        assert results[0][0] == pytest.approx(results[1][0], rel=2e-6, abs=2e-7)
-        torch.testing.assert_close(
-            results[0][1], results[1][1], rtol=2e-4, atol=2e-5 * float(results[1][1].abs().max())
-        )
+    for size, depth in ((40, 3), (150, 1), (150, 2), (300, 7)):
+        scores = torch.tensor(rng.normal(scale=spread, size=(12, size)).clip(-1, 1).astype("f4"))
+        scores[::3] = (scores[::3] * 64).round() / 64  # ties
+        levels = torch.tensor(rng.integers(0, depth + 2, size=(12, size)).clip(max=rng.integers(1, depth + 2, (12, 1))))
+        assert type(make_lists(scores, levels, depth)) is CompiledLists
+        assert type(make_lists(scores.double(), levels, depth)) is Lists
+        value, slope = value_and_slope(loss, scores, levels, depth)
+        expected, expected_slope = value_and_slope(loss, scores.double(), levels, depth)
+        assert value == pytest.approx(expected, abs=1e-6)
+        assert (slope - expected_slope).norm() <= 1e-5 * expected_slope.norm()
 
 
 @pytest.mark.parametrize("name", NAMES)

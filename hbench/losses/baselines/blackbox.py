@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import ConfigError
-from hbench.losses.cpu import blackbox
 
 
 class ChosenRanks(NamedTuple):
@@ -42,17 +41,10 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
 
 
 def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> ChosenRanks:
-    """The black-box ranks of the items chosen bool (Q, n) of scores (Q, n), among all; the same gradient as blackbox_rank's.
-
-    A loss needs the ranks of its positives only, so on a CPU only these are sorted.
-    """
-    scores = _exact_counting(scores)
-    if blackbox.usable(scores):
-        rank, number = blackbox.ChosenRank.apply(scores, _checked(lam), chosen)
-    else:
-        rank, number = blackbox_rank(scores, lam)[chosen], chosen.sum(-1)
-        row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
-        rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
+    """The black-box ranks of the items chosen bool (Q, n) of scores (Q, n), among all; the same gradient as blackbox_rank's."""
+    rank, number = blackbox_rank(scores, lam)[chosen], chosen.sum(-1)
+    row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
+    rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
     first = (number.cumsum(0) - number).repeat_interleave(number)
     return ChosenRanks(rank, torch.arange(1, len(rank) + 1, device=rank.device) - first, number)
 

@@ -1,0 +1,340 @@
+"""Sums the ranks of float32 scores on a CPU in compiled code, list by list in order of rank.
+
+For positive k the items with t = s_j − s_k > δ come first: there the step is a line, and its sum follows from running sums of
+the weights and of the weighted scores. After them comes the window of items where the sigmoid is neither 0 nor 1, summed
+directly: with e_j = exp(s_j/τ) it is e_j/(e_j + e_k), so no exponential of a pair is needed. The items after the window add
+nothing. All of it is float64, every operation as it is written, so that machine code just made and machine code that was kept
+give the same bits; and each list is summed by itself, so that the number of threads does not matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hbench.core.compiled import Scalar, compiled, compiled_part
+from hbench.losses.rank_sums import Lists, Positives, with_outside
+from hbench.losses.steps import Sigmoid, Step, SupRank
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+MOST_ITEMS = 1 << 24  # columns that fit into a key beside score and level
+LANES = 4  # parts of a window that are summed side by side
+SPAN = 300.0  # τs around the centre of the exponentials, so that none of a window is 0 or infinite
+
+
+class SortedLists(NamedTuple):
+    """Of Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q, N); `places` (Q,) of each
+    list's first positive; `relevance` (Q, L+1) of the levels; `weights` (Q, L+1, L+2), by level of k and of j, L+1 being
+    outside the list."""
+
+    columns: Integers
+    scores: Floats
+    levels: NDArray[np.uint8]
+    exponentials: Floats
+    places: Integers
+    relevance: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+
+class StepShape(NamedTuple):
+    """A step: σ(t/τ) up to δ, jumping by `start` at 0; `beyond` + ρ(t − δ) after it; 0 below −`reach`."""
+
+    tau: float
+    delta: float
+    rho: float
+    beyond: float
+    start: float
+    reach: float
+
+
+class OneList(NamedTuple):
+    """A list by rank: scores and levels (N,), the place of its first positive, `relevance` (L+1,); exponentials (N + LANES,),
+    weights of all items for the positives of every level (L+1, N + LANES), the last LANES 0; and room of the latter's size."""
+
+    scores: Floats
+    levels: NDArray[np.uint8]
+    place: int
+    relevance: NDArray[np.float32]
+    exponential: Floats
+    weight: Floats
+    work: Floats
+
+
+def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
+    """Compiled lists of finite float32 scores on a CPU; what is not finite takes the general path, and stays so."""
+    fits = scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.shape[1] < MOST_ITEMS
+    made = CompiledLists if fits and math.isfinite(scores.detach().sum()) else Lists
+    return made(scores, levels, depth)
+
+
+class CompiledLists(Lists):
+    """Lists whose sums over pairs run in compiled code, but those of steps that are no sigmoid. Positives come by rank."""
+
+    def arrange(self) -> tuple[Tensor, Tensor]:
+        scores, levels = self.scores.detach().contiguous(), self.levels.to(torch.uint8).numpy()
+        keys, counts = np.empty(levels.shape, np.uint64), np.zeros((len(levels), self.depth + 2), np.float32)
+        pack(scores.numpy().view(np.uint32), levels, keys, counts)
+        keys.sort(axis=1)
+        self.sorted_levels = (keys >> np.uint64(24)).astype(np.uint8)
+        keys &= np.uint64((1 << 24) - 1)
+        by_rank = torch.from_numpy(keys.view(np.int64))
+        self.sorted_scores = scores.gather(1, by_rank).double().numpy()
+        return torch.from_numpy(counts[:, :-1]), by_rank
+
+    def find_positives(self, table: Tensor) -> Positives:
+        number = int((self.counts * (table > 0)).sum())
+        query, item, level = found = torch.empty((3, number), dtype=torch.int64)
+        list_positives(self.by_rank.numpy(), self.sorted_levels, table.numpy(), found.numpy())
+        return Positives(query, item, level, table[query, level], table)
+
+    def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
+        rows, sums = self._rows(positives, table), np.empty(len(positives.query), np.float32)
+        _by_threads(lambda part: exact_sums(part, sums), rows)
+        return torch.from_numpy(sums)
+
+    def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
+        if not isinstance(step, Sigmoid | SupRank):
+            return super().step_sums(positives, table, step)
+        rows, shape = self._rows(positives, table), shape_of(step, self.scores.shape[1])
+        below = self.sorted_scores - self.sorted_scores[:, :1]
+        below /= step.tau
+        below += SPAN
+        rows = rows._replace(exponentials=np.exp(below, out=below))
+        result: Tensor = _CompiledSums.apply(self.scores, rows, shape, len(positives.query))
+        return result
+
+    def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
+        places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
+        by_rank = self.by_rank.numpy(), self.sorted_scores, self.sorted_levels, np.empty((len(table), 0))
+        return SortedLists(*by_rank, places, positives.table.numpy(), with_outside(table).numpy())
+
+
+class _CompiledSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int) -> Tensor:
+        sums = np.zeros((2, positives))
+        _by_threads(lambda part: step_sums(part, shape, sums), rows)
+        ctx.rows, ctx.shape, ctx.slopes = rows, shape, sums[1]
+        return torch.from_numpy(sums[0]).to(scores)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = upstream[0].double().numpy()
+        wanted, gradient = np.stack([wanted, -wanted * ctx.slopes]), np.empty(ctx.rows.scores.shape, np.float32)
+        _by_threads(lambda part, to: step_slopes(part, ctx.shape, wanted, to), ctx.rows, gradient)
+        return torch.from_numpy(gradient), None, None, None
+
+
+def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
+    """The numbers of a step. The sigmoids of all items beyond the reach together vanish beside 1 in float32."""
+    reach = step.tau * (math.log(max(2, items)) + 17)
+    if isinstance(step, Sigmoid):
+        return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
+    beyond = 1 / (1 + math.exp(-step.delta / step.tau)) + step.start + step.jump
+    return StepShape(step.tau, step.delta, step.rho, beyond, step.start, reach)
+
+
+def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any]) -> None:
+    """work(part of the rows, part of what else there is by list) on as many threads as torch uses."""
+    threads = min(torch.get_num_threads(), len(rows.scores))
+    if threads < 2:
+        work(rows, *more)
+        return
+    edges = [len(rows.scores) * part // threads for part in range(threads + 1)]
+    parts = [
+        (SortedLists._make(each[start:end] for each in rows), *(each[start:end] for each in more))
+        for start, end in itertools.pairwise(edges)
+    ]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda part: work(*part), parts))
+
+
+@compiled
+def pack(
+    bits: NDArray[np.uint32], levels: NDArray[np.uint8], keys: NDArray[np.uint64], counts: NDArray[np.float32]
+) -> None:
+    """Keys whose ascending order is score down, level up, column up, of the scores' bits; counts (Q, L+2): items of a level."""
+    sign, zero = np.uint32(0x80000000), np.uint32(0)
+    for row in range(bits.shape[0]):
+        for column in range(bits.shape[1]):
+            score, level = bits[row, column], np.uint64(levels[row, column])
+            score = zero if score == sign else score  # −0 and 0 are one score
+            descending = np.uint64(score if score & sign else score ^ ~sign)
+            keys[row, column] = (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
+            counts[row, level] += 1
+
+
+@compiled
+def list_positives(columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers) -> None:
+    """Query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list, by rank."""
+    at = 0
+    for row in range(levels.shape[0]):
+        for item in range(levels.shape[1]):
+            level = levels[row, item]
+            if level < relevance.shape[1] and relevance[row, level] > 0:
+                to[0, at], to[1, at], to[2, at] = row, columns[row, item], level
+                at += 1
+
+
+@compiled
+def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
+    """sums[place] = Σ_{j before k} weight of every positive k."""
+    depth = rows.weights.shape[1]
+    for row in range(len(rows.scores)):
+        before, place = np.zeros(depth + 1), rows.places[row]
+        for item in range(rows.levels.shape[1]):
+            level = np.uint64(rows.levels[row, item])
+            if level < depth and rows.relevance[row, level] > 0:
+                total = 0.0
+                for other in range(depth):
+                    total += before[other] * rows.weights[row, level, other]
+                sums[place] = total
+                place += 1
+            before[level] += 1
+
+
+@compiled
+def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
+    """sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, sums[1, place] = −its slope in s_k."""
+    room = make_room(rows)
+    for row in range(len(rows.scores)):
+        list_sums(enter(rows, row, room), shape, sums)
+
+
+@compiled
+def step_slopes(rows: SortedLists, shape: StepShape, wanted: Floats, to: NDArray[np.float32]) -> None:
+    """to = the gradient of Σ_place wanted[0, place] · sum in the scores; wanted[1]: its part in s_k of k itself."""
+    room, gradient = make_room(rows), np.empty(rows.scores.shape[1])
+    for row in range(len(rows.scores)):
+        gradient[:] = 0
+        list_slopes(enter(rows, row, room), shape, wanted, gradient)
+        for item in range(len(gradient)):
+            to[row, rows.columns[row, item]] = gradient[item]
+
+
+@compiled_part
+def make_room(rows: SortedLists) -> OneList:
+    """Room for any of the lists."""
+    longer, depth = rows.scores.shape[1] + LANES, rows.relevance.shape[1]
+    weight, work = np.zeros((depth, longer)), np.empty((max(2, depth), longer))
+    return OneList(rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work)
+
+
+@compiled_part
+def enter(rows: SortedLists, row: int, room: OneList) -> OneList:
+    """One of the lists, in the room."""
+    levels, relevance = rows.levels[row], rows.relevance[row]
+    room.exponential[: len(levels)] = rows.exponentials[row]
+    for level in range(1, len(relevance)):
+        if relevance[level] > 0:
+            weights, weight = rows.weights[row, level], room.weight[level]
+            for item in range(len(levels)):
+                weight[item] = weights[np.uint64(levels[item])]
+    own = rows.scores[row], levels, rows.places[row], relevance
+    return OneList(*own, room.exponential, room.weight, room.work)
+
+
+@compiled_part
+def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
+    """step_sums of one list."""
+    number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
+    first, below, last, lines = 0, 0, 0, np.zeros((3, len(one.relevance)))
+    beyond, moment, above = lines
+    for item in range(number):
+        level, own = np.int64(one.levels[item]), one.scores[item]
+        if level >= len(one.relevance) or one.relevance[level] <= 0:
+            continue
+        centre = centred(one, own, shape.tau, centre)
+        while first < number and one.scores[first] - own > shape.delta:
+            for other in range(len(beyond)):
+                beyond[other] += one.weight[other, first]
+                moment[other] += one.weight[other, first] * one.scores[first]
+            first += 1
+        while below < number and one.scores[below] >= own:
+            for other in range(len(above)):
+                above[other] += one.weight[other, below]
+            below += 1
+        while last < number and own - one.scores[last] < shape.reach:
+            last += 1
+        parts = first + (last - first + LANES - 1) // LANES * LANES
+        window, weight = one.exponential[first:parts], one.weight[level, first:parts]
+        value, slope = window_sums(window, weight, one.exponential[item], one.work)
+        line = shape.beyond * beyond[level] + shape.rho * (moment[level] - beyond[level] * (own + shape.delta))
+        jump = shape.start * (above[level] - beyond[level])
+        itself = one.weight[level, item] * (0.5 + shape.start)  # k is among the items that are summed
+        sums[0, place], sums[1, place] = value + line + jump - itself, slope / shape.tau + shape.rho * beyond[level]
+        place += 1
+
+
+@compiled_part
+def list_slopes(one: OneList, shape: StepShape, wanted: Floats, gradient: Floats) -> None:
+    """step_slopes of one list, added to its gradient by rank."""
+    number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
+    first, last, lines = 0, 0, np.zeros((len(one.relevance), number + 1))
+    one.work[:] = 0
+    for item in range(number):
+        level, own = np.int64(one.levels[item]), one.scores[item]
+        if level >= len(one.relevance) or one.relevance[level] <= 0:
+            continue
+        centre = centred(one, own, shape.tau, centre)
+        while first < number and one.scores[first] - own > shape.delta:
+            first += 1
+        while last < number and own - one.scores[last] < shape.reach:
+            last += 1
+        share, window = wanted[0, place], one.exponential[first:last]
+        add_slopes(window, one.exponential[item], share / shape.tau, one.work[level, first:last])
+        lines[level, first] += share
+        gradient[item] += wanted[1, place]
+        place += 1
+    for other in range(1, len(one.relevance)):
+        line = 0.0
+        for item in range(number - 1, -1, -1):
+            line += lines[other, item + 1]
+            gradient[item] += one.weight[other, item] * (one.work[other, item] + shape.rho * line)
+
+
+@compiled_part
+def centred(one: OneList, own: Scalar, tau: float, centre: Scalar) -> Scalar:
+    """The centre of the exponentials, moved down to a positive that lies too far below it."""
+    if centre - own <= SPAN * tau:
+        return centre
+    for item in range(len(one.scores)):
+        one.exponential[item] = math.exp(min((one.scores[item] - own) / tau, 2 * SPAN))
+    return own
+
+
+@compiled_part
+def window_sums(exponential: Floats, weight: Floats, own: Scalar, work: Floats) -> tuple[Scalar, Scalar]:
+    """Σ w σ and Σ w (σ − σ²) of a window, its four quarters side by side, for each addition waits for the one before."""
+    size = len(weight) // LANES
+    e, f, g, h = exponential[:size], exponential[size:], exponential[2 * size :], exponential[3 * size :]
+    q, r, s, t = weight[:size], weight[size:], weight[2 * size :], weight[3 * size :]
+    values, squares = work[0, :size], work[1, :size]
+    for item in range(size):
+        a, b = e[item] / (e[item] + own), f[item] / (f[item] + own)
+        c, d = g[item] / (g[item] + own), h[item] / (h[item] + own)
+        first, second, third, fourth = q[item] * a, r[item] * b, s[item] * c, t[item] * d
+        values[item] = (first + second) + (third + fourth)
+        squares[item] = (first * a + second * b) + (third * c + fourth * d)
+    value, square = 0.0, 0.0
+    for item in range(size):
+        value += values[item]
+        square += squares[item]
+    return value, value - square
+
+
+@compiled_part
+def add_slopes(exponential: Floats, own: Scalar, share: Scalar, gradient: Floats) -> None:
+    """gradient += share · (σ − σ²)."""
+    for item in range(len(exponential)):
+        sigmoid = exponential[item] / (exponential[item] + own)
+        gradient[item] += share * (sigmoid - sigmoid * sigmoid)
