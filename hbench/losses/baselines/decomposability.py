@@ -1,16 +1,10 @@
 """Measures the decomposability gap, how far the mean AP inside batches lies above the AP of the whole set, and narrows it by
 calibrating scores across batches ([N] §3.2, [T] §III-C).
-
->>> gap_bound([1, 1], [2, 2])  # 1 − (1/1 + 2/4) / 2
-0.25
->>> calibrated_gap_bound([(2, 0), (2, 0)], [(3, 0), (3, 0)])  # every score on its side of the thresholds
-0.0
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,51 +63,6 @@ def decomposability_gap(
         raise ConfigError("the gap needs at least one batch", expected="index arrays", found="none")
     inside = [metric(scores[batch], levels[batch]) for batch in batches]
     return sum(inside) / len(inside) - metric(scores, levels)
-
-
-def gap_bound(positives: Sequence[int], negatives: Sequence[int]) -> float:
-    """1 − 1/Σ|P_b| Σ_b Σ_{j ≤ |P_b|} (j + P_<b)/(j + P_<b + N_<b): the largest gap when the AP of each batch is 1 ([N] Eq. 8).
-
-    P_<b and N_<b are the positives and negatives of the batches before b; the worst ranking joins the batches end to end.
-    The inner sum runs over the batch's positives; the paper prints the batch size.
-    """
-    before_p, before_n = _before(positives), _before(negatives)
-    terms = [
-        (j + p) / (j + p + n)
-        for own, p, n in zip(positives, before_p, before_n, strict=True)
-        for j in range(1, own + 1)
-    ]
-    return _one_minus_mean(terms)
-
-
-def calibrated_gap_bound(positives: Sequence[tuple[int, int]], negatives: Sequence[tuple[int, int]]) -> float:
-    """The bound for calibrated scores ([N] Eq. 9), from (good, bad) counts of each batch.
-
-    1 − 1/Σ|P_b| Σ_b [Σ_{j ≤ G⁺_b} (j + G⁺_<b)/(j + G⁺_<b + E⁻_<b) + Σ_{j ≤ E⁺_b} (j + G⁺_b + P_<b)/(j + G⁺_b + P_<b + N_<b)]
-
-    Good positives score above α and good negatives at most β; G counts the good ones, E the others. The numerator of the
-    second sum has no N_<b: with it, as printed, every such term would be 1.
-    """
-    good_p, bad_n = [good for good, _ in positives], [bad for _, bad in negatives]
-    before_good, before_bad = _before(good_p), _before(bad_n)
-    before_p, before_n = _before([sum(pair) for pair in positives]), _before([sum(pair) for pair in negatives])
-    terms = []
-    for batch, (good, bad) in enumerate(positives):
-        above = [j + before_good[batch] for j in range(1, good + 1)]
-        below = [j + good + before_p[batch] for j in range(1, bad + 1)]
-        terms += [rank / (rank + before_bad[batch]) for rank in above]
-        terms += [rank / (rank + before_n[batch]) for rank in below]
-    return _one_minus_mean(terms)
-
-
-def _before(counts: Sequence[int]) -> list[int]:
-    return list(accumulate(counts, initial=0))[:-1]
-
-
-def _one_minus_mean(terms: Sequence[float]) -> float:
-    if not terms:
-        raise ConfigError("the bound needs a batch with positives", expected="at least one positive", found="none")
-    return 1 - sum(terms) / len(terms)
 
 
 class WeightedSum(BatchLoss):
