@@ -139,11 +139,6 @@ def suprank_with_h_rank(
     return suprank(tau, rho, delta, offset, start)._replace(above=above[h_rank])
 
 
-def exact() -> RankSteps:
-    """The exact step everywhere: the metric itself, without a gradient."""
-    return RankSteps(None, None, None, None)
-
-
 def fine_label() -> Relevance:
     """1 for the fine level, 0 for the others."""
 

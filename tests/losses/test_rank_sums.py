@@ -16,7 +16,7 @@ from hbench.losses import build_loss, rank_losses
 from hbench.losses.cpu_kernel import CompiledLists, make_lists
 from hbench.losses.rank_losses import RankLoss
 from hbench.losses.rank_scores import recall as recall_score
-from hbench.losses.rank_sums import Lists
+from hbench.losses.rank_sums import Lists, RankSteps
 from hbench.losses.steps import LowerBound, Sigmoid, SupRank
 from hbench.metrics import definitions
 from hbench.metrics.level_sequence import LevelSequence
@@ -27,6 +27,7 @@ oracle = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(oracle)
 
 NAMES = list(rank_losses.RANK_LOSSES)
+EXACT = RankSteps(None, None, None, None)  # the metric itself, without a gradient
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -76,7 +77,7 @@ def test_with_the_exact_step_each_loss_is_one_minus_the_metric(drawn):
         (rank_losses.ndcg(), exponential(), definitions.ndcg(sequence)),
     ]
     for score, relevance, metric in cases:
-        value, _ = loss_of(RankLoss(score, rank_losses.exact(), relevance), scores, levels, depth)
+        value, _ = loss_of(RankLoss(score, EXACT, relevance), scores, levels, depth)
         assert value.item() == pytest.approx(0.0 if math.isnan(metric) else 1 - metric, abs=4e-9)
 
 
@@ -86,7 +87,7 @@ def test_exact_recall_counts_the_positives_among_the_first_k(drawn):
     scores, levels, depth = drawn
     ranked = [levels[k] == depth for k in sorted(range(len(scores)), key=lambda k: (-scores[k], levels[k], k))]
     number = sum(ranked)
-    loss = RankLoss(recall_score((1, 3), None, clip=False), rank_losses.exact(), rank_losses.fine_label())
+    loss = RankLoss(recall_score((1, 3), None, clip=False), EXACT, rank_losses.fine_label())
     expected = 1 - sum(sum(ranked[:k]) / min(k, number) for k in (1, 3)) / 2 if number else 0.0
     assert loss_of(loss, scores, levels, depth)[0].item() == pytest.approx(expected, abs=4e-9)
 
@@ -145,7 +146,7 @@ def random_lists(number, depth, seed):
 
 def gaps(loss, number, seed):
     """loss − (1 − metric) of random lists of 1 to 4 levels, those without positives left out."""
-    exact, found = RankLoss(loss.score, rank_losses.exact(), loss.relevance), []
+    exact, found = RankLoss(loss.score, EXACT, loss.relevance), []
     for depth in (1, 2, 3, 4):
         scores, levels = random_lists(number // 4, depth, seed + depth)
         (surrogate, counted), (metric, _) = (which.per_list(scores, levels, depth) for which in (loss, exact))
@@ -235,7 +236,7 @@ def test_gradient_descent_on_free_vectors_reaches_a_perfect_ranking(name):
     width = {"temperature": 3.0} | ({"rho": 1.0} if name.startswith("sup") else {}) if "recall" in name else {}
     loss, exact = (
         build_loss(name, tau=0.1, **width),
-        RankLoss(rank_losses.h_ap(), rank_losses.exact(), rank_losses.fine_label()),
+        RankLoss(rank_losses.h_ap(), EXACT, rank_losses.fine_label()),
     )
     for _ in range(250):
         optimiser.zero_grad()
