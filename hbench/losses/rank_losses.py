@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
 from hbench.losses import cpu_kernel, rank_scores, rank_sums
-from hbench.losses.batch_loss import BatchLoss, LossBatch, is_self, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, LossBatch, sum_over_blocks
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score
 from hbench.losses.rank_sums import (
-    RankBlock,
     RankSteps,
     RelevanceSplit,
     relevance_table,
@@ -61,38 +60,31 @@ class RankLoss(BatchLoss):
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            of_block = batch.labels[block], batch.ref_labels, batch.self_index[block]
-            values, counted = self.per_query(scores, *of_block, batch.listed(block))
+            values, counted = self.per_list(scores, self.levels(batch, block), batch.labels.shape[1])
             defined.add_(counted.sum())
             return ((1 - values) * counted).sum()
 
         total = sum_over_blocks(missing, batch.embeddings, batch.ref_embeddings)
         return total / defined.clamp(min=1)
 
-    def per_query(
-        self, scores: Tensor, labels: Tensor, ref_labels: Tensor, self_index: Tensor, listed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The score of each query (Q,), and whether it has positives (Q,), from its row of scores (Q, N).
-
-        `listed` bool (Q, N): the references in every query's list, None for all.
-        """
-        depth = labels.shape[1]
-        levels = shared_levels(labels, ref_labels)
+    def levels(self, batch: LossBatch, block: slice) -> Tensor:
+        """The level of every item for some of the queries (Q, N), L+1 for those outside their lists."""
+        depth, listed = batch.labels.shape[1], batch.listed(block)
+        levels = shared_levels(batch.labels[block], batch.ref_labels)
         if listed is not None:
             levels = levels.masked_fill_(~listed, depth + 1)
-        levels = levels.masked_fill_(is_self(self_index, len(ref_labels)), self.own_level(depth))
-        return self.per_list(scores, levels, depth)
+        return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """per_query, from the level (Q, N) of every item, L+1 for those outside the list."""
+        """The score of each query (Q,), and whether it has positives (Q,), from its scores and the levels (Q, N)."""
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_kernel.make_lists(scores, levels, depth)
         table = relevance_table(lists.counts, self.relevance)
         positives = lists.find_positives(table)
-        ranking = RankBlock(lists, positives, self.split(table))
-        h_rank = rank_sums.h_ranks(ranking, self.steps) if self.score is rank_scores.h_ap else None
-        score = self.score(RankEstimates(lists, positives, rank_sums.ranks(ranking, self.steps), h_rank))
+        ranked = lists, positives, self.split(table), self.steps
+        h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
+        score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*ranked), h_rank))
         return score, (lists.counts * table).sum(1) > 0
 
 

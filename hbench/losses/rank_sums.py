@@ -142,35 +142,21 @@ class RankSteps(NamedTuple):
     within: Step | None
 
 
-class RankBlock(NamedTuple):
-    """A block of lists, their positives, and which items are less and more relevant."""
-
-    lists: Lists
-    positives: Positives
-    split: RelevanceSplit
-
-
-def ranks(ranking: RankBlock, steps: RankSteps) -> Tensor:
+def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
     """rank(k) of every positive: float (P,), differentiable in the scores."""
-    less = ranking.split.less.to(ranking.positives.table)
-    one = torch.ones_like(ranking.positives.relevance)
-    return _sum_terms(one, ranking, [(steps.less, less), (steps.others, 1 - less)])
+    less = split.less.to(positives.table)
+    one = torch.ones_like(positives.relevance)
+    return _sum_terms(one, lists, positives, [(steps.less, less), (steps.others, 1 - less)])
 
 
-def h_ranks(ranking: RankBlock, steps: RankSteps) -> Tensor:
+def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
     """H-rank(k) of every positive: float (P,), differentiable in the scores."""
-    shared = shared_relevance(ranking.positives.table)
-    above = shared * ranking.split.above
-    return _sum_terms(ranking.positives.relevance, ranking, [(steps.above, above), (steps.within, shared - above)])
+    shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
+    above = shared * split.above
+    return _sum_terms(positives.relevance, lists, positives, [(steps.above, above), (steps.within, shared - above)])
 
 
-def shared_relevance(table: Tensor) -> Tensor:
-    """min(rel(k), rel(j)) by level of k and of j: (Q, L+1, L+1)."""
-    return torch.minimum(table[:, :, None], table[:, None, :])
-
-
-def _sum_terms(start: Tensor, ranking: RankBlock, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
-    lists, positives = ranking.lists, ranking.positives
+def _sum_terms(start: Tensor, lists: Lists, positives: Positives, terms: list[tuple[Step | None, Tensor]]) -> Tensor:
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table

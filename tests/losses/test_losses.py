@@ -16,6 +16,7 @@ from hbench.core.errors import ConfigError, UnknownName
 from hbench.losses import CrossBatchMemory, build_loss, loss_entry, losses, per_level
 from hbench.losses.baselines.decomposability import decomposability_gap
 from hbench.losses.entry import REQUIRED
+from hbench.losses.rank_sums import shared_levels
 
 CLASSES, DIM = 6, 5
 PATHS = [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
@@ -308,7 +309,7 @@ def test_the_number_of_threads_does_not_change_a_bit(name):
         torch.set_num_threads(threads)
         leaf = embeddings.detach().clone().requires_grad_()
         scores = (leaf @ leaf.T).detach().requires_grad_()
-        values, _ = build_loss(name).per_query(scores, labels, labels, torch.arange(len(labels)))
+        values, _ = build_loss(name).per_list(scores, shared_levels(labels, labels), labels.shape[1])
         values.sum().backward()
         results.append((values.detach(), scores.grad))
     for other in results[1:]:
