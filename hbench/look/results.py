@@ -12,6 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
 from hbench.datasets import Dataset, load
@@ -131,7 +134,14 @@ def browse(
     examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
     manifest = examined[0].data.tests[name]
     measured = _measured(examined[0], name) if by_metric else None
-    strips = _strips(paths, examined, manifest, choose, (measured, by, k))
+    asked = choose(manifest, measured)
+    values = None if measured is None else measured.values[0][asked]
+    strips = _strips(paths, examined, manifest, asked, k=k)
+    if values is not None:
+        words = [
+            f"{strip.about} · {by} {100 * value:.1f}" for strip, value in zip(strips, values.tolist(), strict=True)
+        ]
+        strips = [strip._replace(about=about) for strip, about in zip(strips, words, strict=True)]
     return Results(Sheet(strips, manifest.tree.levels, signature_of(examined[0], name), manifest.picture))
 
 
@@ -171,24 +181,16 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def _strips(
-    files: Sequence[Path],
-    examined: Sequence[Examined],
-    manifest: Manifest,
-    choose: Choose,
-    about: tuple[Measurement | None, str, int],
+    files: Sequence[Path], examined: Sequence[Examined], manifest: Manifest, asked: NDArray[np.int64], *, k: int
 ) -> list[Strip]:
-    measured, metric, k = about
-    asked = choose(manifest, measured)
+    """A strip for each of the queries at these positions: its class, and what every file finds."""
     found = []
-    for each in examined:
-        assert isinstance(each.given, Embeddings)
-        found.append(retrieve(manifest, each.given, asked, each.chosen, k))
-    classes = manifest.labels[manifest.query][asked]
+    for submission in examined:
+        assert isinstance(submission.given, Embeddings)
+        found.append(retrieve(manifest, submission.given, asked, submission.chosen, k))
     strips = []
-    for number, path in enumerate(classes.tolist()):
+    for number, path in enumerate(manifest.labels[manifest.query][asked].tolist()):
         words = " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))
-        if measured is not None:
-            words += f" · {metric} {100 * measured.values[0][asked[number]]:.1f}"
-        rows = tuple((name, own[number]) for name, own in zip(_names(files), found, strict=True))
+        rows = tuple((name, results[number]) for name, results in zip(_names(files), found, strict=True))
         strips.append(Strip(rows[0][1].query, words, rows))
     return strips

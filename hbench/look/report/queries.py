@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.report.runs import Floats, Reported, ReportedRun, TopLists
 from hbench.metrics.names import goodness
@@ -107,7 +106,7 @@ def strips_of(reported: Reported, queries: NDArray[np.int64]) -> list[QueryStrip
     for query, item in zip(queries.tolist(), asked.tolist(), strict=True):
         path = tuple(names[n] for names, n in zip(manifest.tree.names, manifest.labels[item].tolist(), strict=True))
         rows = [
-            _results(number, run, query, (reported.by, manifest))
+            _results(number, run, query, by=reported.by, items=manifest.items)
             for number, run in enumerate(reported.runs)
             if run.top is not None
         ]
@@ -115,12 +114,11 @@ def strips_of(reported: Reported, queries: NDArray[np.int64]) -> list[QueryStrip
     return strips
 
 
-def _results(number: int, run: ReportedRun, query: int, about: tuple[str, Manifest]) -> StripRow:
-    by, manifest = about
+def _results(number: int, run: ReportedRun, query: int, *, by: str, items: NDArray[Any]) -> StripRow:
     assert run.top is not None
     rows = zip(run.top.items[query], run.top.levels[query], run.top.scores[query], strict=True)
     tiles = [
-        ResultTile(int(item), str(manifest.items[item]), int(level), float(score))
+        ResultTile(int(item), str(items[item]), int(level), float(score))
         for item, level, score in rows
         if item != NO_ITEM
     ]
