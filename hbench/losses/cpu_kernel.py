@@ -58,7 +58,7 @@ class StepShape(NamedTuple):
 
 class OneList(NamedTuple):
     """A list by rank: scores and levels (N,), the place of its first positive, `relevance` (L+1,); exponentials (N + LANES,),
-    weights of all items for the positives of every level (L+1, N + LANES), the last LANES 0; and room of the latter's size."""
+    weights of all items for the positives of every level (L+1, N + LANES), the last LANES 0; `work` of that size is scratch."""
 
     scores: Floats
     levels: NDArray[np.uint8]
@@ -92,8 +92,8 @@ class CompiledLists(Lists):
 
     def find_positives(self, table: Tensor) -> Positives:
         number = int((self.counts * (table > 0)).sum())
-        query, item, level = found = torch.empty((3, number), dtype=torch.int64)
-        list_positives(self.by_rank.numpy(), self.sorted_levels, table.numpy(), found.numpy())
+        query, item, level = columns = torch.empty((3, number), dtype=torch.int64)
+        list_positives(self.by_rank.numpy(), self.sorted_levels, table.numpy(), columns.numpy())
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
@@ -128,9 +128,9 @@ class _CompiledSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = upstream[0].double().numpy()
-        wanted, gradient = np.stack([wanted, -wanted * ctx.slopes]), np.empty(ctx.rows.scores.shape, np.float32)
-        _by_threads(lambda part, to: step_slopes(part, ctx.shape, wanted, to), ctx.rows, gradient)
+        factors = upstream[0].double().numpy()
+        factors, gradient = np.stack([factors, -factors * ctx.slopes]), np.empty(ctx.rows.scores.shape, np.float32)
+        _by_threads(lambda part, to: step_slopes(part, ctx.shape, factors, to), ctx.rows, gradient)
         return torch.from_numpy(gradient), None, None, None
 
 
@@ -205,42 +205,42 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
 @compiled
 def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
     """sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, sums[1, place] = −its slope in s_k."""
-    room = make_room(rows)
+    buffers = make_buffers(rows)
     for row in range(len(rows.scores)):
-        list_sums(enter(rows, row, room), shape, sums)
+        list_sums(enter(rows, row, buffers), shape, sums)
 
 
 @compiled
-def step_slopes(rows: SortedLists, shape: StepShape, wanted: Floats, to: NDArray[np.float32]) -> None:
-    """to = the gradient of Σ_place wanted[0, place] · sum in the scores; wanted[1]: its part in s_k of k itself."""
-    room, gradient = make_room(rows), np.empty(rows.scores.shape[1])
+def step_slopes(rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]) -> None:
+    """to = the gradient of Σ_place factors[0, place] · sum in the scores; factors[1]: its part in s_k of k itself."""
+    buffers, gradient = make_buffers(rows), np.empty(rows.scores.shape[1])
     for row in range(len(rows.scores)):
         gradient[:] = 0
-        list_slopes(enter(rows, row, room), shape, wanted, gradient)
+        list_slopes(enter(rows, row, buffers), shape, factors, gradient)
         for item in range(len(gradient)):
             to[row, rows.columns[row, item]] = gradient[item]
 
 
 @compiled_part
-def make_room(rows: SortedLists) -> OneList:
-    """Room for any of the lists."""
+def make_buffers(rows: SortedLists) -> OneList:
+    """What any of the lists fits into."""
     longer, depth = rows.scores.shape[1] + LANES, rows.relevance.shape[1]
     weight, work = np.zeros((depth, longer)), np.empty((max(2, depth), longer))
     return OneList(rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work)
 
 
 @compiled_part
-def enter(rows: SortedLists, row: int, room: OneList) -> OneList:
-    """One of the lists, in the room."""
+def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
+    """One of the lists, in the buffers."""
     levels, relevance = rows.levels[row], rows.relevance[row]
-    room.exponential[: len(levels)] = rows.exponentials[row]
+    buffers.exponential[: len(levels)] = rows.exponentials[row]
     for level in range(1, len(relevance)):
         if relevance[level] > 0:
-            weights, weight = rows.weights[row, level], room.weight[level]
+            weights, weight = rows.weights[row, level], buffers.weight[level]
             for item in range(len(levels)):
                 weight[item] = weights[np.uint64(levels[item])]
-    own = rows.scores[row], levels, rows.places[row], relevance
-    return OneList(*own, room.exponential, room.weight, room.work)
+    parts = rows.scores[row], levels, rows.places[row], relevance
+    return OneList(*parts, buffers.exponential, buffers.weight, buffers.work)
 
 
 @compiled_part
@@ -250,25 +250,25 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
     first, below, last, lines = 0, 0, 0, np.zeros((3, len(one.relevance)))
     beyond, moment, above = lines
     for item in range(number):
-        level, own = np.int64(one.levels[item]), one.scores[item]
+        level, score = np.int64(one.levels[item]), one.scores[item]
         if level >= len(one.relevance) or one.relevance[level] <= 0:
             continue
-        centre = centred(one, own, shape.tau, centre)
-        while first < number and one.scores[first] - own > shape.delta:
+        centre = centred(one, score, shape.tau, centre)
+        while first < number and one.scores[first] - score > shape.delta:
             for other in range(len(beyond)):
                 beyond[other] += one.weight[other, first]
                 moment[other] += one.weight[other, first] * one.scores[first]
             first += 1
-        while below < number and one.scores[below] >= own:
+        while below < number and one.scores[below] >= score:
             for other in range(len(above)):
                 above[other] += one.weight[other, below]
             below += 1
-        while last < number and own - one.scores[last] < shape.reach:
+        while last < number and score - one.scores[last] < shape.reach:
             last += 1
         parts = first + (last - first + LANES - 1) // LANES * LANES
         window, weight = one.exponential[first:parts], one.weight[level, first:parts]
         value, slope = window_sums(window, weight, one.exponential[item], one.work)
-        line = shape.beyond * beyond[level] + shape.rho * (moment[level] - beyond[level] * (own + shape.delta))
+        line = shape.beyond * beyond[level] + shape.rho * (moment[level] - beyond[level] * (score + shape.delta))
         jump = shape.start * (above[level] - beyond[level])
         itself = one.weight[level, item] * (0.5 + shape.start)  # k is among the items that are summed
         sums[0, place], sums[1, place] = value + line + jump - itself, slope / shape.tau + shape.rho * beyond[level]
@@ -276,24 +276,24 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
 
 
 @compiled_part
-def list_slopes(one: OneList, shape: StepShape, wanted: Floats, gradient: Floats) -> None:
+def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Floats) -> None:
     """step_slopes of one list, added to its gradient by rank."""
     number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
     first, last, lines = 0, 0, np.zeros((len(one.relevance), number + 1))
     one.work[:] = 0
     for item in range(number):
-        level, own = np.int64(one.levels[item]), one.scores[item]
+        level, score = np.int64(one.levels[item]), one.scores[item]
         if level >= len(one.relevance) or one.relevance[level] <= 0:
             continue
-        centre = centred(one, own, shape.tau, centre)
-        while first < number and one.scores[first] - own > shape.delta:
+        centre = centred(one, score, shape.tau, centre)
+        while first < number and one.scores[first] - score > shape.delta:
             first += 1
-        while last < number and own - one.scores[last] < shape.reach:
+        while last < number and score - one.scores[last] < shape.reach:
             last += 1
-        share, window = wanted[0, place], one.exponential[first:last]
+        share, window = factors[0, place], one.exponential[first:last]
         add_slopes(window, one.exponential[item], share / shape.tau, one.work[level, first:last])
         lines[level, first] += share
-        gradient[item] += wanted[1, place]
+        gradient[item] += factors[1, place]
         place += 1
     for other in range(1, len(one.relevance)):
         line = 0.0
@@ -303,25 +303,25 @@ def list_slopes(one: OneList, shape: StepShape, wanted: Floats, gradient: Floats
 
 
 @compiled_part
-def centred(one: OneList, own: Scalar, tau: float, centre: Scalar) -> Scalar:
+def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     """The centre of the exponentials, moved down to a positive that lies too far below it."""
-    if centre - own <= SPAN * tau:
+    if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
-        one.exponential[item] = math.exp(min((one.scores[item] - own) / tau, 2 * SPAN))
-    return own
+        one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
+    return score
 
 
 @compiled_part
-def window_sums(exponential: Floats, weight: Floats, own: Scalar, work: Floats) -> tuple[Scalar, Scalar]:
+def window_sums(exponential: Floats, weight: Floats, itself: Scalar, work: Floats) -> tuple[Scalar, Scalar]:
     """Σ w σ and Σ w (σ − σ²) of a window, its four quarters side by side, for each addition waits for the one before."""
     size = len(weight) // LANES
     e, f, g, h = exponential[:size], exponential[size:], exponential[2 * size :], exponential[3 * size :]
     q, r, s, t = weight[:size], weight[size:], weight[2 * size :], weight[3 * size :]
     values, squares = work[0, :size], work[1, :size]
     for item in range(size):
-        a, b = e[item] / (e[item] + own), f[item] / (f[item] + own)
-        c, d = g[item] / (g[item] + own), h[item] / (h[item] + own)
+        a, b = e[item] / (e[item] + itself), f[item] / (f[item] + itself)
+        c, d = g[item] / (g[item] + itself), h[item] / (h[item] + itself)
         first, second, third, fourth = q[item] * a, r[item] * b, s[item] * c, t[item] * d
         values[item] = (first + second) + (third + fourth)
         squares[item] = (first * a + second * b) + (third * c + fourth * d)
@@ -333,8 +333,8 @@ def window_sums(exponential: Floats, weight: Floats, own: Scalar, work: Floats) 
 
 
 @compiled_part
-def add_slopes(exponential: Floats, own: Scalar, share: Scalar, gradient: Floats) -> None:
+def add_slopes(exponential: Floats, itself: Scalar, share: Scalar, gradient: Floats) -> None:
     """gradient += share · (σ − σ²)."""
     for item in range(len(exponential)):
-        sigmoid = exponential[item] / (exponential[item] + own)
+        sigmoid = exponential[item] / (exponential[item] + itself)
         gradient[item] += share * (sigmoid - sigmoid * sigmoid)
