@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbench.cli.names import RECIPE
-from hbench.cli.terminal import say, show, show_table
+from hbench.cli.terminal import progress, say, show, show_table
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from hbench.evaluation.reports.report import Report
     from hbench.train.recipes.recipe import Recipe
+    from hbench.train.records.log import Moment
 
 
 @click.command("train")
@@ -66,12 +70,14 @@ def _train(
 
     from hbench.train.loop import EMBEDDINGS, train
     from hbench.train.processes import joined
-    from hbench.train.records.bar import bar
 
     if threads:
         torch.set_num_threads(threads)
     with joined(device) as processes:
-        with bar(shown=processes.first) as watch:
+        bars = progress()
+        bars.disable |= not processes.first
+        with bars:
+            watch = _watch(bars, shown=processes.first)
             names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
             report = train(
                 chosen, out, processes=processes, resume=resume, track=list(names), watch=watch, on_remark=say
@@ -80,6 +86,23 @@ def _train(
             _show(report)
             again = f": hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again"
             say(f"wrote {out}{again if chosen.tested else ', scored on held-out classes of the training set'}")
+
+
+def _watch(bars: Progress, *, shown: bool) -> Callable[[Moment], None]:
+    """What is told of every step: it moves the bar, or says a line whenever a tenth is done where no bar is watched."""
+    task = bars.add_task("first step", total=None)
+
+    def watch(moment: Moment) -> None:
+        terms = "  ".join(f"{name} {term:.3f}" for name, term in moment.terms.items())
+        rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(moment.rates.values()))
+        epoch = (moment.step - 1) // moment.steps_per_epoch + 1
+        line = f"epoch {epoch}  loss {moment.loss:.3f}  {terms}  lr {rates}  {moment.images_per_second:.0f} images/s"
+        line += "  left out: not finite" * moment.skipped
+        bars.update(task, description=line, completed=moment.step, total=moment.steps)
+        if shown and bars.disable and moment.step * 10 // moment.steps > (moment.step - 1) * 10 // moment.steps:
+            say(f"step {moment.step}/{moment.steps}  {line}")
+
+    return watch
 
 
 def _show(report: Report) -> None:

@@ -1,1 +1,1 @@
-"""Writes down what happens in a run: checkpoints, the log and its trackers, the bar."""
+"""Writes down what happens in a run: checkpoints, the log and its trackers."""
