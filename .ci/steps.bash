@@ -182,5 +182,5 @@ package() {
     smoke "$SCRATCH/wheel"
     tar xzf dist/*.tar.gz -C "$SCRATCH"
     source=$(echo "$SCRATCH"/hbench-*/)
-    (cd "$source" && PYTHONPATH=$source "$PYTHON" -m pytest -q -p no:cacheprovider tests/core tests/tree tests/metrics)
+    (cd "$source" && PYTHONPATH=$source "$PYTHON" -m pytest -q -p no:cacheprovider -m "not slow" tests/core tests/tree tests/metrics)
 }

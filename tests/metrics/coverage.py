@@ -24,25 +24,25 @@ DESIGNS: dict[str, NDArray[np.int64]] = {
 }
 
 
-def even_values(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
+def even_values(units: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """Values around .5: a class's mean varies by .12, its queries by .15."""
-    means = rng.normal(0.5, 0.12, (repetitions, units.max() + 1))
-    return np.clip(means[:, units] + rng.normal(0, 0.15, (repetitions, len(units))), 0, 1)
+    means = rng.normal(0.5, 0.12, (REPETITIONS, units.max() + 1))
+    return np.clip(means[:, units] + rng.normal(0, 0.15, (REPETITIONS, len(units))), 0, 1)
 
 
-def skewed_ap(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
+def skewed_ap(units: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """Values as of AP on a hard set: mean .2, most classes near 0, a few near 1, their queries spread as far as 0 or 1 is."""
-    means = rng.beta(0.4, 1.6, (repetitions, units.max() + 1))[:, units]
+    means = rng.beta(0.4, 1.6, (REPETITIONS, units.max() + 1))[:, units]
     return means + np.minimum(means, 1 - means) * rng.uniform(-1, 1, means.shape)
 
 
-def right_or_wrong(units: NDArray[np.int64], repetitions: int, rng: np.random.Generator) -> Floats:
+def right_or_wrong(units: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """R@1: .7 on average, and by class from .1 to 1."""
-    rates = rng.beta(0.7 * 2.3, 0.3 * 2.3, (repetitions, units.max() + 1))[:, units]
+    rates = rng.beta(0.7 * 2.3, 0.3 * 2.3, (REPETITIONS, units.max() + 1))[:, units]
     return (rng.random(rates.shape) < rates).astype(float)
 
 
-KINDS: dict[str, tuple[Callable[[NDArray[np.int64], int, np.random.Generator], Floats], float]] = {
+KINDS: dict[str, tuple[Callable[[NDArray[np.int64], np.random.Generator], Floats], float]] = {
     "even": (even_values, 0.5),
     "skewed AP": (skewed_ap, 0.2),
     "R@1 of .7": (right_or_wrong, 0.7),
@@ -54,30 +54,30 @@ def held(intervals: Floats, truth: float) -> float:
     return float(((intervals[:, 0] <= truth) & (truth <= intervals[:, 1])).mean())
 
 
-def coverage_of_classes(repetitions: int = REPETITIONS) -> dict[tuple[str, str], tuple[float, float]]:
+def coverage_of_classes() -> dict[tuple[str, str], tuple[float, float]]:
     """By design and kind of values, how often the interval over classes holds the truth, and how often one over queries does."""
     found = {}
     for design, sizes in DESIGNS.items():
         units = np.repeat(np.arange(len(sizes)), sizes)
         for kind, (draw, truth) in KINDS.items():
-            values = draw(units, repetitions, np.random.default_rng(11))
+            values = draw(units, np.random.default_rng(11))
             by_class, by_query = UnitSums.of(values, units), UnitSums.of(values, np.arange(len(units)))
             found[design, kind] = held(mean_intervals(by_class), truth), held(mean_intervals(by_query), truth)
     return found
 
 
-def coverage_of_rates(repetitions: int = REPETITIONS) -> dict[tuple[float, int], float]:
+def coverage_of_rates() -> dict[tuple[float, int], float]:
     """By true R@1 and number of independent queries, how often the interval holds the truth."""
     found = {}
     for rate in (0.99, 0.95, 0.5):
         for queries in (30, 100):
-            right = np.random.default_rng(13).random((repetitions, queries)) < rate
+            right = np.random.default_rng(13).random((REPETITIONS, queries)) < rate
             sums = UnitSums.of(right.astype(float), np.arange(queries))
             found[rate, queries] = held(mean_intervals(sums), rate)
     return found
 
 
-def levels_of_the_test(repetitions: int = REPETITIONS) -> dict[tuple[str, str], tuple[float, float]]:
+def levels_of_the_test() -> dict[tuple[str, str], tuple[float, float]]:
     """By design and kind, how often two models of equal merit are told apart at .05, by classes and by queries; and how often the
     interval of their difference over classes holds 0."""
     found = {}
@@ -85,7 +85,7 @@ def levels_of_the_test(repetitions: int = REPETITIONS) -> dict[tuple[str, str], 
         units = np.repeat(np.arange(len(sizes)), sizes)
         for kind, (draw, _) in KINDS.items():
             rng = np.random.default_rng(17)
-            sums = UnitSums.of(draw(units, repetitions, rng) - draw(units, repetitions, rng), units)
+            sums = UnitSums.of(draw(units, rng) - draw(units, rng), units)
             found[design, kind] = float((sign_flip_p(sums) <= 0.05).mean()), held(difference_intervals(sums), 0)
     return found
 

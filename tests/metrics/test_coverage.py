@@ -6,24 +6,22 @@ import pytest
 
 from tests.metrics import coverage
 
-REPETITIONS = 1500
-
 pytestmark = pytest.mark.slow
 
 
 def test_intervals_over_classes_hold_the_truth_and_those_over_queries_do_not():
-    for (design, kind), (by_class, by_query) in coverage.coverage_of_classes(REPETITIONS).items():
+    for (design, kind), (by_class, by_query) in coverage.coverage_of_classes().items():
         assert 0.935 <= by_class <= 0.965, (design, kind)
         assert by_query < 0.85, (design, kind)
 
 
 def test_intervals_of_rates_near_one_do_not_collapse():
-    found = coverage.coverage_of_rates(REPETITIONS)
+    found = coverage.coverage_of_rates()
     assert min(found[0.99, queries] for queries in (30, 100)) >= 0.93
     assert all(share >= 0.93 for share in found.values())
 
 
 def test_equal_models_are_told_apart_as_often_as_the_level_says():
-    for (design, kind), (level, holds_zero) in coverage.levels_of_the_test(REPETITIONS).items():
+    for (design, kind), (level, holds_zero) in coverage.levels_of_the_test().items():
         assert 0.04 <= level <= 0.06, (design, kind)
         assert 0.935 <= holds_zero <= 0.965, (design, kind)
