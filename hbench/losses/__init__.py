@@ -37,7 +37,9 @@ __all__ = [
     "per_level",
 ]
 
-losses: Registry[LossEntry | Callable[..., nn.Module]] = Registry("loss", group="hbench.losses")
+losses: Registry[LossEntry | Callable[..., nn.Module]] = Registry(
+    "loss", group="hbench.losses", types=(LossEntry, Callable)
+)
 for _name, _entry in catalogue().items():
     losses.register(_name)(_entry)
 
