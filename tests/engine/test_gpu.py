@@ -17,6 +17,7 @@ from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from tests.engine.test_rank_positives import every_scorer, random_sides
+from tests.engine.ways import MIXED, go
 
 
 @settings(max_examples=40, deadline=None)
@@ -31,20 +32,23 @@ def test_a_device_gives_the_values_of_the_threads(seed, depth, policy, lowest):
     scorers = every_scorer(depth, queries.labels, gallery is None)
     scorers = [each for each in scorers if getattr(each, "arguments", {}).get("level", 1) >= lowest] or scorers
     job = Job(ranker, scorers)
-    expected, found = measure(job), measure(job, execute=on_device("cpu"))
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-12)
+    with pytest.MonkeyPatch.context() as patched:
+        go(patched, MIXED)  # the device goes the kernels' way, whose last bits the formulas do not have
+        expected, found = measure(job), measure(job, execute=on_device("cpu"))
+    assert np.array_equal(found.values, expected.values, equal_nan=True)
     for name in ("first_level", "counts", "tied"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
 def test_rows_that_do_not_fit_the_device_at_once_are_sorted_in_turn(monkeypatch):
     monkeypatch.setattr(gpu, "ROOM", 1)
+    go(monkeypatch, MIXED)
     rng = np.random.default_rng(3)
     labels = np.sort(rng.integers(5, size=(40, 1)), axis=0)
     ranker = Ranker(Side(rng.integers(-3, 4, size=(40, 3)).astype(np.float32), labels), similarity=dot)
     job = Job(ranker, every_scorer(1, labels, True))
     expected, found = measure(job), measure(job, execute=on_device("cpu"))
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-12)
+    assert np.array_equal(found.values, expected.values, equal_nan=True)
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=2, max_size=20))
