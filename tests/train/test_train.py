@@ -599,8 +599,9 @@ def ahead(recipe, data, processes=ALONE):
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
 def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypatch, name):
-    own = [f"optimizer.name={name}", f"proxies.name={name}", "log_every=2", "steps_per_epoch=5", "checkpoint_every=4"]
-    recipe = tiny("glyphs-happier", *own)
+    rates = ["optimizer.lr=1e-4", "proxies.lr=1e-2"]  # at higher ones, rounding grows a hundredfold in a step
+    steps = ["log_every=2", "steps_per_epoch=5", "checkpoint_every=4"]
+    recipe = tiny("glyphs-happier", f"optimizer.name={name}", f"proxies.name={name}", *rates, *steps)
     loop.train(recipe, tmp_path / "plain", dataset=letters)
     monkeypatch.setattr(loop, "begin", ahead)
     told = []
@@ -609,8 +610,7 @@ def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypat
     for one, other in zip(logged(tmp_path / "plain")[:-1], logged(tmp_path / "ahead")[:-1], strict=True):
         assert one["step"] == other["step"]
         assert one["rates"] == other["rates"]
-        # fused optimisers round otherwise, and what differs in the seventh digit grows from step to step
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3 if one["step"] <= 4 else 0.05)
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)  # fused optimisers round otherwise
     assert [folder.name for folder in checkpoint.saved(tmp_path / "ahead")] == ["step-00000008", "step-00000010"]
 
 
