@@ -24,11 +24,11 @@ class Registry(Generic[T]):
     """Names of one kind; an unknown one raises UnknownName with suggestions.
 
     `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on the first miss or
-    listing. An entry that fails to load or is of none of the `types` is left out, with a PluginWarning.
+    listing. An entry that fails to load or is not a `type` is left out, with a PluginWarning.
     """
 
-    def __init__(self, kind: str, group: str | None = None, *, types: tuple[Any, ...] = (Callable,)) -> None:
-        self.kind, self.group, self.types = kind, group, types
+    def __init__(self, kind: str, group: str | None = None, type: type = Callable) -> None:  # type: ignore[assignment]
+        self.kind, self.group, self.type = kind, group, type
         self._entries: dict[str, T] = {}
         self._plugins_loaded = group is None
 
@@ -66,13 +66,12 @@ class Registry(Generic[T]):
             except (Exception, SystemExit) as error:  # somebody else's module raises whatever it likes
                 self._leave_out(point, f"{type(error).__name__}: {error}")
                 continue
-            if point.name in self._entries:  # registered by its module, as it was imported
+            if point.name in self._entries:  # registered by its module as it was imported
                 continue
-            if isinstance(entry, self.types):
+            if isinstance(entry, self.type):
                 self._entries[point.name] = cast("T", entry)
             else:
-                allowed = " or ".join(each.__name__ for each in self.types)
-                self._leave_out(point, f"{point.value} is a {type(entry).__name__}, not a {allowed}")
+                self._leave_out(point, f"{point.value} is a {type(entry).__name__}, not a {self.type.__name__}")
 
     def _leave_out(self, point: EntryPoint, why: str) -> None:
         package = point.dist.name if point.dist else point.module

@@ -62,7 +62,7 @@ class Spec:
         return self.files or self.name
 
 
-specs: Registry[Spec] = Registry("dataset", group="hbench.datasets", types=(Spec,))
+specs: Registry[Spec] = Registry("dataset", group="hbench.datasets", type=Spec)
 
 
 def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:

@@ -37,9 +37,7 @@ __all__ = [
     "per_level",
 ]
 
-losses: Registry[LossEntry | Callable[..., nn.Module]] = Registry(
-    "loss", group="hbench.losses", types=(LossEntry, Callable)
-)
+losses: Registry[LossEntry | Callable[..., nn.Module]] = Registry("loss", group="hbench.losses")
 for _name, _entry in catalogue().items():
     losses.register(_name)(_entry)
 

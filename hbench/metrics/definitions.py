@@ -38,7 +38,7 @@ class Definition(NamedTuple):
     lower_is_better: bool = False
 
 
-metrics: Registry[Definition] = Registry("metric", group="hbench.metrics", types=(Definition,))
+metrics: Registry[Definition] = Registry("metric", group="hbench.metrics", type=Definition)
 
 
 def metric(

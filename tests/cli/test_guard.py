@@ -18,6 +18,8 @@ broken = plugin_broken:function
 typed = plugin_typed:VALUE
 leaving = plugin_leaving:function
 good = plugin_good:similarity
+[hbench.metrics]
+halves = plugin_metric:halves
 [hbench.verbs]
 count = plugin_verb:command
 """
@@ -26,6 +28,7 @@ MODULES = {
     "plugin_typed": "VALUE = 3",
     "plugin_leaving": "import sys; sys.exit(3)",
     "plugin_good": "from hbench.engine.similarity import dot as similarity",
+    "plugin_metric": "from hbench.metrics.definitions import metric\n@metric('halves')\ndef halves(sequence):\n    return 0.5",
     "plugin_verb": "import click\ncommand = click.Command('count', callback=lambda: click.echo('three'))",
 }
 
@@ -69,11 +72,13 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
     about.mkdir()
     (about / "METADATA").write_text("Name: other-package\nVersion: 1\n")
     (about / "entry_points.txt").write_text(PLUGINS)
-    words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good")
+    words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good", "--metrics", "halves")
     run = hbench(folder, *words, PYTHONPATH=os.pathsep.join([str(folder), *sys.path]))
     told = [line for line in run.stderr.decode().splitlines() if "of the package other-package is left out" in line]
     assert [line.split("'")[1] for line in told] == ["broken", "typed", "leaving"]
-    assert "|sim:good|" in json.loads(run.stdout)["signature"]
+    report = json.loads(run.stdout)
+    assert "|sim:good|" in report["signature"]
+    assert report["scores"]["halves"]["value"] == 0.5
     path = os.pathsep.join([str(folder), *sys.path])
     assert b"count        from another package" in hbench(folder, "--help", PYTHONPATH=path).stdout
     assert hbench(folder, "count", PYTHONPATH=path).stdout == b"three\n"
