@@ -82,16 +82,14 @@ def command(
 
 
 def _cells(each: Difference) -> tuple[str, ...]:
-    from hbench.evaluation.reports import comparison
-
     return (
         each.metric,
         f"{100 * each.first:.2f}",
         f"{100 * each.second:.2f}",
         f"{100 * each.difference:+.2f}",
         f"{100 * each.low:+.2f} … {100 * each.high:+.2f}",
-        comparison.p_value(each.p),
-        comparison.p_value(each.corrected),
+        each.p_in_words,
+        each.corrected_in_words,
         f"{each.queries:,}",
         f"{each.units:,}",
     )

@@ -259,7 +259,6 @@ def _report_of_each(file: Path, report: Path, data: Dataset, options: dict[str, 
 
 def _show_standings(standings: list[ModelStanding], metric: str, refused: list[str], *, as_json: bool) -> None:
     from hbench.evaluation.reports import formats
-    from hbench.evaluation.reports.comparison import p_value
 
     best = standings[0].document
     if as_json:
@@ -270,7 +269,7 @@ def _show_standings(standings: list[ModelStanding], metric: str, refused: list[s
     for each in standings:
         gap = each.behind
         behind = (
-            (f"{100 * gap.difference:+.2f}", f"{100 * gap.low:+.2f} … {100 * gap.high:+.2f}", p_value(gap.corrected))
+            (f"{100 * gap.difference:+.2f}", f"{100 * gap.low:+.2f} … {100 * gap.high:+.2f}", gap.corrected_in_words)
             if gap
             else ("best", "", "")
         )

@@ -38,18 +38,29 @@ class Difference(NamedTuple):
     queries: int
     units: int
 
+    @property
+    def p_in_words(self) -> str:
+        """p with four digits, as a bound where it is the smallest that random patterns of signs can give.
+
+        >>> at_floor = Difference("AP", 0.5, 0.4, 0.1, 0.05, 0.15, p=1 / 10_001, corrected=3 / 10_001, queries=90, units=30)
+        >>> at_floor.p_in_words, at_floor.corrected_in_words, at_floor._replace(p=0.03125).p_in_words
+        ('≤ 0.0001', '≤ 0.0003', '0.0312')
+        """
+        return _in_words(self.p, self.p <= FLOOR)
+
+    @property
+    def corrected_in_words(self) -> str:
+        """The corrected p, as a bound where p is one."""
+        return _in_words(self.corrected, self.p <= FLOOR)
+
     def record(self) -> dict[str, str | float | int | None]:
         """The fields by name, None for what no query defines."""
         return {name: None if value != value else value for name, value in self._asdict().items()}  # noqa: PLR0124
 
 
-def p_value(p: float) -> str:
-    """A p-value with four digits, and as a bound where it is the smallest that random patterns can give.
-
-    >>> p_value(0.03125), p_value(1 / 10_001)
-    ('0.0312', '≤ 0.0001')
-    """
-    return f"≤ {FLOOR:.4f}" if p <= FLOOR else f"{p:.4f}"
+def _in_words(p: float, least: bool) -> str:
+    """A p-value with four digits, "≤" before it where random patterns of signs can give no smaller one."""
+    return f"≤ {p:.4f}" if least else f"{p:.4f}"
 
 
 def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:

@@ -18,7 +18,6 @@ import jinja2
 import numpy as np
 
 from hbench.core.errors import UsageError
-from hbench.evaluation.reports.comparison import p_value
 from hbench.metrics.names import lower_is_better
 
 SHARED = "hbench.look.pages"
@@ -77,7 +76,6 @@ class Pages:
         self.environment.filters |= {
             "percent": percent,
             "points": points,
-            "p_value": p_value,
             "exact": exact,
             "lower_is_better": lower_is_better,
         }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from hbench.core.errors import ComparisonError
-from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only, p_value
+from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only
 from hbench.evaluation.reports.queries import units_in_words
 from hbench.look.report.classes import ClassMean, class_means
 from hbench.look.report.overview import headline
@@ -91,7 +91,7 @@ def _verdict(found: Difference, first: str, other: str, unit: str) -> str:
     if not (found.low > 0 or found.high < 0) or found.p > SURE:
         return f"{first} and {other} differ by {points}, which may be luck: over {over} the interval holds 0, or p is above 0.05."
     better, worse = (first, other) if goodness(found.metric, found.difference) > 0 else (other, first)
-    return f"{better} is better than {worse} by {points}, and {over} leave little doubt (p-value {p_value(found.p)})."
+    return f"{better} is better than {worse} by {points}, and {over} leave little doubt (p-value {found.p_in_words})."
 
 
 def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:
