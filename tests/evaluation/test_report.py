@@ -34,6 +34,13 @@ def test_a_report_is_read_back_as_it_was_written(report, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.parquet"]
 
 
+def test_a_command_that_is_proposed_has_the_names_of_a_report_as_single_words(report, tmp_path):
+    report.write_by_query(tmp_path / "r.parquet")
+    other = report.document.model_copy(update={"dataset_digest": "0" * 64, "dataset": "d; rm -r ~"})
+    with pytest.raises(SubmissionError, match="-d 'd; rm -r ~' -o"):
+        reports.read_by_query(tmp_path / "r.parquet", other)
+
+
 def test_names_that_are_no_utf8_are_refused_or_marked_before_any_work(tmp_path):
     test = hbench.load("glyphs").tests["test"]
     file = tmp_path / os.fsdecode(b"m\xff.npz")

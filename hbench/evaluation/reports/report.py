@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -284,12 +285,12 @@ def table_beside(path: Path, document: Document, columns: Sequence[str], *, what
     differing = [key for key, mark in document.marks().items() if marks[key] != mark]
     if differing or not set(columns) <= set(table.column_names):
         key = differing[0] if differing else "columns"
-        file = document.embedding.file if document.embedding else "FILE"
+        named = shlex.join([document.embedding.file if document.embedding else "FILE", "-d", document.dataset])
         raise SubmissionError(
             f"{path} does not hold this report's {what}",
             expected=f"{key} {document.marks().get(key, ', '.join(columns))}",
             found=f"{key} {marks.get(key, ', '.join(table.column_names[:5]))}",
-            fix=f"make both anew: hbench evaluate {file} -d {document.dataset} -o REPORT.json {option}",
+            fix=f"make both anew: hbench evaluate {named} -o REPORT.json {option}",
         )
     return table
 
