@@ -244,6 +244,14 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 
 
 @compiled_part
+def first_within(scores: Floats, score: float, start: int, beyond: float) -> int:
+    """The first position, from `start` on, whose score is higher than `score` by no more than `beyond`."""
+    while start < len(scores) and scores[start] - score > beyond:
+        start += 1
+    return start
+
+
+@compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
     """step_sums of one list."""
     number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
@@ -254,17 +262,16 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         if level >= len(one.relevance) or one.relevance[level] <= 0:
             continue
         centre = centred(one, score, shape.tau, centre)
-        while first < number and one.scores[first] - score > shape.delta:
+        passed, first = first, first_within(one.scores, score, first, shape.delta)
+        last = first_within(one.scores, score, last, -shape.reach)
+        for before in range(passed, first):
             for other in range(len(beyond)):
-                beyond[other] += one.weight[other, first]
-                moment[other] += one.weight[other, first] * one.scores[first]
-            first += 1
+                beyond[other] += one.weight[other, before]
+                moment[other] += one.weight[other, before] * one.scores[before]
         while below < number and one.scores[below] >= score:
             for other in range(len(above)):
                 above[other] += one.weight[other, below]
             below += 1
-        while last < number and score - one.scores[last] < shape.reach:
-            last += 1
         parts = first + (last - first + LANES - 1) // LANES * LANES
         window, weight = one.exponential[first:parts], one.weight[level, first:parts]
         value, slope = window_sums(window, weight, one.exponential[item], one.work)
@@ -286,10 +293,8 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
         if level >= len(one.relevance) or one.relevance[level] <= 0:
             continue
         centre = centred(one, score, shape.tau, centre)
-        while first < number and one.scores[first] - score > shape.delta:
-            first += 1
-        while last < number and score - one.scores[last] < shape.reach:
-            last += 1
+        first = first_within(one.scores, score, first, shape.delta)
+        last = first_within(one.scores, score, last, -shape.reach)
         share, window = factors[0, place], one.exponential[first:last]
         add_slopes(window, one.exponential[item], share / shape.tau, one.work[level, first:last])
         lines[level, first] += share

@@ -29,6 +29,8 @@ from hbench.train.models.embed_images import Views
 from hbench.train.recipes.recipe import Images
 from tests.training import small_glyphs, tiny
 
+EMBED = ["embed", "torchvision:resnet18", "--weights", "random", "--size", "32"]
+
 
 @pytest.fixture(scope="module")
 def letters():
@@ -358,35 +360,15 @@ def broken(tmp_path):
             file = tmp_path / "pictures" / f"g{species // 4}" / f"s{species}" / f"{shot}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             picture.save(file)
-    built = [
-        "build",
-        "noise",
-        "--from",
-        str(tmp_path / "pictures"),
-        "--levels",
-        "genus,species",
-        "--out",
-        str(tmp_path / "data"),
-    ]
-    assert CliRunner().invoke(group, built).exit_code == 0
+    built = ["build", "noise", "--from", str(tmp_path / "pictures"), "--levels", "genus,species"]
+    assert CliRunner().invoke(group, [*built, "--out", str(tmp_path / "data")]).exit_code == 0
     for species in (3, 7):
         (tmp_path / "pictures" / f"g{species // 4}" / f"s{species}" / "1.png").write_bytes(b"broken")
     return tmp_path / "data"
 
 
 def test_broken_pictures_are_named_in_one_message_which_says_what_to_do(broken, tmp_path):
-    line = [
-        "embed",
-        "torchvision:resnet18",
-        "--weights",
-        "random",
-        "--size",
-        "32",
-        "-d",
-        str(broken),
-        "-o",
-        str(tmp_path / "e.parquet"),
-    ]
+    line = [*EMBED, "-d", str(broken), "-o", str(tmp_path / "e.parquet")]
     for workers in ([], ["--workers", "0"]):
         refused = CliRunner().invoke(group, [*line, *workers])
         assert isinstance(refused.exception, DataError)
@@ -398,22 +380,10 @@ def test_broken_pictures_are_named_in_one_message_which_says_what_to_do(broken, 
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
 def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp_path, suffix):
     file = str(tmp_path / f"e{suffix}")
-    line = [
-        "embed",
-        "torchvision:resnet18",
-        "--weights",
-        "random",
-        "--size",
-        "32",
-        "-d",
-        str(broken),
-        "--skip-unreadable",
-        "-o",
-        file,
-    ]
-    refused = CliRunner().invoke(group, [part for part in line if part != "--skip-unreadable"])
+    line = [*EMBED, "-d", str(broken), "-o", file]
+    refused = CliRunner().invoke(group, line)
     assert isinstance(refused.exception, DataError)
-    done = CliRunner().invoke(group, line)  # as the refusal says
+    done = CliRunner().invoke(group, [*line, "--skip-unreadable"])  # as the refusal says
     assert done.exit_code == 0, done.output
     evaluated = CliRunner().invoke(
         group, ["evaluate", file, "-d", str(broken), "--top-k", "3", "-o", str(tmp_path / "r.json")]
@@ -436,18 +406,8 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp
 
 
 def test_a_file_that_cannot_name_what_is_left_out_is_refused_before_any_work(broken, tmp_path):
-    line = [
-        "embed",
-        "torchvision:resnet18",
-        "--weights",
-        "random",
-        "--size",
-        "32",
-        "-d",
-        str(broken),
-        "--skip-unreadable",
-    ]
-    refused = CliRunner().invoke(group, [*line, "-o", str(tmp_path / "e.npy")])
+    line = [*EMBED, "-d", str(broken), "--skip-unreadable", "-o", str(tmp_path / "e.npy")]
+    refused = CliRunner().invoke(group, line)
     assert isinstance(refused.exception, UsageError)
     assert ".parquet" in str(refused.exception)
 
