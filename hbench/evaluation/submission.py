@@ -1,7 +1,8 @@
 """A submission is a file of embeddings or rankings; with a dataset it becomes a report.
 
->>> feasible(["R@10", "R@1000", "AP"], 100, asked=False)
-(['mAP@100', 'NDCG@100', 'R@10'], ['a ranking of depth 100 cannot give R@1000, AP'])
+>>> names, remarks = feasible([MetricName.parse(text) for text in ("R@10", "R@1000", "AP")], 100, asked=False)
+>>> ", ".join(map(str, names)), remarks
+('mAP@100, NDCG@100, R@10', ['a ranking of depth 100 cannot give R@1000, AP'])
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def examine(
     given = read(Path(submission)) if isinstance(submission, str | Path) else submission
     data, left_out = without_items(whole, source_of(given).left_out)
     _refuse_empty(data)
-    default = [*map(str, default_metrics(data.levels)), *data.protocol.all_metrics]
-    names = [*map(str, parse_metrics(default if metrics is None else metrics, data.levels))]
+    default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
+    names = parse_metrics(default if metrics is None else metrics, data.levels)
     warnings = partial_labels_of(data)
     partial = bool(warnings)
     if partial:
@@ -131,8 +132,11 @@ def _short_digest(items: Sequence[str]) -> str:
 
 
 def _remarks_on_left_out(items: Sequence[str]) -> list[str]:
-    told = f"{len(items):,} items that could not be embedded are neither queries nor in the gallery: {examples(items)}"
-    return [told] if items else []
+    if not items:
+        return []
+    return [
+        f"{len(items):,} items that could not be embedded are neither queries nor in the gallery: {examples(items)}"
+    ]
 
 
 def _refuse_empty(data: Dataset) -> None:
@@ -223,24 +227,21 @@ def partial_labels_of(dataset: Dataset) -> list[str]:
     return found
 
 
-def feasible(names: Sequence[str], depth: int, *, asked: bool) -> tuple[list[str], list[str]]:
+def feasible(names: Sequence[MetricName], depth: int, *, asked: bool) -> tuple[tuple[MetricName, ...], list[str]]:
     """The metrics that a ranking of this depth can give, and a remark on the others; asked-for ones are refused by
     name."""
-    parsed = [MetricName.parse(name) for name in names]
-    given = [name for name in parsed if not name.needs_full_ranking and (name.cut or 0) <= depth]
-    left_out = ", ".join(str(name) for name in parsed if name not in given)
+    possible = [name for name in names if not name.needs_full_ranking and (name.cut or 0) <= depth]
+    left_out = ", ".join(str(name) for name in names if name not in possible)
     if not left_out:
-        return [str(name) for name in given], []
-    if asked or not given:
+        return tuple(possible), []
+    if asked or not possible:
         raise SubmissionError(
             f"a ranking of depth {depth} cannot give {left_out}",
             expected=f"metrics cut at k ≤ {depth}, as R@k, mAP@k, NDCG@k, P@k",
             fix="submit embeddings, or longer lists",
         )
     best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
-    return [str(name) for name in dict.fromkeys([*best, *given])], [
-        f"a ranking of depth {depth} cannot give {left_out}"
-    ]
+    return tuple(dict.fromkeys([*best, *possible])), [f"a ranking of depth {depth} cannot give {left_out}"]
 
 
 def protocol_name(name: str, dataset: Dataset) -> str:

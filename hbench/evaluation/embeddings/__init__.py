@@ -193,12 +193,12 @@ def _problems_of_numbers(embeddings: Embeddings, *, cosine: bool) -> list[Submis
         suspects = block.start + np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0)))
         for row in suspects.tolist():
             rows[_fault(np.asarray(embeddings.vectors[row]))].append(row)
-    told = [
+    problems = [
         problem for kind, fix in FAULTS for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
     ]
     if np.dtype(embeddings.dtype if embeddings.dtype != "bfloat16" else "f4").kind in "iub":
-        told += found(f"{embeddings.dtype} vectors", (), len(embeddings), "they are scored as floats", fatal=False)
-    return told
+        problems += found(f"{embeddings.dtype} vectors", (), len(embeddings), "they are scored as floats", fatal=False)
+    return problems
 
 
 def _fault(vector: NDArray[Any]) -> str:

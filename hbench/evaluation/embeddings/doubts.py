@@ -52,8 +52,8 @@ def doubts_of(given: Embeddings | tuple[Embeddings, Embeddings] | Ranking, data:
         own = (prints, prints) if queries is gallery else (prints, _passed(gallery)[0])
         found += ["all vectors are nearly the same"] if near else []
         for name, test in data.tests.items():
-            told = list(_copies(test, (queries, gallery), own)) or ([] if near else list(_collapsed(test, gallery)))
-            found += [f"{name}: {text}" for text in told]
+            doubts = list(_copies(test, (queries, gallery), own)) or ([] if near else list(_collapsed(test, gallery)))
+            found += [f"{name}: {doubt}" for doubt in doubts]
     return tuple(found)
 
 

@@ -53,10 +53,10 @@ class SubmissionProblem:
     def __str__(self) -> str:
         more = ", …" if self.count > len(self.examples) else ""
         named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
-        told = f"{self.count:,} {self.kind}{named}"
+        problem = f"{self.count:,} {self.kind}{named}"
         if not self.fix:
-            return told
-        return f"{told}\n    next: {self.fix}" if self.fatal else f"{told}: {self.fix}"
+            return problem
+        return f"{problem}\n    next: {self.fix}" if self.fatal else f"{problem}: {self.fix}"
 
 
 def found(
@@ -90,7 +90,7 @@ def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
     for difference, of_wanted, of_unknown in SPELLINGS:
         pairs = _meeting(wanted, unknown, of_wanted, of_unknown)
         if pairs:
-            return _told(pairs, difference)
+            return _in_words(pairs, difference)
     if all(name.isdecimal() for name in unknown[:SAMPLE]):
         return f"ids look like row numbers: give the items' names, such as {examples(map(repr, wanted), most=2)}"
     return None
@@ -114,12 +114,12 @@ def _meeting(
     return []
 
 
-def _told(pairs: list[tuple[str, str]], difference: str) -> str:
+def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
     """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
     unknown, wanted = pairs[0]
     same = {how: {part(*pair) for pair in pairs} for how, part in AFFIXES}
-    told = [f"{how} {min(parts)!r}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
-    how = told[0] if told else f"differ by {difference}"
+    shared = [f"{how} {min(parts)!r}" for how, parts in same.items() if len(parts) == 1 and parts != {""}]
+    how = shared[0] if shared else f"differ by {difference}"
     return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
 
 
