@@ -4,7 +4,7 @@ A similarity is a function `(queries (Q, D), gallery (G, D), *, option: float = 
 Options are numbers, written `lorentz(curvature=0.1)`, and part of the signature. Packages add similarities under the
 entry-point group `hbench.similarities`.
 
->>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0]]))
+>>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0], [2.0, 0.0]]))
 >>> float((query_rows.read(np.array([0])) @ gallery_rows.read(np.array([0])).T)[0, 0])  # q·g − |g|²/2
 -1.5
 >>> named("lorentz")[0]
