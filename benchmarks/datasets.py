@@ -119,7 +119,8 @@ def building(folder: Path) -> None:
     landmarks(raw)
     code = f"""
 from pathlib import Path
-from hbench.datasets import building, save, specs
+from hbench.datasets import build as building
+from hbench.datasets import save, specs
 lap("import s")
 dataset, found, errors = building.build(specs["hgldv2"], Path({str(raw)!r}), unofficial=True)
 lap("build s")
@@ -135,8 +136,7 @@ def fetching(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
     import requests
 
-    from hbench.datasets.download import fetch
-    from hbench.datasets.download.connections import session
+    from hbench.datasets.download import fetch, session
     from hbench.datasets.download.sources import RemoteFile
     from tests.file_server import FileServer
 

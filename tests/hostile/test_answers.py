@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
-from hbench.datasets import download as fetching
-from hbench.datasets.download import fetch, responses
-from hbench.datasets.download.connections import session
+from hbench.datasets.download import Patience, fetch, session
 from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import FileServer, Handler
 
@@ -56,11 +54,8 @@ def raw(content: bytes) -> object:
     return fault
 
 
-def test_any_answers_end_in_the_right_bytes_or_in_a_message(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetching, "PAUSE", 0.001)
-    monkeypatch.setattr(responses, "PAUSE", 0.001)
+def test_any_answers_end_in_the_right_bytes_or_in_a_message(tmp_path_factory: pytest.TempPathFactory) -> None:
+    patience = Patience(connect=2, silence=1, pause=0.001, busy=0.001)
     ends = set()
 
     @settings(derandomize=True, max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -73,7 +68,7 @@ def test_any_answers_end_in_the_right_bytes_or_in_a_message(
             source = RemoteFile("data.bin", (server.url("data.bin"),), **known)
             failure = None
             try:
-                fetch(source, folder / "data.bin", session=own, timeout=(2, 1), on_progress=lambda _bytes: None)
+                fetch(source, folder / "data.bin", session=own, patience=patience)
             except HBenchError as error:
                 failure = str(error)
         file = folder / "data.bin"

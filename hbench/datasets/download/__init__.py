@@ -1,8 +1,8 @@
 """Fetches one file: tries its mirrors in turn, resumes where it stopped, and checks the sum before the file gets its
 name.
 
-While it comes, a file is called `.NAME.part`, with the server's validator (ETag) beside it in `.NAME.part.json`, so
-that a later run goes on with the bytes that are there, and only if the server still has the same file.
+While it comes, a file is called `.NAME.part`, with the server's validator (ETag) next to it in `.NAME.part.json`, so
+that a later run continues with the bytes that are there, and only if the server still has the same file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ import urllib3
 from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import free_bytes, write_text
 from hbench.core.untrusted import read_json
+from hbench.core.version import __version__
 from hbench.datasets.download.records import disk_errors
 from hbench.datasets.download.responses import (
     looks_like_page,
@@ -36,12 +38,8 @@ from hbench.datasets.download.sources import RemoteFile
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18
-SHORT, SHORTS = 1 << 16, 50  # connections in a row that bring fewer bytes than this, before a mirror is given up
+SHORT = 1 << 16  # bytes; a connection that brings fewer is a short one
 RESERVE = 1 << 30  # bytes of the disk that a file of unknown size leaves free
-TIMEOUT = (10.0, 30.0)  # seconds to connect; without a byte
-DROPS = 5  # connections lost in a row without a new byte before a mirror is given up
-PAUSE = 0.1  # seconds after the first such loss; doubled with each
-GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
 DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
 OnBytes = Callable[[int], None]
 
@@ -51,11 +49,37 @@ class DownloadInterrupted(Exception):
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How a server is asked: with which session, how long it may be silent, and who may stop it."""
+class Patience:
+    """How long a server is waited for, in seconds, before its connection is taken for lost, and its mirror given up."""
+
+    connect: float = 10.0
+    silence: float = 30.0  # without a byte
+    least_rate: int = 1024  # bytes of a file a second, over every `period`
+    period: float = 60.0
+    drops: int = 5  # connections lost in a row without a new byte
+    shorts: int = 50  # short connections in a row
+    pause: float = 0.1  # after a connection that brought nothing; doubled with each
+    busy: float = 0.5  # before a busy server is asked again; doubled with each
+
+
+PATIENCE = Patience()
+
+
+def session() -> requests.Session:
+    """A session that says who asks, wants files as they are, and does not read the page that comes with a redirect."""
+    session = requests.Session()
+    session.headers["User-Agent"] = f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
+    session.headers["Accept-Encoding"] = "identity"
+    session.hooks["response"].append(lambda answer, **_: answer.close() if answer.is_redirect else None)
+    return session
+
+
+@dataclass(frozen=True)
+class Requester:
+    """Asks servers for files: with which session and patience, and who may stop it."""
 
     session: requests.Session
-    timeout: tuple[float, float]
+    patience: Patience
     stop: threading.Event
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
@@ -64,18 +88,35 @@ class Asking:
         Between, it is left alone for as long as its Retry-After says, and that is said; one that asks for more than a
         minute is not waited for: its refusal is the answer. Raises DownloadInterrupted.
         """
-        attempt = 0
+        attempt, timeout = 0, (self.patience.connect, self.patience.silence)
         while True:
-            answer = self.session.get(url, headers=dict(headers), stream=True, timeout=self.timeout)
-            wait = pause_of(answer, attempt)
+            answer = self.session.get(url, headers=dict(headers), stream=True, timeout=timeout)
+            wait = pause_of(answer, attempt, self.patience.busy)
             if wait is None:
                 return answer
             answer.close()
             if wait > 1:
                 LOG.warning("%s is busy: asking again in %.0f s", url, wait)
-            if self.stop.wait(wait):
-                raise DownloadInterrupted
+            self.wait(wait)
             attempt += 1
+
+    def wait(self, seconds: float) -> None:
+        """Wait; raises DownloadInterrupted after `stop`."""
+        if self.stop.wait(seconds):
+            raise DownloadInterrupted
+
+    def blocks(self, answer: requests.Response) -> Iterator[bytes]:
+        """The body of an answer as it comes; a ConnectionError where it comes too slowly."""
+        since, came = time.monotonic(), 0
+        while block := answer.raw.read1(BLOCK, decode_content=False):
+            self.wait(0)
+            yield block
+            came += len(block)
+            seconds = time.monotonic() - since
+            if seconds >= self.patience.period:
+                if came < self.patience.least_rate * seconds:
+                    raise requests.ConnectionError(f"only {came:,} bytes came in {seconds:.0f} s")
+                since, came = time.monotonic(), 0
 
 
 def fetch(
@@ -85,22 +126,21 @@ def fetch(
     session: requests.Session,
     on_progress: OnBytes = lambda _: None,
     stop: threading.Event | None = None,
-    timeout: tuple[float, float] = TIMEOUT,
+    patience: Patience = PATIENCE,
 ) -> dict[str, str]:
     """Fetch `source` into `target` and return its checksums; a file that is not whole and right never has that name.
 
-    `on_progress` hears of every number of bytes that came (negative when some are thrown away). Raises SourceError when
-    no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or
-    read-only, Interrupted after `stop`.
+    `on_progress` is called with each number of new bytes (negative when some are thrown away). Raises SourceError when
+    no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or read-only,
+    DownloadInterrupted after `stop`.
     """
-    transfer = Transfer(source, target, Asking(session, timeout, stop or threading.Event()), on_progress)
+    transfer = Transfer(source, target, Requester(session, patience, stop or threading.Event()), on_progress)
     problems: list[SourceError | IntegrityError] = []
     with disk_errors(target, missing=lambda: transfer.missing):
         target.parent.mkdir(parents=True, exist_ok=True)
         for url in source.urls:
-            address = url.replace("gdrive:", GDRIVE) if url.startswith("gdrive:") else url
             try:
-                return transfer.whole(address)
+                return transfer.whole(url)
             except (SourceError, IntegrityError) as problem:
                 problems.append(problem)
     raise _all_failed(source, problems)
@@ -122,7 +162,7 @@ class Transfer:
 
     source: RemoteFile
     target: Path
-    asking: Asking
+    requester: Requester
     on_progress: OnBytes
     total: int | None = None
 
@@ -142,7 +182,7 @@ class Transfer:
 
     @property
     def here(self) -> int:
-        """The bytes that are there."""
+        """The number of bytes already on disk."""
         return self.part.stat().st_size if self.part.exists() else 0
 
     def whole(self, url: str) -> dict[str, str]:
@@ -179,12 +219,11 @@ class Transfer:
             shorts = 0 if self.here >= most + SHORT else shorts + 1
             drops = 0 if self.here > most else drops + 1
             most = max(most, self.here)
-            if drops >= DROPS or shorts >= SHORTS:
+            patience = self.requester.patience
+            if drops >= patience.drops or shorts >= patience.shorts:
                 raise SourceError(f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)")
-            if self.asking.stop.wait(
-                min(PAUSE * 2 ** max(drops, shorts - DROPS), 10) if drops or shorts > DROPS else 0
-            ):
-                raise DownloadInterrupted
+            failures = max(drops, shorts - patience.drops)
+            self.requester.wait(min(patience.pause * 2**failures, 10) if failures > 0 else 0)
 
     def _request(self, url: str) -> bool:
         """Ask for the bytes that are missing and append them; whether the file is complete now."""
@@ -197,7 +236,7 @@ class Transfer:
             headers["If-Range"] = validator
         elif here and not (self.source.md5 or self.source.sha256):
             headers = {}  # nothing would tell if the file had changed in between
-        with self.asking.get(url, headers) as answer:
+        with self.requester.get(url, headers) as answer:
             if answer.status_code == 416:  # nothing beyond what is here: it is whole, or of another file
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
@@ -213,9 +252,7 @@ class Transfer:
 
     def _append(self, answer: requests.Response, url: str, start: int, size: int | None) -> None:
         with self.part.open("ab") as file:
-            while block := answer.raw.read1(BLOCK, decode_content=False):
-                if self.asking.stop.is_set():
-                    raise DownloadInterrupted
+            for block in self.requester.blocks(answer):
                 if start == 0 and looks_like_page(block):
                     raise SourceError(f"{url} gave a web page instead of the file", found=title_of(block))
                 if size is not None and start + len(block) > size:

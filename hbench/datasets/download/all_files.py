@@ -16,9 +16,8 @@ import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import free_bytes, replacing
-from hbench.datasets.download import TIMEOUT, Asking, DownloadInterrupted, fetch, verify
+from hbench.datasets.download import PATIENCE, Requester, DownloadInterrupted, Patience, fetch, session, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
-from hbench.datasets.download.connections import session
 from hbench.datasets.download.records import (
     FOLDER,
     DownloadRecord,
@@ -42,7 +41,7 @@ class DownloadOptions:
     repair: bool = False
     remove_archives: bool = False
     on_progress: OnDownload = lambda source, what, number: None
-    timeout: tuple[float, float] = TIMEOUT
+    patience: Patience = PATIENCE
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
@@ -195,7 +194,7 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
                 session=own,
                 on_progress=lambda n: job.on_progress(source, "bytes", n),
                 stop=job.stop,
-                timeout=job.timeout,
+                patience=job.patience,
             )
     record = record_of(target, sums)
     write_record(job.folder, source, record)
@@ -206,7 +205,7 @@ def _with_md5(source: RemoteFile, own: requests.Session, job: DownloadOptions) -
     """The source with the md5 that its publisher lists in a file of its own."""
     assert source.md5_url is not None
     try:
-        with Asking(own, job.timeout, job.stop).get(source.md5_url, {}) as answer:
+        with Requester(own, job.patience, job.stop).get(source.md5_url, {}) as answer:
             answer.raise_for_status()
             text = answer.raw.read(MD5_FILES_ARE_SMALL, decode_content=True).decode("ascii", "replace")
     except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:

@@ -12,7 +12,7 @@ import requests
 from hbench.core.errors import SourceError
 
 BUSY = (429, 500, 502, 503, 504)
-ATTEMPTS, PAUSE = 4, 0.5  # further requests to a busy server; seconds before the first, doubled with each
+ATTEMPTS = 4  # further requests to a busy server
 LONGEST_WAIT = 60.0  # seconds that a server's Retry-After may ask for
 
 
@@ -39,14 +39,14 @@ def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
     )
 
 
-def pause_of(answer: requests.Response, attempt: int) -> float | None:
-    """Seconds after which a busy server may be asked again; None where it should not be: it is not busy, was asked
-    often enough, or wants to be left alone for more than a minute."""
+def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float | None:
+    """Seconds after which a busy server may be asked again: those it says, else `shortest`, doubled with each attempt; None
+    where it should not be: it is not busy, was asked often enough, or wants to be left alone for more than a minute."""
     if answer.status_code not in BUSY or attempt >= ATTEMPTS:
         return None
     said = answer.headers.get("Retry-After", "")
     if not said:
-        return PAUSE * 2.0**attempt
+        return shortest * 2.0**attempt
     with suppress(ValueError, OverflowError, TypeError):
         asked = float(said) if re.fullmatch("[0-9]{1,9}", said) else _until(said)
         return asked if asked <= LONGEST_WAIT else None

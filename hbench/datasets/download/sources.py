@@ -2,8 +2,8 @@
 
 One table per file, `[[DATASET]]`, with `file`, `urls` and, as far as they are known, `size`, `md5`, `sha256`; `part`
 is "metadata" or "images" (default), `unpack` the folder to unpack an archive into ("." for most). `count = n` makes n
-files of one table, in which `{i}` becomes 000, 001 …. What a table of the user's says replaces what is said here of
-the same `file`; a new `file` is added.
+files of one table, in which `{i}` becomes 000, 001 …. The address `gdrive:ID` is a file of Google Drive. A table of the
+user's replaces what the shipped one says of the same `file`; a new `file` is added.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hbench.core.untrusted import parse_toml, read_text
 class RemoteFile:
     """One file to fetch: its path in the raw folder, where it is to be had, and what tells that it is whole.
 
-    `urls` are tried in order; `gdrive:ID` is a Google Drive file. `md5_url` is a file that starts with the md5.
+    `urls` are tried in order. `md5_url` is a file that starts with the md5.
     `part` is metadata or images. `unpack` is the folder, in the raw folder, that an archive is unpacked into; None
     for a plain file.
     """
@@ -72,6 +72,7 @@ class RemoteTable(Strict):
     count: int = Field(default=1, ge=0, le=100_000)
 
 
+GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
 FIELDS = set(RemoteTable.model_fields)
 UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
@@ -103,7 +104,7 @@ def _expanded(table: dict[str, Any]) -> list[RemoteFile]:
 
 def _filled(table: dict[str, Any], number: str) -> dict[str, Any]:
     filled = {key: value.replace("{i}", number) if isinstance(value, str) else value for key, value in table.items()}
-    return filled | {"urls": tuple(url.replace("{i}", number) for url in table["urls"])}
+    return filled | {"urls": tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in table["urls"])}
 
 
 def _shipped() -> dict[str, list[dict[str, Any]]]:
