@@ -20,7 +20,7 @@ from typing import Any, TextIO, TypeVar, get_type_hints
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
-from hbench.core.errors import DataError, IntegrityError, examples
+from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import read_json
 from hbench_hgldv2.steps import maker
@@ -171,18 +171,6 @@ def sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
-
-
-def unique(rows: Iterable[Row], key: Callable[[Row], Any], what: str) -> list[Row]:
-    """The rows, once each; raises DataError naming the keys that occur twice."""
-    seen: dict[Any, int] = {}
-    listed = list(rows)
-    for row in listed:
-        seen[key(row)] = seen.get(key(row), 0) + 1
-    twice = [value for value, count in seen.items() if count > 1]
-    if twice:
-        raise DataError(f"{len(twice)} {what} occur more than once", expected="each once", found=examples(twice))
-    return listed
 
 
 def _how_to_make(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import networkx as nx
 import numpy as np
 import pytest
 from hbench_hgldv2.grouping import cluster, encode, sweep
@@ -71,14 +70,6 @@ def test_the_dendrogram_is_scipys_on_pairwise_distances(method: str, metric: str
     assert cluster.dendrogram(vectors, method) == pytest.approx(
         linkage(vectors.astype(float), method, metric), abs=1e-6
     )  # type: ignore[arg-type]
-
-
-def test_cuts_of_one_dendrogram_are_a_label_tree() -> None:
-    merges = cluster.dendrogram(blobs(spread=0.5), "ward")
-    tree = cluster.levels(IDS, merges, [3, 8, 20])
-    assert tree.levels == ("cut3", "cut8", "cut20", "label")
-    assert [len(names) for names in tree.names] == [3, 8, 20, 60]
-    assert nx.is_arborescence(tree.graph())
 
 
 def test_details_put_the_doubtful_first_and_flag_the_far() -> None:

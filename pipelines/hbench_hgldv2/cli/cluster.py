@@ -14,8 +14,7 @@ from hbench_hgldv2.grouping.constraints import links_of
 from hbench_hgldv2.grouping.sweep import coassociation, refits
 from hbench_hgldv2.work_folder import Work
 
-WANTED = 78  # super-categories of the release
-DEFAULT_K = 140  # 1.5–2 × that: merging whole clusters is cheap, splitting them is not
+DEFAULT_K = 140  # 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
 RESAMPLES = 10
 
 

@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
-from hbench.tree import LabelTree
 from hbench_hgldv2.grouping.constraints import Links, collapse, separate
 from hbench_hgldv2.grouping.encode import Vectors
 from hbench_hgldv2.grouping.quality import silhouettes
@@ -100,13 +99,6 @@ def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, i
     return sorted(rows, key=lambda row: (row.cluster, row.silhouette, row.class_id))
 
 
-def medoids(class_ids: Sequence[str], vectors: Vectors, clusters: Mapping[str, int]) -> list[str]:
-    """The label nearest to each cluster's centroid, cluster by cluster: what to show a curator who decides on few."""
-    found = np.asarray([clusters[i] for i in class_ids])
-    similar = vectors @ _centroids(vectors, found).T
-    return [class_ids[_first_best(similar[:, c], found == c)] for c in range(similar.shape[1])]
-
-
 def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
     """Labels whose similarity to their nearest other label lies below Tukey's fence Q1 − 1.5·IQR: (n,
     D) -> bool (n,).
@@ -119,21 +111,6 @@ def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
         nearest[start : start + block] = similar.max(axis=1)
     low, high = np.quantile(nearest, [0.25, 0.75])
     return np.asarray(nearest < low - 1.5 * (high - low))
-
-
-def levels(class_ids: Sequence[str], merges: Merges, cuts: Sequence[int]) -> LabelTree:
-    """A label tree from one dendrogram: a level per cut (numbers of clusters, increasing), then the
-    labels themselves.
-    """
-    from scipy.cluster.hierarchy import fcluster
-
-    columns = [fcluster(merges, k, "maxclust") for k in cuts]
-    rows = [
-        [f"{k} {column[i]}" for k, column in zip(cuts, columns, strict=True)] + [name]
-        for i, name in enumerate(class_ids)
-    ]
-    tree, _ = LabelTree.from_names(rows, levels=[*(f"cut{k}" for k in cuts), "label"])
-    return tree
 
 
 def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()) -> Merges:

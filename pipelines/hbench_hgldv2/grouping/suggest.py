@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,10 +26,3 @@ def suggest(vectors: Vectors, anchors: Vectors, groups: Sequence[str], *, top: i
         best[:, column] = similar[:, number == column].max(axis=1)
     order = np.argsort(-best, axis=1, kind="stable")[:, :top]
     return [tuple(names[column] for column in row) for row in order]
-
-
-def propagate(class_ids: Sequence[str], vectors: Vectors, known: Mapping[str, str]) -> dict[str, str]:
-    """Every label's group, from the nearest label whose group is known; the known keep theirs."""
-    rows = [i for i, class_id in enumerate(class_ids) if class_id in known]
-    nearest = suggest(vectors, vectors[rows], [known[class_ids[i]] for i in rows], top=1)
-    return {class_id: known.get(class_id, group) for class_id, (group,) in zip(class_ids, nearest, strict=True)}
