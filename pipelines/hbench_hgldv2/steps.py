@@ -43,9 +43,9 @@ STEPS = {
     "cluster": PipelineStep("group the labels by their vectors", (*LABELLED, "[decisions.yaml]"), ("clusters.csv",)),
     "sweep": PipelineStep("what each number of clusters would cost and give", LABELLED, ("sweep.csv",)),
     "review": PipelineStep(
-        "the clusters as a page and a sheet, for curators",
+        "the clusters as a page, for curators to decide on",
         (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]"),
-        ("review.html", "review.csv"),
+        ("review.html",),
     ),
     "decisions": PipelineStep("a released hierarchy as decisions, to replay and dispute", ("[labels.csv]",), ("decisions.yaml",)),
     "replay": PipelineStep("apply the curators' decisions", (*GROUPED, "decisions.yaml"), ("mapping.csv",)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hbench_hgldv2.curation import review
 from hbench_hgldv2.curation.decisions import Decisions
@@ -73,14 +72,10 @@ def watched(browser: Browser, file: Path, **size: int) -> Page:
     return page
 
 
-def downloaded(page: Page, press: Any) -> str:
-    with page.expect_download() as waiting:
-        press()
-    return Path(waiting.value.path()).read_text(encoding="utf-8")
-
-
 def exported(page: Page) -> str:
-    return downloaded(page, lambda: page.click("#export"))
+    with page.expect_download() as waiting:
+        page.click("#export")
+    return Path(waiting.value.path()).read_text(encoding="utf-8")
 
 
 def titles(page: Page) -> list[str]:

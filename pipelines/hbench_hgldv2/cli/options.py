@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from hbench.cli import refuse_gone
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 FILE = click.Path(path_type=Path, exists=True)
@@ -40,3 +42,9 @@ def asking_wikimedia(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def gone(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Refuse an option that once was, saying what to use instead."""
+    if value is not None:
+        refuse_gone(f"hgldv2 {context.info_name} --{option.name}")

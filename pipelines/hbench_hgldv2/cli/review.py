@@ -1,4 +1,4 @@
-"""`review`: review.html and review.csv; a filled sheet becomes decisions."""
+"""`review`: review.html."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbench_hgldv2.artefact import read_rows, record_of
 from hbench_hgldv2.cli import demo as making
 from hbench_hgldv2.cli import options
 from hbench_hgldv2.cli.encode import kinds_in
-from hbench_hgldv2.curation import decisions_file, pictures, review, review_sheet
+from hbench_hgldv2.curation import decisions_file, pictures, review
 from hbench_hgldv2.curation.decisions import Inputs
 from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.grouping import taxonomy
@@ -24,13 +24,6 @@ from hbench_hgldv2.work_folder import Work
 @click.command()
 @options.decisions
 @options.names
-@click.option(
-    "--sheet",
-    "filled",
-    type=click.Path(path_type=Path, exists=True),
-    help="Turn a filled review.csv into decisions.yaml instead.",
-)
-@click.option("--by", help="Who filled the sheet.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path, exists=True),
@@ -44,24 +37,23 @@ from hbench_hgldv2.work_folder import Work
 @click.option(
     "--demo", is_flag=True, help="Try it: released labels, two reviewers, in the folder demo of the work folder."
 )
+@click.option("--sheet", hidden=True, expose_value=False, callback=options.gone)
+@click.option("--by", hidden=True, expose_value=False, callback=options.gone)
 @click.pass_obj
 def command(
     work: Work,
     *,
     decisions: Path | None,
     names: Path | None,
-    filled: Path | None,
-    by: str | None,
     against: Path | None,
     images: Path | None,
     demo: bool,
 ) -> None:
-    """Write the review page and the sheet, or read a filled sheet.
+    """Write the review page.
 
     \b
     hbench hgldv2 review
     hbench hgldv2 review --against b.yaml
-    hbench hgldv2 review --sheet review.csv --by AB
     hbench hgldv2 review --images gldv2/raw
     hbench hgldv2 review --demo
     """
@@ -69,9 +61,6 @@ def command(
         trial = Work(work / "demo")
         making.make(trial)
         run(trial, names=trial / "names.csv", against=trial / "released.yaml")
-        return
-    if filled is not None:
-        read_sheet(work, filled, decisions, by)
         return
     run(work, decisions, names, against, images)
 
@@ -83,22 +72,12 @@ def run(
     against: Path | None = None,
     images: Path | None = None,
 ) -> None:
-    """Write review.html and review.csv, and the sheets of pictures where there are images."""
+    """Write review.html, and the sheets of pictures where there are images."""
     found = material(work, decisions, names)._replace(second=_second(against))
     if images is not None:
         found = found._replace(pictures=_pictures(work, found, images))
-    curation = replay(found.labels, found.clusters, found.decisions)
     files.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
-    files.write_text(work / "review.csv", review_sheet.text_of(review.rows(found, curation)))
     terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work.folder}, then replay")
-
-
-def read_sheet(work: Work, filled: Path, decisions: Path | None, by: str | None) -> None:
-    """Add a filled sheet's decisions to those so far, in decisions.yaml."""
-    before = work.decisions(decisions)
-    after = review_sheet.decisions_of(review_sheet.read(filled), before, by=by)
-    files.write_text(work / "decisions.yaml", decisions_file.dumps(after))
-    terminal.say(f"{len(after.decisions) - len(before.decisions)} new decisions in {work / 'decisions.yaml'}")
 
 
 def material(work: Work, decisions: Path | None = None, names: Path | None = None) -> review.Material:

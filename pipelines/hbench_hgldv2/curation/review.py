@@ -1,12 +1,13 @@
-"""A review: the clusters as one self-contained HTML page and as a CSV sheet, for curators to decide on.
+"""Makes the review page: the clusters as one self-contained HTML file, for curators to decide on.
 
-Both show the same rows: cards ordered by landmarks, in each the most doubtful label first, with suggestions and
-examples. The page exports decisions.yaml; a filled sheet becomes decisions by `sheet.decisions_of`.
+Its cards are ordered by landmarks, in each the most doubtful label comes first, with suggestions and examples. The page
+exports decisions.yaml.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from hbench.look.report import sprites
-from hbench_hgldv2.curation import pictures, review_sheet
+from hbench_hgldv2.curation import pictures
 from hbench_hgldv2.curation.decisions import Decisions, Inputs
 from hbench_hgldv2.curation.replay import Curation, replay
 from hbench_hgldv2.grouping.cluster import Clustered
@@ -34,6 +35,10 @@ SCRIPTS = (
     "compare.js",
     "input.js",
 )
+FACTS = (
+    "class id", "in train", "in index", "ambiguous", "cluster", "cluster name", "distance", "silhouette",
+    "nearest cluster", "margin", "outlier", "co-association", "suggestions", "subclass of", "examples",
+)  # fmt: skip
 KEYS = {
     "Go": (
         ("↓ ↑ j k", "next, previous label"),
@@ -116,15 +121,11 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """The page's data: labels in the order of the clusters, and the state the decisions so far lead to."""
     curation = replay(material.labels, material.clusters, material.decisions)
     by_id = {label.class_id: label for label in material.labels}
-    table = rows(material, curation)
     return {
         "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
-        "labels": [
-            _entry(rank, by_id[row.class_id], row, cells) | {"pictures": list(material.pictures.get(row.class_id, ()))}
-            for rank, (row, cells) in enumerate(zip(material.clustered, table, strict=True))
-        ],
+        "labels": [_entry(rank, by_id[row.class_id], row, material) for rank, row in enumerate(material.clustered)],
         "sheets": {"folder": pictures.FOLDER, "side": sprites.SIDE},
-        "columns": list(review_sheet.COLUMNS),
+        "facts": FACTS,
         "cluster_names": [name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})],
         "known_kinds": dict(material.known_kinds),
         "places": _places(curation),
@@ -132,13 +133,6 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         "other": _second(material),
         **material.decisions.model_dump(include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"),
     }
-
-
-def rows(material: Material, curation: Curation) -> list[review_sheet.SheetRow]:
-    """The same as a sheet, in the state a curation tells."""
-    return review_sheet.rows_of(
-        material.labels, material.clustered, material.suggestions, curation, ancestors=material.ancestors
-    )
 
 
 def inputs_of(material: Material, made_with: Inputs) -> Inputs:
@@ -154,7 +148,23 @@ def inputs_of(material: Material, made_with: Inputs) -> Inputs:
     return made_with.model_copy(update=own)
 
 
-def _entry(rank: int, label: Label, row: Clustered, cells: review_sheet.SheetRow) -> dict[str, Any]:
+def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
+    suggestions = material.suggestions.get(label.class_id, ())
+    facts = (
+        label.class_id,
+        *(str(count) for count in (label.n_train, label.n_index, label.n_ambiguous)),
+        str(row.cluster),
+        row.name,
+        f"{row.distance:.4f}",
+        f"{row.silhouette:.4f}",
+        str(row.nearest_cluster),
+        f"{row.margin:.4f}",
+        str(row.outlier),
+        "" if math.isnan(row.coassociation) else f"{row.coassociation:.4f}",
+        ", ".join(suggestions),
+        material.ancestors.get(label.class_id, ""),
+        ", ".join(label.examples),
+    )
     return {
         "id": label.class_id,
         "label": label.label,
@@ -164,9 +174,10 @@ def _entry(rank: int, label: Label, row: Clustered, cells: review_sheet.SheetRow
         "silhouette": round(row.silhouette, 4),
         "outlier": row.outlier,
         "examples": list(label.examples),
-        "suggestions": [name for name in (cells.suggestion1, cells.suggestion2, cells.suggestion3) if name],
+        "suggestions": list(suggestions),
         "text": f"{label.label}\n{label.class_id}".lower(),
-        "cells": list(review_sheet.cells(cells))[: review_sheet.FIXED],
+        "facts": facts,
+        "pictures": list(material.pictures.get(label.class_id, ())),
     }
 
 

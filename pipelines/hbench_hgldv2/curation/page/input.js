@@ -176,7 +176,6 @@ $("undo").onclick = stepBack;
 $("redo").onclick = stepForward;
 $("export").onclick = download;
 $("skip").onclick = (event) => (event.preventDefault(), reveal());
-$("sheet").onclick = () => offerFile("review.csv", exportSheet(model, data), "text/csv");
 $("import").onclick = () => $("file").click();
 $("help").onclick = () => $("keys").showModal();
 $("keys-close").onclick = () => $("keys").close();

@@ -43,15 +43,15 @@ function showHistory() {
   $("history").showModal();
 }
 
-// Everything the sheet tells of a label, and the decisions that speak of it.
+// All that is known of a label, and the decisions that speak of it.
 function showDetails() {
   const id = shown(view.card ?? "")[view.row];
   if (!id) return;
   const label = model.labels.get(id), spoke = new Set(model.done.filter((step) => step.places.some(([moved]) => moved === id)).map((step) => step.decision));
-  const linked = (name, text) => (name === "class_id" && /^Q\d+$/.test(text) ? make("a", { href: "https://www.wikidata.org/wiki/" + text, rel: "noreferrer", target: "_blank", textContent: text }) : text);
-  const cell = (name, text) => make("tr", {}, make("th", { scope: "row", textContent: name.replaceAll("_", " ") }), make("td", { dir: "auto" }, linked(name, text)));
+  const linked = (name, text) => (name === "class id" && /^Q\d+$/.test(text) ? make("a", { href: "https://www.wikidata.org/wiki/" + text, rel: "noreferrer", target: "_blank", textContent: text }) : text);
+  const cell = (name, text) => make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { dir: "auto" }, linked(name, text)));
   $("details-title").textContent = label.label;
-  $("details-table").replaceChildren(...label.cells.map((text, at) => [data.columns[at], text]).filter(([name, text]) => text && name !== "label").map(([name, text]) => cell(name, text)));
+  $("details-table").replaceChildren(...label.facts.map((text, at) => [data.facts[at], text]).filter(([, text]) => text).map(([name, text]) => cell(name, text)));
   const decisions = model.decisions.filter((decision) => spoke.has(decision) || namedIn(decision).includes(id));
   $("details-list").replaceChildren(...(decisions.length ? listed(decisions) : [make("li", { className: "facts", textContent: "No decision speaks of it." })]));
   $("details").showModal();

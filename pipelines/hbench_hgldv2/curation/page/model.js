@@ -214,18 +214,6 @@ const namedIn = (decision) => [
   ...Object.values(decision.into ?? {}).flatMap((ids) => (ids === "*" ? [] : ids)),
 ];
 
-// The sheet as CSV: the cells that never change come guarded from the builder, the state is added here.
-function exportSheet(model, data) {
-  const guard = (text) => (/^[=+\-@\t\r]/.test(text) ? "'" + text : text);
-  const cell = (text) => (/[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
-  const rows = data.labels.map((label) => {
-    const place = model.places.get(label.id);
-    const kind = place.group ? model.kinds.get(place.group) : "";
-    return [...label.cells, place.status, guard(place.group), kind, "", "", ""].map(cell).join(",");
-  });
-  return [data.columns.join(","), ...rows, ""].join("\n");
-}
-
 // The sha256 of a set of ids in the order of their code points, as Python sorts them.
 async function digestOf(ids) {
   const before = ([x], [y]) => {
