@@ -1,10 +1,9 @@
 """Values the queries of a block: plans which metrics come from sums over ranks, ranks the rows of scores, and sums up.
 
 The metrics of hbench.engine.fast_metrics are sums over the ranks of the positives, all taken at once; any other is computed
-on the level sequence. Only items of the lowest level that some metric asks for, and above, are positives to the plan.
-Ranks and sums are found by compiled kernels. A small test goes by the formulas themselves, on the
-level sequence of every query: its data alone decide, so that every part of an evaluation decides alike, and no compiled code
-is loaded for it.
+on the level sequence. Only items of the lowest level that some metric needs, and above, are positives to the plan.
+Compiled kernels find ranks and sums. A small test goes by the formulas themselves, on the level sequence of every query: its
+data alone decide, so that every part of an evaluation decides alike, and no compiled code is loaded for it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 from hbench.core.compiled import is_cached, pays
 from hbench.engine.fast_metrics import FAST, Batch
 from hbench.engine.job import Job, OtherLabels, Values
-from hbench.engine.kernels import leave_out, rank_full_rows, rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels import rank_full_rows, rank_positives, rank_sums, sort_keys
+from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import Ranker
 from hbench.engine.top_k import TopResults
 from hbench.metrics import partial_lists
@@ -31,34 +31,32 @@ from hbench.metrics.protocols import Grade, ScoreQuery, Scorer, scorers_by_name
 
 
 def kernels_are_compiled() -> bool:
-    """Whether the machine code of what every evaluation calls is on disk; the rest is little."""
+    """Whether the kernels that every evaluation uses are already compiled; the rest takes little time."""
     functions: list[Any] = [rank_sums.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
     return all(map(is_cached, functions))
 
 
-ITEMS = 600_000  # of rows sorted at once by one thread, unless one row has more: calls cost time, too
+ITEMS = 600_000  # sorted at once by one thread, unless one row has more: each call of a kernel has its price
 RANKS = 1 << 19  # positives whose ranks are summed up at once by one thread, unless one query has more
+SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
 
 
 class Workspace(NamedTuple):
-    """What one thread needs beside the scores."""
+    """The buffers of one thread, next to the scores; `read` is for ranked codes read as ranks and levels."""
 
     by_score: sort_keys.SortedKeys
-    lookup: rank_positives.LookupBuffers
     ranks: NDArray[np.int32]
     levels: NDArray[np.uint8]
-    above: rank_sums.SumBuffers
+    sums: rank_sums.SumBuffers
     read: tuple[NDArray[np.int32], NDArray[np.uint8]]
 
 
-def read_by(
-    reading: Reading, ranked: rank_positives.RankedPositives, room: Workspace
-) -> rank_positives.RankedPositives:
-    """Ranked codes as ranks and levels, in the room for them."""
-    ranks, levels = room.read
-    to = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
-    leave_out.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, to)
-    return to
+def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> RankedPositives:
+    """Ranked codes as ranks and levels, in the workspace."""
+    ranks, levels = workspace.read
+    out = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
+    rank_positives.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, out)
+    return out
 
 
 @dataclass(frozen=True)
@@ -75,37 +73,34 @@ class MetricGroup:
     @property
     def grades(self) -> dict[int, Grade]:
         """The rows of the metrics by relevance, in the order of the graded sums."""
-        return {row: each.grade for row, each in self.scorers.items() if FAST[each.name.base].graded and each.grade}
+        return {row: s.grade for row, s in self.scorers.items() if FAST[s.name.base].graded and s.grade}
 
     def batch(self, counts: NDArray[np.int64]) -> Batch:
         """A batch without sums, for queries of these counts by code (n, K)."""
         counts = counts if self.reading is None else self.reading.counts(counts)
-        cuts = np.unique(np.array([each.name.cut for each in self.scorers.values() if each.name.cut], np.int64))
+        cuts = np.unique(np.array([s.name.cut for s in self.scorers.values() if s.name.cut], np.int64))
         shape = (len(counts), len(self.grades), counts.shape[1])
-        metrics = [FAST[each.name.base] for each in self.scorers.values()]
-        wanted = rank_sums.SumRequest(
-            counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64),
-            binary=any(each.binary for each in metrics), lowest=self.lowest,
-            gain=any(each.gain for each in metrics), overlap=any(each.overlap for each in metrics),
+        metrics = [FAST[s.name.base] for s in self.scorers.values()]
+        request = rank_sums.SumRequest(
+            counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), self.tables, self.lowest,
+            binary=any(metric.binary for metric in metrics), gain=any(metric.gain for metric in metrics),
+            overlap=any(metric.overlap for metric in metrics),
         )  # fmt: skip
-        return Batch.empty(wanted, self.tables)
+        return Batch.empty(request)
 
     def add(
-        self,
-        ranked: rank_positives.RankedPositives,
-        queries: NDArray[np.int64],
-        batch: Batch,
-        room: Workspace,
-    ) -> rank_positives.RankedPositives:
-        """Sum up for a batch of queries (n,), in input positions; the list as it was read, until the room is used again."""
+        self, ranked: RankedPositives, queries: NDArray[np.int64], batch: Batch, workspace: Workspace
+    ) -> RankedPositives:
+        """Sum up for a batch of queries (n,), in input positions. Return the list as it was read, which stands until the
+        workspace is used again."""
         if self.reading is not None:
-            ranked = read_by(self.reading, ranked, room)
+            ranked = read_by(self.reading, ranked, workspace)
         if self.loses_last:
-            ranked = _without_last(ranked, batch.wanted.counts)
+            ranked = _without_last(ranked, batch.request.counts)
         for place, grade in enumerate(self.grades.values()):
-            relevance, weight = grade(queries, batch.wanted.counts)
-            batch.wanted.relevance[:, place], batch.wanted.weight[:, place] = relevance, weight
-        rank_sums.sum_up(ranked, batch.wanted, batch.tables, room.above, batch.sums)
+            relevance, weight = grade(queries, batch.request.counts)
+            batch.request.relevance[:, place], batch.request.weight[:, place] = relevance, weight
+        rank_sums.sum_up(ranked, batch.request, workspace.sums, batch.sums)
         return ranked
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
@@ -115,7 +110,7 @@ class MetricGroup:
             values[row] = FAST[scorer.name.base].value(batch, **graded.get(row, scorer.arguments))
 
 
-def _without_last(ranked: rank_positives.RankedPositives, counts: NDArray[np.int64]) -> rank_positives.RankedPositives:
+def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
     """The rankings without their last items, which are taken off the counts (n, L+1), too."""
     last, some = ranked.ends - 1, ranked.ends > ranked.starts
     lost = some & (ranked.ranks[np.where(some, last, 0)] == counts.sum(axis=1))
@@ -126,36 +121,36 @@ def _without_last(ranked: rank_positives.RankedPositives, counts: NDArray[np.int
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """`lists` of fast metrics, and the `others` by row of the `metrics` values; `lowest` level that they ask for. `asked`: the
-    rows that ask only the queries known to some level, and that level."""
+    """How all metrics of a ranker's queries are computed together: `groups` of fast metrics, and the `others` by row of the
+    `metrics` values; `lowest`: the lowest level that some metric needs. `partial_rows`: metrics that skip queries whose labels
+    end above a level, and that level. `spare`: workspaces that no thread uses at present."""
 
     ranker: Ranker
-    how: rank_positives.RankingRule
+    rule: rank_positives.RankingRule
     metrics: int
-    lists: Sequence[MetricGroup]
+    groups: Sequence[MetricGroup]
     others: Mapping[int, ScoreQuery]
     lowest: int
-    asked: Mapping[int, int]
+    partial_rows: Mapping[int, int]
     spare: list[Workspace] = field(default_factory=list)
 
     @classmethod
     def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
         """The plan of an evaluation."""
-        known = {row: each for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.name.base in FAST}
+        fast = {row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST}
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
-        for row, each in sorted(known.items(), key=lambda item: item[1].loses_last):
-            by_list.setdefault((each.loses_last, each.reading.name if each.reading else ""), {})[row] = each
-        others = {row: each for row, each in enumerate(scorers) if row not in known}
-        levels = [each.arguments.get("level", 1) for each in known.values()]
+        for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
+            by_list.setdefault((scorer.loses_last, scorer.reading.name if scorer.reading else ""), {})[row] = scorer
+        others = {row: scorer for row, scorer in enumerate(scorers) if row not in fast}
+        levels = [scorer.arguments.get("level", 1) for scorer in fast.values()]
         lowest = 1 if others or ranker.known is not None else min(levels, default=1)
         tables = rank_sums.tables(len(ranker.columns))
-        lists = [
-            MetricGroup(each, loses, next(iter(each.values())).reading, lowest, tables)
-            for (loses, _), each in by_list.items()
+        groups = [
+            MetricGroup(group, loses, next(iter(group.values())).reading, lowest, tables)
+            for (loses, _), group in by_list.items()
         ]
-        asked = {row: each.asked for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.asked}
-        how = rank_positives.RankingRule(ranker.pessimistic, rank_positives.FEW, rank_positives.MANY)
-        return cls(ranker, how, len(scorers), lists, others, lowest, asked)
+        rule = rank_positives.RankingRule(ranker.pessimistic, rank_positives.FEW, rank_positives.MANY)
+        return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """What is to be sorted of the rows of these canonical queries: their positives, and they themselves; with many
@@ -163,93 +158,57 @@ class MetricPlan:
         starts, ends = self.ranker.starts[first:last], self.ranker.ends[first:last]
         begins = starts[:, self.lowest - 1]
         sizes = ends[:, self.lowest - 1] - begins
-        whole = sizes >= self.how.many
+        whole = sizes >= self.rule.many
         begins, sizes = np.where(whole, 0, begins), np.where(whole, len(self.ranker.columns), sizes)
         return sort_keys.Parts(begins, np.cumsum(sizes + 1) - (sizes + 1), sizes, starts, ends, self.lowest)
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
-        """The parts of these canonical queries as they are sorted: by the codes of their items, where these are no levels."""
+        """The parts of these canonical queries as they are sorted: by the codes of their items, where these differ from the
+        levels."""
         if self.ranker.known is None:
             return parts
-        starts, ends = (each[first:last] for each in self.ranker.coded)
+        starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
         return parts._replace(starts=starts, ends=ends)
 
     @property
     def most_positives(self) -> int:
-        """Those of the query that has most, itself counted."""
+        """The positives of the query that has most, itself counted."""
         lowest = self.lowest - 1
         return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
 
     @property
     def most_sorted(self) -> int:
         """Items of one row that are sorted, at most."""
-        return len(self.ranker.columns) if self.most_positives >= self.how.many else self.most_positives
+        return len(self.ranker.columns) if self.most_positives >= self.rule.many else self.most_positives
 
     @property
-    def room_bytes(self) -> int:
+    def workspace_bytes(self) -> int:
+        """Bytes of one thread's workspace, with the buffer that looks distractors up."""
         items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
-        lookup = min(most, self.how.many) * (4 * rank_positives.BUCKETS + 4)
+        lookup = min(most, self.rule.many) * (4 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
         return items * self._by_score(0).bytes_per_item + max(most, RANKS) * 5 + read + lookup + most * 9
 
     @contextmanager
-    def room(self) -> Iterator[Workspace]:
-        """Room for one thread, which is used again."""
+    def workspace(self) -> Iterator[Workspace]:
+        """A workspace for one thread, which is used again afterwards."""
         try:
-            own = self.spare.pop()
+            workspace = self.spare.pop()
         except IndexError:
-            items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
-            ranks, levels = np.empty(max(most, RANKS), np.int32), np.empty(max(most, RANKS), np.uint8)
-            lookup = rank_positives.scratch(min(most, self.how.many))
-            read = ranks[:0], levels[:0]
-            if self.ranker.known is not None:
-                read = np.empty_like(ranks), np.empty_like(levels)
-            own = Workspace(self._by_score(items), lookup, ranks, levels, rank_sums.scratch(most), read)
-        yield own
-        self.spare.append(own)
+            workspace = self._new_workspace()
+        yield workspace
+        self.spare.append(workspace)
+
+    def _new_workspace(self) -> Workspace:
+        items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
+        ranks, levels = np.empty(max(most, RANKS), np.int32), np.empty(max(most, RANKS), np.uint8)
+        read = ranks[:0], levels[:0]
+        if self.ranker.known is not None:
+            read = np.empty_like(ranks), np.empty_like(levels)
+        return Workspace(self._by_score(items), ranks, levels, rank_sums.scratch(most), read)
 
     def _by_score(self, items: int) -> sort_keys.SortedKeys:
-        return sort_keys.room(items, self.ranker.scores.dtype, self.ranker.code_ties)
-
-
-SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence in the making
-
-
-class Block(Protocol):
-    """The values of the queries of one block in the making."""
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Value the queries of the block from `start` on by their rows of scores (n, G)."""
-
-    def finish(self) -> Values:
-        """The values, when every query was added."""
-
-
-StartBlock = Callable[[int], Block]
-
-
-def values_of(job: Job, plan: MetricPlan | None) -> tuple[StartBlock, int]:
-    """The function that starts a block, from its number, under the evaluation's plan or, without one, by the formulas; and how
-    many bytes a thread that adds to blocks needs."""
-
-    def start(number: int) -> Block:
-        block = FormulaBlock(job.ranker, job.scorers, number) if plan is None else FastBlock(plan, number)
-        started: Block = block
-        if job.by_name is not None:
-            started = NamedBlock(started, job.ranker, job.scorers, job.by_name, number)
-        if job.others:
-            started = RelabelledBlock(started, [(labels, other(labels, number)) for labels in job.others])
-        return started if job.top is None else TopBlock(started, job.ranker, job.top, number)
-
-    def other(labels: OtherLabels, number: int) -> FormulaBlock | FastBlock:
-        own = plans.get(id(labels))
-        return FormulaBlock(labels.ranker, labels.scorers, number) if own is None else FastBlock(own, number)
-
-    plans = {id(each): MetricPlan.of(each.ranker, each.scorers) for each in job.others if plan is not None}
-    rows = max(ITEMS, len(job.ranker.columns)) * job.ranker.scores.dtype.itemsize if job.others else 0
-    sequences = SEQUENCE_BYTES * len(job.ranker.columns) * (job.by_name is not None or plan is None)
-    fast = [plan, *plans.values()] if plan is not None else []
-    return start, sequences + rows + sum(each.room_bytes for each in fast)
+        return sort_keys.empty(items, self.ranker.scores.dtype, self.ranker.code_ties)
 
 
 def plan_of(job: Job) -> MetricPlan | None:
@@ -258,180 +217,215 @@ def plan_of(job: Job) -> MetricPlan | None:
     return MetricPlan.of(job.ranker, job.scorers) if pays(pairs) else None
 
 
-class FormulaBlock:
-    """The metrics are the functions of hbench.metrics.definitions, of one level sequence after another."""
+def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
+    """The metrics, by row, that skip queries whose labels end above a level, and that level."""
+    return {row: s.asked for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.asked}
 
-    def __init__(self, ranker: Ranker, scorers: Sequence[ScoreQuery], block: int) -> None:
-        self.ranker, self.scorers, self.queries = ranker, scorers, ranker.rows(block)
-        self.first = block * ranker.scores.block_size
+
+class Column(Protocol):
+    """Some of the values of a block's queries in the making."""
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        """Take the queries of the block from `start` on, by their masked rows of scores (n, G)."""
+
+    def finish(self) -> None:
+        """Write what can only be written when every query was added."""
+
+
+class Block:
+    """The values of the queries of one block in the making: `columns` fill them, all from the same rows of scores."""
+
+    def __init__(self, ranker: Ranker, number: int, metrics: int) -> None:
+        self.ranker, self.queries = ranker, ranker.rows(number)
+        self.first = number * ranker.scores.block_size
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
         self.reading = None if ranker.known is None else partial_lists.known(ranker.depth)
-        counts = self.counts if self.reading is None else self.reading.counts(self.counts)
-        self.values = Values.empty(len(scorers), counts)
+        self.values = Values.empty(metrics, self.counts if self.reading is None else self.reading.counts(self.counts))
+        self.columns: list[Column] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
+        """Value the queries of the block from `start` on by their rows of scores (n, G)."""
         self.ranker.mask(scores, self.first + start)
-        for n, row in enumerate(scores, start):
-            sequence = self.ranker.sequence_of_codes(self.first + n, row, self.counts[n])
-            query = int(self.queries[n])
-            self.values.values[:, n] = [scorer(query, sequence) for scorer in self.scorers]
-            known = sequence if self.reading is None else self.reading.of(sequence)
-            first = len(known.ranks) > 0 and known.ranks[0] == 1
-            self.values.first_level[n] = known.levels[0] if first else 0
-            self.values.tied[n] = sequence.tied
+        for column in self.columns:
+            column.add(scores, start)
 
     def finish(self) -> Values:
-        if self.ranker.known is not None:
-            of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
-            for row, scorer in enumerate(self.scorers):
-                if isinstance(scorer, Scorer) and scorer.asked:
-                    self.values.values[row, of_queries < scorer.asked] = np.nan
+        """The values, when every query was added."""
+        for column in self.columns:
+            column.finish()
         return self.values
 
+    def skip_partial(self, rows: Mapping[int, int]) -> None:
+        """Leave metrics undefined for the queries whose labels end above the level that they need."""
+        if self.ranker.known is not None:
+            of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
+            for row, level in rows.items():
+                self.values.values[row, of_queries < level] = np.nan
 
-class FastBlock:
-    """The metrics are sums over the ranks, all taken at once."""
 
-    def __init__(self, plan: MetricPlan, block: int) -> None:
-        self.plan, self.ranker, self.queries = plan, plan.ranker, plan.ranker.rows(block)
-        self.first = block * self.ranker.scores.block_size
-        self.counts = self.ranker.counts_by_code(self.first, self.first + len(self.queries))
-        self.reading = None if self.ranker.known is None else partial_lists.known(self.ranker.depth)
-        counts = self.counts if self.reading is None else self.reading.counts(self.counts)
-        self.values = Values.empty(plan.metrics, counts)
-        self.batches = [(listed, listed.batch(self.counts)) for listed in plan.lists]
+def values_of(job: Job, plan: MetricPlan | None) -> tuple[Callable[[int], Block], int]:
+    """The function that starts a block, from its number, under the evaluation's plan or, without one, by the formulas; and how
+    many bytes a thread that adds to blocks needs."""
+
+    def start(number: int) -> Block:
+        block = _started(job.ranker, job.scorers, plan, number)
+        if job.by_name is not None:
+            block.columns.append(NamedColumns(block, job.scorers, job.by_name))
+        for labels in job.others:
+            other = _started(labels.ranker, labels.scorers, plans.get(id(labels)), number)
+            block.columns.append(OtherTreeColumns(other, labels))
+        if job.top is not None:
+            block.columns.append(FirstResults(block, job.top))
+        return block
+
+    plans = {id(other): MetricPlan.of(other.ranker, other.scorers) for other in job.others if plan is not None}
+    rows = max(ITEMS, len(job.ranker.columns)) * job.ranker.scores.dtype.itemsize if job.others else 0
+    sequences = SEQUENCE_BYTES * len(job.ranker.columns) * (job.by_name is not None or plan is None)
+    all_plans = [plan, *plans.values()] if plan is not None else []
+    return start, sequences + rows + sum(one.workspace_bytes for one in all_plans)
+
+
+def _started(ranker: Ranker, scorers: Sequence[ScoreQuery], plan: MetricPlan | None, number: int) -> Block:
+    block = Block(ranker, number, len(scorers))
+    block.columns.append(FormulaColumns(block, scorers) if plan is None else FastColumns(block, plan))
+    return block
+
+
+class FormulaColumns:
+    """The metrics as the functions of hbench.metrics.definitions, of one level sequence after another."""
+
+    def __init__(self, block: Block, scorers: Sequence[ScoreQuery]) -> None:
+        self.block, self.scorers = block, scorers
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        self.ranker.mask(scores, self.first + start)
-        first, last = self.first + start, self.first + start + len(scores)
+        block, values = self.block, self.block.values
+        for n, row in enumerate(scores, start):
+            sequence = block.ranker.sequence_of_codes(block.first + n, row, block.counts[n])
+            query = int(block.queries[n])
+            values.values[:, n] = [scorer(query, sequence) for scorer in self.scorers]
+            known = sequence if block.reading is None else block.reading.of(sequence)
+            first = len(known.ranks) > 0 and known.ranks[0] == 1
+            values.first_level[n] = known.levels[0] if first else 0
+            values.tied[n] = sequence.tied
+
+    def finish(self) -> None:
+        self.block.skip_partial(partial_rows(self.scorers))
+
+
+class FastColumns:
+    """The metrics as sums over the ranks, all taken at once."""
+
+    def __init__(self, block: Block, plan: MetricPlan) -> None:
+        self.block, self.plan = block, plan
+        self.batches = [(group, group.batch(block.counts)) for group in plan.groups]
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        first, last = self.block.first + start, self.block.first + start + len(scores)
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
-        positives = self.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
-        with self.plan.room() as room:
-            for at in sort_keys.fitting(positives, len(room.ranks)):
-                own = slice(start + at.start, start + at.stop)
-                self._add(scores[at], parts.of(at), own, positives[at], room)
+        positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
+        with self.plan.workspace() as workspace:
+            for at in sort_keys.fitting(positives, len(workspace.ranks)):
+                ends, queries = np.cumsum(positives[at]), slice(start + at.start, start + at.stop)
+                tied = self.block.values.tied[queries]
+                ranked = RankedPositives(workspace.ranks, workspace.levels, ends - positives[at], ends, tied)
+                self._rank(scores[at], parts.of(at), ranked, workspace)
+                self.block.values.first_level[queries] = self._first_levels(scores[at], parts.of(at), ranked)
+                self.add_ranked(ranked, queries, workspace)
 
-    def _add(
-        self,
-        scores: NDArray[np.floating],
-        parts: sort_keys.Parts,
-        at: slice,
-        positives: NDArray[np.int64],
-        room: Workspace,
+    def _rank(
+        self, scores: NDArray[np.floating], parts: sort_keys.Parts, out: RankedPositives, workspace: Workspace
     ) -> None:
-        """Value the queries `at` these places of the block, by their rows of scores and what of them is to be sorted."""
-        ends = np.cumsum(positives)
-        ranked = rank_positives.RankedPositives(room.ranks, room.levels, ends - positives, ends, self.values.tied[at])
-        for some in sort_keys.fitting(parts.sizes + 1, len(room.by_score.keys)):
-            rows, own = scores[some], parts.of(some)
-            sort_keys.sort(rows, own, room.by_score)
-            rank_positives.rank_rows(rows, own, room.by_score, self.plan.how, (room.lookup, ranked.of(some)))
-        self.values.first_level[at] = self._first_levels(scores, parts, ranked)
-        self.add_ranked(ranked, at, room)
+        """Rank the positives of rows of scores, as many rows at once as can be sorted in the workspace."""
+        for some in sort_keys.fitting(parts.sizes + 1, len(workspace.by_score.keys)):
+            sort_keys.sort(scores[some], parts.of(some), workspace.by_score)
+            rank_positives.rank_rows(scores[some], parts.of(some), workspace.by_score, self.plan.rule, out.of(some))
 
-    def add_ranked(self, ranked: rank_positives.RankedPositives, at: slice, room: Workspace) -> None:
+    def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
         """Value the queries `at` these places of the block by the ranks of their positives."""
-        first = None
-        for listed, batch in self.batches:
-            read = listed.add(ranked, self.queries[at], batch.part(at), room)
-            if self.reading and listed.reading and listed.reading.name == self.reading.name:
+        block, first = self.block, None
+        for group, batch in self.batches:
+            read = group.add(ranked, block.queries[at], batch.part(at), workspace)
+            if block.reading and group.reading and group.reading.name == block.reading.name:
                 first = _levels_at_rank_1(read)
         if self.plan.others:
-            for n, sequence in enumerate(_sequences(ranked, self.counts[at]), at.start):
+            for n, sequence in enumerate(_sequences(ranked, block.counts[at]), at.start):
                 for row, other in self.plan.others.items():
-                    self.values.values[row, n] = other(int(self.queries[n]), sequence)
-        if self.reading is not None:
+                    block.values.values[row, n] = other(int(block.queries[n]), sequence)
+        if block.reading is not None:
             if first is None:
-                first = _levels_at_rank_1(read_by(self.reading, ranked, room))
-            self.values.first_level[at] = first
+                first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
+            block.values.first_level[at] = first
 
     def _first_levels(
-        self, scores: NDArray[np.floating], parts: sort_keys.Parts, ranked: rank_positives.RankedPositives
+        self, scores: NDArray[np.floating], parts: sort_keys.Parts, ranked: RankedPositives
     ) -> NDArray[np.uint8]:
         """The level of the item ranked first; (n,)."""
         levels = _levels_at_rank_1(ranked)
         if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
-            rank_full_rows.levels_of_best(scores, parts, self.plan.how.pessimistic, levels, levels == 0)
+            rank_full_rows.levels_of_best(scores, parts, self.plan.rule.pessimistic, levels, levels == 0)
         return levels
 
-    def finish(self) -> Values:
-        for listed, batch in self.batches:
-            listed.put(batch, self.values.values)
-        if self.ranker.known is not None:
-            of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
-            for row, level in self.plan.asked.items():
-                self.values.values[row, of_queries < level] = np.nan
-        return self.values
+    def finish(self) -> None:
+        for group, batch in self.batches:
+            group.put(batch, self.block.values.values)
+        self.block.skip_partial(self.plan.partial_rows)
 
 
-def _levels_at_rank_1(ranked: rank_positives.RankedPositives) -> NDArray[np.uint8]:
+def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
     """The level of the positive at rank 1, 0 where there is none; (n,)."""
     some = ranked.ends > ranked.starts
     place = np.where(some, ranked.starts, 0)
     return np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
 
 
-def _sequences(ranked: rank_positives.RankedPositives, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
-    for first, end, own, tied in zip(ranked.starts, ranked.ends, counts, ranked.tied.tolist(), strict=True):
-        yield LevelSequence(ranked.ranks[first:end].astype(np.int64), ranked.levels[first:end], own, tied)
+def _sequences(ranked: RankedPositives, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
+    for first, end, count, tied in zip(ranked.starts, ranked.ends, counts, ranked.tied.tolist(), strict=True):
+        yield LevelSequence(ranked.ranks[first:end].astype(np.int64), ranked.levels[first:end], count, tied)
 
 
-class NamedBlock:
-    """Another block, in which the queries that the tree does not show as their names do are valued by name."""
+class NamedColumns:
+    """The values by name of the queries that the tree does not show as their names do, in place of those by the tree."""
 
-    def __init__(
-        self, block: Block, ranker: Ranker, scorers: Sequence[ScoreQuery], by_name: NameColumns, number: int
-    ) -> None:
-        self.block, self.ranker, self.by_name = block, ranker, by_name
-        self.scorers = scorers_by_name(scorers)
-        self.queries, self.first = ranker.rows(number), number * ranker.scores.block_size
-        self.found: dict[int, list[float]] = {}
+    def __init__(self, block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
+        self.block, self.by_name, self.scorers = block, by_name, scorers_by_name(scorers)
+        self.values: dict[int, list[float]] = {}
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        self.block.add(scores, start)
         for n, row in enumerate(scores, start):
-            query = self.first + n
+            query = self.block.first + n
             if self.by_name.affected[query]:
-                out = self.ranker.left_out(query, query + 1)[1]
+                out = self.block.ranker.left_out(query, query + 1)[1]
                 named = self.by_name.sequences(query, row, out)
-                self.found[n] = [scorer(int(self.queries[n]), named) for scorer in self.scorers.values()]
+                self.values[n] = [scorer(int(self.block.queries[n]), named) for scorer in self.scorers.values()]
 
-    def finish(self) -> Values:
-        values = self.block.finish()
-        for n, found in self.found.items():
-            values.values[list(self.scorers), n] = found
-        return values
+    def finish(self) -> None:
+        for n, values in self.values.items():
+            self.block.values.values[list(self.scorers), n] = values
 
 
-class TopBlock:
-    """Another block, whose queries' first results are kept on the way."""
+class OtherTreeColumns:
+    """The values under other labels of the same classes, from the same scores."""
 
-    def __init__(self, block: Block, ranker: Ranker, top: TopResults, number: int) -> None:
-        self.block, self.ranker, self.top = block, ranker, top
-        self.first = number * ranker.scores.block_size
+    def __init__(self, other: Block, labels: OtherLabels) -> None:
+        self.other, self.labels = other, labels
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        self.block.add(scores, start)
-        self.top.keep(self.ranker, scores, self.first + start)
-
-    def finish(self) -> Values:
-        return self.block.finish()
-
-
-class RelabelledBlock:
-    """Another block, whose rows of scores are valued under other labels, too."""
-
-    def __init__(self, block: Block, others: Sequence[tuple[OtherLabels, FormulaBlock | FastBlock]]) -> None:
-        self.block, self.others = block, others
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
-        self.block.add(scores, start)
         rows = max(ITEMS // scores.shape[1], 1)  # copied at once: only positives are sorted, so columns must be moved
-        for labels, other in self.others:
-            for first in range(0, len(scores), rows):
-                other.add(np.take(scores[first : first + rows], labels.order, axis=1), start + first)
+        for first in range(0, len(scores), rows):
+            self.other.add(np.take(scores[first : first + rows], self.labels.order, axis=1), start + first)
 
-    def finish(self) -> Values:
-        for labels, other in self.others:
-            labels.put(other.queries, other.finish())
-        return self.block.finish()
+    def finish(self) -> None:
+        self.labels.put(self.other.queries, self.other.finish())
+
+
+class FirstResults:
+    """The first results of every query, kept while its scores are at hand."""
+
+    def __init__(self, block: Block, top: TopResults) -> None:
+        self.block, self.top = block, top
+
+    def add(self, scores: NDArray[np.floating], start: int) -> None:
+        self.top.keep(self.block.ranker, scores, self.block.first + start)
+
+    def finish(self) -> None:
+        """Nothing is left to write."""

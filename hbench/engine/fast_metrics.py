@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.engine.kernels.rank_sums import SumRequest, Sums, Tables
+from hbench.engine.kernels.rank_sums import SumRequest, Sums
 from hbench.metrics.relevance import level_weights
 
 Floats = NDArray[np.float64]
@@ -47,36 +47,32 @@ def fast(
 
 @dataclass(frozen=True)
 class Batch:
-    """What was wanted of Q queries, and its sums; the first columns of the sums are those of the `cuts`."""
+    """The sums of Q queries and what they were taken of; the first columns of the sums are those of the `cuts`."""
 
-    wanted: SumRequest
+    request: SumRequest
     sums: Sums
-    tables: Tables
 
     @classmethod
-    def empty(cls, wanted: SumRequest, tables: Tables) -> Batch:
+    def empty(cls, request: SumRequest) -> Batch:
         """Sums of 0, which is what a query without positives keeps."""
-        (queries, graded, levels), columns = wanted.relevance.shape, len(wanted.cuts) + 2
+        (queries, graded, levels), columns = request.relevance.shape, len(request.cuts) + 2
         shape = (queries, levels - 1, columns)
         hits, precision, gain = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
-        return cls(
-            wanted, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))), tables
-        )
+        return cls(request, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))))
 
     def part(self, queries: slice) -> Batch:
         """Some of the queries; what is written to it is written to the whole."""
-        wanted = self.wanted
-        counts, relevance, weight = wanted.counts[queries], wanted.relevance[queries], wanted.weight[queries]
-        part = wanted._replace(counts=counts, relevance=relevance, weight=weight)
-        return Batch(part, self.sums.part(queries), self.tables)
+        whole = self.request
+        counts, relevance, weight = whole.counts[queries], whole.relevance[queries], whole.weight[queries]
+        return Batch(whole._replace(counts=counts, relevance=relevance, weight=weight), self.sums.part(queries))
 
     @property
     def depth(self) -> int:
-        return int(self.wanted.counts.shape[1]) - 1
+        return int(self.request.counts.shape[1]) - 1
 
     def positives(self, level: int) -> NDArray[np.int64]:
         """|P_l| (Q,)."""
-        total: NDArray[np.int64] = self.wanted.counts[:, level:].sum(axis=1)
+        total: NDArray[np.int64] = self.request.counts[:, level:].sum(axis=1)
         return total
 
     def at(self, sums: NDArray[Any], level: int, column: int) -> NDArray[Any]:
@@ -86,7 +82,7 @@ class Batch:
 
     def at_cut(self, sums: NDArray[Any], level: int, cut: int) -> NDArray[Any]:
         """The sums of a level up to a cut (Q,)."""
-        return self.at(sums, level, int(np.searchsorted(self.wanted.cuts, cut)))
+        return self.at(sums, level, int(np.searchsorted(self.request.cuts, cut)))
 
 
 @fast("AP")
@@ -126,7 +122,7 @@ def p_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
 def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
     """The levels of the first k sum to Σ_l #P_l among the first k."""
     levels = np.sum([batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0)
-    size = np.minimum(batch.wanted.counts.sum(axis=1), cut) * batch.depth
+    size = np.minimum(batch.request.counts.sum(axis=1), cut) * batch.depth
     return np.where(batch.positives(batch.depth) > 0, 1 - ratio(levels, size), np.nan)
 
 
@@ -151,28 +147,28 @@ def asi_binary(batch: Batch, *, level: int) -> Floats:
 
 @fast("NDCG", gain=True)
 def ndcg(batch: Batch) -> Floats:
-    return _ndcg(batch, ALL, int(batch.wanted.counts.sum(axis=1).max()))
+    return _ndcg(batch, ALL, int(batch.request.counts.sum(axis=1).max()))
 
 
 @fast("NDCG@", gain=True)
 def ndcg_at_k(batch: Batch, *, cut: int) -> Floats:
-    return _ndcg(batch, int(np.searchsorted(batch.wanted.cuts, cut)), cut)
+    return _ndcg(batch, int(np.searchsorted(batch.request.cuts, cut)), cut)
 
 
 def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
     """DCG = Σ_l (g_l − g_{l−1})·gain(P_l), g_l = 2^l − 1; in the ideal order P_l has the ranks 1 … |P_l|."""
-    dcg, ideal = np.zeros(len(batch.wanted.counts)), np.zeros(len(batch.wanted.counts))
+    dcg, ideal = np.zeros(len(batch.request.counts)), np.zeros(len(batch.request.counts))
     for level in range(1, batch.depth + 1):
         step = 2.0 ** (level - 1)
         dcg += step * batch.at(batch.sums.gain, level, column)
-        ideal += step * batch.tables.discount_sum[np.minimum(batch.positives(level), cut)]
+        ideal += step * batch.request.tables.discount_sum[np.minimum(batch.positives(level), cut)]
     return ratio(dcg, ideal)
 
 
 @fast("H-AP", graded=True)
 def h_ap(batch: Batch, *, graded: int) -> Floats:
     """`graded`: which of the graded sums."""
-    total = (batch.wanted.relevance[:, graded] * batch.wanted.counts)[:, 1:].sum(axis=1)
+    total = (batch.request.relevance[:, graded] * batch.request.counts)[:, 1:].sum(axis=1)
     return ratio(batch.sums.graded[:, graded], total)
 
 

@@ -190,11 +190,12 @@ class Ranker:
             raise TreeError("the tree is too deep for partial labels", expected=f"{MOST_LEVELS // 2 + 1} levels at most",
                             found=f"{self.depth}")  # fmt: skip
         self.known = queries.known[self.queries]
-        asked = queries.labels[self.queries], self.known
-        ranked = gallery.labels[self.columns], gallery.known[self.columns]
-        unknown = unknown_ranges(asked, ranked, (self.starts, self.ends))
+        unknown = unknown_ranges(
+            queries.labels[self.queries], gallery.labels[self.columns], self.starts, self.ends,
+            known_of_queries=self.known, known_of_gallery=gallery.known[self.columns],
+        )  # fmt: skip
         beyond = np.arange(1, self.depth + 1) > self.known[:, None]
-        self.starts, self.ends = (np.where(beyond, 0, each) for each in (self.starts, self.ends))
+        self.starts, self.ends = (np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends))
         coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
         coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
         coded[0, :, 1::2], coded[1, :, 1::2] = unknown
@@ -257,25 +258,12 @@ class Ranker:
         codes[self.left_out(query, query + 1)[1]] = 0
         return level_sequence(row, codes, counts, self.code_ties)
 
-    def sequences(self, scores: NDArray[np.floating], first: int) -> Iterator[LevelSequence]:
-        """The level sequences of the canonical queries from `first` on, from their masked rows of scores (n, G)."""
-        for query, (row, counts) in enumerate(zip(scores, self.counts(first, first + len(scores)), strict=True), first):
-            levels = self.levels(query)
-            levels[self.left_out(query, query + 1)[1]] = 0
-            yield level_sequence(row, levels, counts, self.tie_key)
-
     def block(self, block: int) -> Iterator[LevelSequence]:
-        """The level sequences of one block's queries, in the order of `rows(block)`."""
+        """The level sequences, by codes, of one block's queries in the order of `rows(block)`."""
         scores, first = self.scores.whole(block), block * self.scores.block_size
         self.mask(scores, first)
-        return self.sequences(scores, first)
-
-    def levels(self, query: int) -> NDArray[np.uint8]:
-        """The level of every gallery item for a query, both in canonical order; (G,)."""
-        levels = np.zeros(len(self.columns), np.uint8)
-        for level, (start, end) in enumerate(zip(self.starts[query], self.ends[query], strict=True), start=1):
-            levels[start:end] = level
-        return levels
+        counts = self.counts_by_code(first, first + len(scores))
+        return (self.sequence_of_codes(first + n, row, counts[n]) for n, row in enumerate(scores))
 
     def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> tuple[Ranker, NDArray[np.int64]]:
         """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of the same fine classes; and the

@@ -23,7 +23,7 @@ PANEL = 48  # gallery items of which chunks are made
 CHUNK = 8 << 20  # bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
 CHUNKS = 32  # that a smaller gallery has, so that threads end together
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
-PACKING = 84  # queries that cost as much as it costs BLAS to prepare the gallery for a block
+PACKING = 84  # BLAS packs the gallery once per block; that costs as much as scoring this many queries
 SCORES = 208 << 20  # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
@@ -65,12 +65,12 @@ class Scores:
         return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
 
     @property
-    def gallery_room(self) -> int:
-        """Bytes of the gallery that are held here."""
+    def gallery_copy_bytes(self) -> int:
+        """Bytes of the copy of the gallery, if one is held here."""
         return self.gallery_bytes if self.copies else 0
 
     @property
-    def chunk_room(self) -> int:
+    def thread_chunk_bytes(self) -> int:
         """Bytes of the gallery that each thread holds."""
         return self.chunk_bytes if self.kept is None else 0
 
@@ -86,10 +86,10 @@ class Scores:
         return min(len(self.columns), self.chunk_size) * self.gallery_rows.width * self.dtype.itemsize
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
-        """How many threads, at most so many and each with so many bytes of scratch, and how many blocks at once fit."""
-        each, left = scratch + self.chunk_room, self.memory - self.gallery_room
-        threads = int(np.clip((left - self.block_bytes) // max(each, 1), 1, threads))
-        return threads, int(np.clip((left - threads * each) // self.block_bytes, 1, threads))
+        """How many of `threads`, each with its bytes of scratch, and how many blocks at once fit in memory."""
+        per_thread, left = scratch + self.thread_chunk_bytes, self.memory - self.gallery_copy_bytes
+        threads = int(np.clip((left - self.block_bytes) // max(per_thread, 1), 1, threads))
+        return threads, int(np.clip((left - threads * per_thread) // self.block_bytes, 1, threads))
 
     @property
     def blocks(self) -> int:
@@ -111,7 +111,7 @@ class Scores:
         return self.query_rows.read(np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))]))
 
     def buffer(self) -> NDArray[np.floating]:
-        """Room for the scores (B, G) of one block."""
+        """A buffer for the scores (B, G) of one block."""
         return np.empty((self.block_size, len(self.columns)), self.dtype)
 
     def whole(self, block: int) -> NDArray[np.floating]:
@@ -148,10 +148,10 @@ class Scores:
         if self.kept is not None:
             yield self.kept[start : start + self.chunk_size]
             return
-        room = self.spare.pop() if self.spare else np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
+        buffer = self.spare.pop() if self.spare else np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
         positions = self.columns[start : start + self.chunk_size]
-        yield self.gallery_rows.read(positions, out=room[: len(positions)])
-        self.spare.append(room)
+        yield self.gallery_rows.read(positions, out=buffer[: len(positions)])
+        self.spare.append(buffer)
 
 
 def overflow(vectors: NDArray[np.floating]) -> SubmissionError:

@@ -117,26 +117,29 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
 
 
 def unknown_ranges(
-    queries: tuple[Labels, NDArray[np.uint8]],
-    gallery: tuple[Labels, NDArray[np.uint8]],
-    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
+    queries: Labels,
+    gallery: Labels,
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    *,
+    known_of_queries: NDArray[np.uint8],
+    known_of_gallery: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where in the canonical gallery the items start and end whose level for a query is known to be l = 1 … L − 1 at least
-    and L at most; two (Q, L − 1) arrays, from labels, how many levels of each are known, and the `ranges` of the levels.
+    and L at most; two (Q, L − 1) arrays, from labels, how many levels of each are known, and where the levels start and end.
 
     Where the query is known to l, these are all that share its node there; where it is known further, the items that end
-    at its node, which lie side by side under an unknown node of their own.
+    at its node, which lie side by side under a node for the unknown.
     """
-    (asked, of_queries), (ranked, of_gallery), (starts, ends) = queries, gallery, ranges
-    found = np.zeros((2, len(asked), asked.shape[1] - 1), np.int64)
-    for level in range(1, asked.shape[1]):
-        column, here = level - 1, np.flatnonzero(of_gallery == level)
-        nodes, first, count = np.unique(ranked[here, column], return_index=True, return_counts=True)
-        place = np.searchsorted(nodes, asked[:, column]).clip(max=max(len(nodes) - 1, 0))
-        ending = of_queries > level
+    ranges = np.zeros((2, len(queries), queries.shape[1] - 1), np.int64)
+    for level in range(1, queries.shape[1]):
+        column, here = level - 1, np.flatnonzero(known_of_gallery == level)
+        nodes, first, count = np.unique(gallery[here, column], return_index=True, return_counts=True)
+        place = np.searchsorted(nodes, queries[:, column]).clip(max=max(len(nodes) - 1, 0))
+        ending = known_of_queries > level
         if len(nodes):
-            ending &= nodes[place] == asked[:, column]
-            found[:, ending, column] = here[first][place[ending]], (here[first] + count)[place[ending]]
-        whole = of_queries == level
-        found[:, whole, column] = starts[whole, column], ends[whole, column]
-    return found[0], found[1]
+            ending &= nodes[place] == queries[:, column]
+            ranges[:, ending, column] = here[first][place[ending]], (here[first] + count)[place[ending]]
+        whole = known_of_queries == level
+        ranges[:, whole, column] = starts[whole, column], ends[whole, column]
+    return ranges[0], ranges[1]

@@ -41,7 +41,7 @@ def test_a_device_gives_the_values_of_the_threads(seed, depth, policy, lowest):
 
 
 def test_rows_that_do_not_fit_the_device_at_once_are_sorted_in_turn(monkeypatch):
-    monkeypatch.setattr(gpu, "ROOM", 1)
+    monkeypatch.setattr(gpu, "SORTED_BYTES", 1)
     go(monkeypatch, MIXED)
     rng = np.random.default_rng(3)
     labels = np.sort(rng.integers(5, size=(40, 1)), axis=0)

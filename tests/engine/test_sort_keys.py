@@ -55,7 +55,7 @@ def test_sorted_keys_are_in_the_order_of_scores_and_tie_keys(seed, kind, depth, 
     begin, size = (0, WIDTH) if whole else (int(rng.integers(0, WIDTH)), 0)
     size = size or int(rng.integers(0, WIDTH - begin))
     parts = nested_parts(rng, depth, begin, size)
-    to = sort_keys.room(WIDTH + 1, rows.dtype, tie_key)
+    to = sort_keys.empty(WIDTH + 1, rows.dtype, tie_key)
     sort_keys.sort(rows, parts, to)
     scores, ties = rows[0, begin : begin + size], tie_key[levels_of(parts)[begin : begin + size]]
     best_first = np.lexsort((ties, -scores))
@@ -73,7 +73,7 @@ def test_sorted_keys_are_in_the_order_of_scores_and_tie_keys(seed, kind, depth, 
 def test_a_code_of_seven_levels_spans_thirty_two_powers_of_two(smallest, fits):
     rows = np.array([[1, -smallest, 0, -np.inf]], np.float32)
     parts = nested_parts(np.random.default_rng(0), 7, 0, 4)
-    to = sort_keys.room(5, rows.dtype, np.arange(8, dtype=np.uint8))
+    to = sort_keys.empty(5, rows.dtype, np.arange(8, dtype=np.uint8))
     assert to.keys.dtype == np.uint32
     assert sort_keys.write_keys(rows, parts, to.coding, to.keys) == fits
 

@@ -112,7 +112,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         if job.rebuild is None:
             raise UsageError("a cluster computes jobs of embedding files", expected="a file that the workers see")
         name = f"hbench-{job.digest}"
-        client.register_plugin(Opened(job.rebuild, (files, reader), job.digest), name=name)
+        client.register_plugin(Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name)
         pieces = _pieces(client, name, files)
         tasks = {
             client.submit(_values, name, block, pieces, key=f"{name}-{block}", retries=RETRIES, pure=False): block
@@ -138,8 +138,10 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 class Opened(WorkerPlugin):
     """What a worker keeps of a job: its embeddings, and the job itself, both made when they are first asked for."""
 
-    def __init__(self, rebuild: Callable[[Any], Job], source: tuple[Sequence[File], FileReader], digest: str) -> None:
-        self.rebuild, self.digest, self.files, self.reader = rebuild, digest, tuple(source[0]), source[1]
+    def __init__(
+        self, rebuild: Callable[[Any], Job], digest: str, *, files: Sequence[File], reader: FileReader
+    ) -> None:
+        self.rebuild, self.digest, self.files, self.reader = rebuild, digest, files, reader
 
     def __getstate__(self) -> dict[str, Any]:
         return {"rebuild": self.rebuild, "files": self.files, "digest": self.digest, "reader": self.reader}

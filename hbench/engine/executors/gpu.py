@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import UsageError
-from hbench.engine.block_values import FastBlock, MetricPlan
+from hbench.engine.block_values import Block, FastColumns, MetricPlan
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import Ranker
 from hbench.engine.score_blocks import Scores, overflow
 
 BYTES = 64  # on the device, of a score in the making: its key, its level, the sorted ones, and what sorting takes
-ROOM = 2 << 30  # bytes on the device for rows that are sorted at once
+SORTED_BYTES = 2 << 30  # on the device, for rows that are sorted at once
 
 
 class RankedRows(NamedTuple):
@@ -90,18 +90,20 @@ class _Gallery:
 
 def _valued(plan: MetricPlan, gallery: _Gallery, block: int) -> Values:
     """The values of one block."""
-    ranker, fast = plan.ranker, FastBlock(plan, block)
+    made = Block(plan.ranker, block, plan.metrics)
+    fast = FastColumns(made, plan)
+    made.columns.append(fast)
     rows = gallery.rows(block)
-    _mask(rows, ranker, fast.first)
-    step = max(1, ROOM // (BYTES * rows.shape[1]))
-    with plan.room() as room:
+    _mask(rows, plan.ranker, made.first)
+    step = max(1, SORTED_BYTES // (BYTES * rows.shape[1]))
+    with plan.workspace() as workspace:
         for start in range(0, len(rows), step):
             at = slice(start, min(start + step, len(rows)))
-            by_rank = sort(rows[at], _levels(ranker, fast.first + at.start, len(rows[at]), rows.device), plan)
-            fast.values.first_level[at] = by_rank.level[:, 0].cpu().numpy()
-            fast.values.tied[at] = by_rank.tied.cpu().numpy()
-            fast.add_ranked(_ranked(by_rank, fast.values.tied[at]), at, room)
-    return fast.finish()
+            by_rank = sort(rows[at], _levels(plan.ranker, made.first + at.start, len(rows[at]), rows.device), plan)
+            made.values.first_level[at] = by_rank.level[:, 0].cpu().numpy()
+            made.values.tied[at] = by_rank.tied.cpu().numpy()
+            fast.add_ranked(_ranked(by_rank, made.values.tied[at]), at, workspace)
+    return made.finish()
 
 
 def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:

@@ -24,43 +24,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import announcement, available_threads, one_blas_thread
-from hbench.engine.block_values import Block, FastBlock, MetricPlan, kernels_are_compiled, plan_of, values_of
+from hbench.engine.block_values import Block, FastColumns, MetricPlan, kernels_are_compiled, plan_of, values_of
 from hbench.engine.job import Job, Values
-from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives
+from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.kernels.sort_keys import fitting, sort
-from hbench.engine.kernels.symmetric_tiles import Counts, SortedPositives, count_tile, flat_range, rank_counted
+from hbench.engine.kernels.symmetric_tiles import (
+    Counts,
+    SortedPositives,
+    TileSide,
+    count_tile,
+    flat_range,
+    rank_counted,
+)
 from hbench.engine.score_blocks import Scores
 
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
 
 
-class TileWorkspace(NamedTuple):
-    """What one thread needs: for a tile (B·n,), for a table to look up in, and counts for the queries of the columns."""
-
-    tile: NDArray[np.floating]
-    before: NDArray[np.int32]
-    counts: Counts
-
-
-class Piece(NamedTuple):
-    """A chunk of the gallery, and the canonical positions of its items."""
-
-    vectors: NDArray[np.floating]
-    items: slice
-
-
 class Triangle:
-    """All pairs of a plan's ranker; `threads`: that its memory has room for, of those given, 0 where it has for none."""
+    """All pairs of a plan's ranker; `threads`: how many of the given threads fit in memory (0: none)."""
 
     def __init__(self, plan: MetricPlan, threads: int) -> None:
         self.plan, self.ranker, self.scores = plan, plan.ranker, plan.ranker.scores
         self.parts = plan.parts(0, len(self.ranker.queries))
         self.threads = int(np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads))
+        self.spare: list[NDArray[np.floating]] = []
 
     @property
     def shared_bytes(self) -> int:
-        """Of the gallery, if a copy is held, or of a chunk; of the lists, and of the counts."""
-        gallery = self.scores.gallery_room + self.scores.chunk_room
+        """Bytes of the gallery, if a copy is held, or of a chunk; of the lists, and of the counts."""
+        gallery = self.scores.gallery_copy_bytes + self.scores.thread_chunk_bytes
         items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
         lists, counts = each + 1, 4  # of an item: its score and level; how many come before it
         # three numbers of the parts, the best scores, whether tied
@@ -69,11 +62,11 @@ class Triangle:
 
     @property
     def thread_bytes(self) -> int:
-        """Of a block, of a tile, of the counts for its columns, which are fewer than one block's scores of them, of a chunk of
-        its own while positives are sorted, and of the steps."""
+        """Bytes that one block and one tile take per thread, with the counts for the tile's columns, which are fewer than one
+        block's scores of them, a chunk while positives are sorted, and the plan's workspace."""
         vectors, scores = self.scores.gallery_rows.width, 2 * self.scores.chunk_size
-        own = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
-        return int(own + self.scores.chunk_room) + self.plan.room_bytes
+        tile = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
+        return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
 
     def lists(self, pool: Executor) -> SortedPositives | None:
         """The sorted positives of all queries; None where products are not symmetric."""
@@ -84,24 +77,49 @@ class Triangle:
 
     def values(self, lists: SortedPositives, pool: Executor) -> Iterator[tuple[int, Values]]:
         """The values of every block's queries, from the last block to the first."""
-        counts, left = Counts.none(lists), self.scores.blocks
+        counts, left = Counts.zeros(lists), self.scores.blocks
         for start in reversed(self.scores.chunks):
-            with self.scores.chunk(start) as vectors:
-                piece = Piece(vectors, slice(start, start + len(vectors)))
-                own = lists.of(piece.items)
-                rooms = [self._room(own) for _ in range(self.threads)]
-                count = partial(self._count, (lists, counts), piece, rooms.copy())
-                list(pool.map(count, range(-(-piece.items.stop // self.scores.block_size))))
-            for room in rooms:
-                counts.of(piece.items, flat_range(self.parts, piece.items)).add(room.counts)
+            with self.scores.chunk(start) as chunk:
+                self._count_chunk(chunk, start, pool, lists=lists, counts=counts)
             while left and (left - 1) * self.scores.block_size >= start:
                 left -= 1
                 yield left, self._finish(left, lists, counts)
 
-    def _room(self, lists: SortedPositives) -> TileWorkspace:
-        tile = np.empty(self.scores.block_size * self.scores.chunk_size, self.scores.dtype)
-        before = np.empty(BUCKETS * self.plan.most_positives + 1, np.int32)
-        return TileWorkspace(tile, before, Counts.none(lists))
+    def _count_chunk(
+        self, chunk: NDArray[np.floating], start: int, pool: Executor, *, lists: SortedPositives, counts: Counts
+    ) -> None:
+        """Count all tiles of the chunk that begins at a canonical position."""
+        items = slice(start, start + len(chunk))
+        columns = lists.of(items)
+        by_thread = [Counts.zeros(columns) for _ in range(self.threads)]
+        free = by_thread.copy()
+
+        def count(block: int) -> None:
+            rows, of_columns = self._side(block, lists, counts), free.pop()
+            with self._scores(len(chunk)) as tile:
+                self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
+                count_tile(tile[: len(rows.counts.top)], rows, TileSide(start, columns, of_columns), self.plan.rule)
+            free.append(of_columns)
+
+        list(pool.map(count, range(-(-items.stop // self.scores.block_size))))
+        for of_columns in by_thread:
+            counts.of(items, flat_range(self.parts, items)).add(of_columns)
+
+    @contextmanager
+    def _scores(self, columns: int) -> Iterator[NDArray[np.floating]]:
+        """An array (B, columns) for scores, in memory that is used again: fresh pages take as long as the product."""
+        size = self.scores.block_size * columns
+        try:
+            buffer = self.spare.pop()
+        except IndexError:
+            buffer = np.empty(0, self.scores.dtype)
+        buffer = buffer if len(buffer) >= size else np.empty(size, self.scores.dtype)
+        yield buffer[:size].reshape(-1, columns)
+        self.spare.append(buffer)
+
+    def _side(self, block: int, lists: SortedPositives, counts: Counts) -> TileSide:
+        queries = self._queries(block)
+        return TileSide(queries.start, lists.of(queries), counts.of(queries, flat_range(self.parts, queries)))
 
     def _queries(self, block: int) -> slice:
         first = block * self.scores.block_size
@@ -113,23 +131,24 @@ class Triangle:
         last, chunk = self.scores.blocks - 1, self.scores.chunks[-1]
         rows, columns = self._queries(last), self._queries(0)
         start = max(rows.start, chunk)
-        ours = self._rows(0, range(chunk, chunk + 1))[:, start - chunk : rows.stop - chunk]
-        theirs = self._rows(last, range(1))[start - rows.start :, : min(columns.stop, self.scores.chunk_size)]
-        return np.array_equal(ours[: theirs.shape[1]], theirs.T)
+        with self._rows(0, range(chunk, chunk + 1)) as ours, self._rows(last, range(1)) as theirs:
+            ours = ours[:, start - chunk : rows.stop - chunk]
+            theirs = theirs[start - rows.start :, : min(columns.stop, self.scores.chunk_size)]
+            return np.array_equal(ours[: theirs.shape[1]], theirs.T)
 
     def _sort(self, lists: SortedPositives, block: int) -> bool:
         """Sort the positives of a block; whether its products with itself are symmetric."""
         queries = self._queries(block)
         parts, to = self.parts.of(queries), lists.of(queries)
         first = int(parts.begins.min()) // self.scores.chunk_size * self.scores.chunk_size
-        rows = self._rows(block, range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size))
-        square = rows[:, queries.start - first : queries.stop - first]
-        symmetric = np.array_equal(square, square.T)
-        np.fill_diagonal(square, -np.inf)
+        chunks = range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size)
         parts = self.plan.coded(parts, queries.start, queries.stop)
         parts = parts._replace(begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first)
-        with self.plan.room() as room:
-            by_score = room.by_score
+        with self._rows(block, chunks) as rows, self.plan.workspace() as workspace:
+            square = rows[:, queries.start - first : queries.stop - first]
+            symmetric = np.array_equal(square, square.T)
+            np.fill_diagonal(square, -np.inf)
+            by_score = workspace.by_score
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
                 sort(rows[some], parts.of(some), by_score)
                 flat = flat_range(parts, some)
@@ -137,62 +156,50 @@ class Triangle:
                 to.ordered[flat], to.levels[flat] = by_score.scores[:size], by_score.levels[:size]
         return symmetric
 
-    def _rows(self, block: int, chunks: range) -> NDArray[np.floating]:
+    @contextmanager
+    def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
         """The scores of a block against neighbouring chunks, and one column more: no part is the whole row."""
         size, vectors = self.scores.chunk_size, self.scores.block_vectors(block)
-        rows = np.zeros((len(vectors), len(chunks) * size + 1), self.scores.dtype)
-        for start in chunks:
-            with self.scores.chunk(start) as chunk:
-                at = start - chunks.start
-                self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
-        return rows[: len(self.scores.rows(block))]
-
-    def _count(
-        self, all_pairs: tuple[SortedPositives, Counts], piece: Piece, rooms: list[TileWorkspace], block: int
-    ) -> None:
-        """Count one tile, a block's scores of a chunk."""
-        (lists, counts), room, queries = all_pairs, rooms.pop(), self._queries(block)
-        tile = room.tile[: self.scores.block_size * len(piece.vectors)].reshape(-1, len(piece.vectors))
-        self.scores.multiply_by(piece.vectors, self.scores.block_vectors(block), tile)
-        tile, at, how = tile[: queries.stop - queries.start], (queries.start, piece.items.start), self.plan.how
-        own = counts.of(queries, flat_range(self.parts, queries))
-        both = lists.of(queries), lists.of(piece.items)
-        count_tile(tile, at, both, how, (room.before, own, room.counts))
-        rooms.append(room)
+        with self._scores(len(chunks) * size + 1) as rows:
+            for start in chunks:
+                with self.scores.chunk(start) as chunk:
+                    at = start - chunks.start
+                    self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
+            yield rows[: len(self.scores.rows(block))]
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
         """The values of a block all of whose queries have been counted."""
-        queries, fast = self._queries(block), FastBlock(self.plan, block)
-        values = fast.values
-        positives = self.parts.sizes[queries] - 1
+        values, side = Block(self.ranker, block, self.plan.metrics), self._side(block, lists, counts)
+        fast = FastColumns(values, self.plan)
+        values.columns.append(fast)
+        positives = side.lists.parts.sizes - 1
         ends = np.cumsum(positives)
-        own = counts.of(queries, flat_range(self.parts, queries))
-        with self.plan.room() as room:
-            ranked = RankedPositives(room.ranks, room.levels, ends - positives, ends, values.tied)
-            rank_counted(lists.of(queries), own, self.plan.how.pessimistic, ranked, values.first_level)
-            fast.add_ranked(ranked, slice(0, len(positives)), room)
-        return fast.finish()
+        with self.plan.workspace() as workspace:
+            ranked = RankedPositives(workspace.ranks, workspace.levels, ends - positives, ends, values.values.tied)
+            rank_counted(side.lists, side.counts, self.plan.rule.pessimistic, ranked, values.values.first_level)
+            fast.add_ranked(ranked, slice(0, len(positives)), workspace)
+        return values.finish()
 
 
 def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Triangle | None:
-    """The triangle of a job; None where it is not all pairs that are asked, some query has many positives, whole rows are
-    to be seen, or there is no room."""
+    """The triangle of a job; None unless it compares all pairs, every query has few positives, nobody needs whole rows of
+    scores, and memory is enough."""
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
     if plan is None or whole_rows or not job.ranker.mutual:
         return None
-    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.how.many - 1):
+    if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.rule.many - 1):
         return None
     triangle = Triangle(plan, threads)
     return triangle if triangle.threads else None
 
 
-SHARE = 2  # of what is left of a block to value, a task takes this part of a thread's share: the last ones end together
+SHARE = 2  # a task takes 1/SHARE of a thread's remaining queries, so that all threads finish together
 QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock for a while
 
 
 class Stage(NamedTuple):
-    """A block on its way: its room for scores, the tasks at work on it, its values in the making; whether it `is_valued`
-    by these tasks, no longer multiplied."""
+    """A block on its way: its buffer of scores, the tasks at work on it, its values in the making; `is_valued`: whether these
+    tasks value it, after it was multiplied."""
 
     block: int
     scores: NDArray[np.floating]
@@ -206,7 +213,7 @@ def on_threads(
 ) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries, in any order; an interrupt or an error leaves the blocks that wait undone.
 
-    `announce` is told when the kernel has to be compiled first.
+    `announce` is called when the kernel has to be compiled first.
     """
     plan = plan_of(job)
     # threads of short numpy calls only wait for each other
@@ -225,16 +232,16 @@ def on_threads(
 def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Iterator[tuple[int, Values]]:
     """The values of each block's queries from whole rows of scores."""
     scores, (start_block, scratch) = job.ranker.scores, values_of(job, plan)
-    threads, rooms = scores.fitting(threads, scratch)
+    threads, at_once = scores.fitting(threads, scratch)
     waiting, line = deque(blocks), deque[Stage]()
-    room = [scores.buffer() for _ in range(min(len(blocks), rooms))]
+    buffers = [scores.buffer() for _ in range(min(len(blocks), at_once))]
     done: list[Stage] = []
     with _pool(threads) as pool:
         while waiting or line or done:
-            while waiting and room:
+            while waiting and buffers:
                 block = waiting.popleft()
-                tasks = _multiplying(pool, scores, block, room[-1])
-                line.append(Stage(block, room.pop(), tasks, start_block(block)))
+                tasks = _multiplying(pool, scores, block, buffers[-1])
+                line.append(Stage(block, buffers.pop(), tasks, start_block(block)))
             for stage in done:  # while the threads are at work on the next
                 yield stage.block, stage.values.finish()
             done.clear()
@@ -244,7 +251,7 @@ def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: 
                     task.result()
                 if stage.is_valued:
                     done.append(stage)
-                    room.append(stage.scores)
+                    buffers.append(stage.scores)
                 else:
                     tasks = _valuing(pool, threads, stage, len(scores.rows(stage.block)))
                     line.append(stage._replace(tasks=tasks, is_valued=True))
@@ -252,7 +259,7 @@ def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: 
 
 @contextmanager
 def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """So many threads, each of which multiplies alone; at the end what waits is left undone."""
+    """A pool of threads, each of which multiplies alone; at the end what waits is left undone."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hbench")
     try:
         with one_blas_thread():
@@ -261,8 +268,8 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _multiplying(pool: ThreadPoolExecutor, scores: Scores, block: int, room: NDArray[np.floating]) -> list[Future[Any]]:
-    multiply = partial(scores.multiply, scores.block_vectors(block), out=room)
+def _multiplying(pool: ThreadPoolExecutor, scores: Scores, block: int, out: NDArray[np.floating]) -> list[Future[Any]]:
+    multiply = partial(scores.multiply, scores.block_vectors(block), out=out)
     return [pool.submit(multiply, start) for start in scores.chunks]
 
 

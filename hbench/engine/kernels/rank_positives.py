@@ -47,13 +47,6 @@ class Lookup(NamedTuple):
     scale: np.floating
 
 
-class LookupBuffers(NamedTuple):
-    """Room to look distractors up among P positives: int32 (BUCKETS·P + 1,) and (P + 1,)."""
-
-    before: NDArray[np.int32]
-    above: NDArray[np.int32]
-
-
 class RankedPositives(NamedTuple):
     """The positives of n queries, in flat arrays: `ranks` int32, increasing, and `levels` uint8, those of query q from
     `starts[q]` to `ends[q]`. `tied` (n,): whether another order of equal scores would give other levels."""
@@ -69,21 +62,20 @@ class RankedPositives(NamedTuple):
         return self._replace(starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries])
 
 
-def scratch(positives: int) -> LookupBuffers:
-    """Scratch for queries of at most so many positives."""
-    return LookupBuffers(np.empty(BUCKETS * positives + 1, np.int32), np.empty(positives + 1, np.int32))
-
-
 @compiled
 def rank_rows(
     rows: NDArray[np.floating],
     parts: Parts,
     by_score: SortedKeys,
-    how: RankingRule,
-    to: tuple[LookupBuffers, RankedPositives],
+    rule: RankingRule,
+    out: RankedPositives,
 ) -> None:
     """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
-    room, out = to
+    most = 0
+    for row in range(len(rows)):
+        if parts.sizes[row] < rows.shape[1]:
+            most = max(most, out.ends[row] - out.starts[row])
+    before, counts = np.empty(BUCKETS * most + 1, np.int32), np.empty(most + 1, np.int32)
     for row in range(len(rows)):
         first, end = out.starts[row], out.ends[row]
         offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
@@ -94,10 +86,10 @@ def rank_rows(
             sorted_levels = by_score.levels[part]
             for slot in range(np.uint64(len(levels))):
                 levels[slot] = sorted_levels[slot]
-            ordered, above = by_score.scores[offset : offset + size + 1], room.above[: len(ranks) + 1]
+            ordered, above = by_score.scores[offset : offset + size + 1], counts[: len(ranks) + 1]
             above[:] = 0
             distractors = (rows[row, :begin], rows[row, begin + size :])
-            tied = count_above(distractors, ordered, how, LookupBuffers(room.before, above))
+            tied = count_above(distractors, ordered, rule, before, above)
             add_up(above, ranks)
             out.tied[row] = tied | are_tied(ordered, levels)
 
@@ -106,19 +98,20 @@ def rank_rows(
 def count_above(
     distractors: tuple[NDArray[np.floating], NDArray[np.floating]],
     ordered: NDArray[np.floating],
-    how: RankingRule,
-    room: LookupBuffers,
+    rule: RankingRule,
+    before: NDArray[np.int32],
+    above: NDArray[np.int32],
 ) -> bool:
-    """Add to `above[s]` the distractors between positive s − 1 and s; whether one equals a positive."""
-    before, above = room
+    """Add to `above[s]` the distractors between positive s − 1 and s, with a buffer for P positives' buckets (BUCKETS·P + 1,);
+    whether one equals a positive."""
     positives, tied = len(above) - 1, False
-    if positives <= how.few:
+    if positives <= rule.few:
         for scores in distractors:
-            tied |= compare_distractors(scores, ordered[:positives], how.pessimistic, above)
+            tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
         lookup = look_up(ordered[: positives + 1], before[: BUCKETS * positives + 1])
         for scores in distractors:
-            tied |= count_distractors(scores, lookup, how.pessimistic, above)
+            tied |= count_distractors(scores, lookup, rule.pessimistic, above)
     return tied
 
 
@@ -241,3 +234,30 @@ def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
         before = slot - np.uint64(1)
         tied |= (ordered[slot] == ordered[before]) & (levels[slot] != levels[before])
     return tied
+
+
+@compiled
+def leave_out(
+    ranked: RankedPositives, stays: NDArray[np.uint8], level: NDArray[np.uint8], out: RankedPositives
+) -> None:
+    """Read the ranked codes of partial labels: write the ranks, levels and ends of n lists without the items that do not stay.
+
+    `stays` (1 or 0) and `level` by code; an item that stays and is of level 0 is a distractor from then on. The place moves on
+    only past an item that is listed: no branch, so a random choice costs no more than a regular one.
+    """
+    if np.all(stays > 0) and np.all(level[1:] > 0):  # none moves, so no item waits for the one before
+        for query in range(len(ranked.starts)):
+            first, end = ranked.starts[query], ranked.ends[query]
+            out.ranks[first:end] = ranked.ranks[first:end]
+            for item in range(np.uint64(first), np.uint64(end)):
+                out.levels[item] = level[np.uint64(ranked.levels[item])]
+            out.ends[query] = end
+        return
+    for query in range(len(ranked.starts)):
+        removed, place = np.int32(0), np.uint64(ranked.starts[query])
+        for item in range(np.uint64(ranked.starts[query]), np.uint64(ranked.ends[query])):
+            code = np.uint64(ranked.levels[item])
+            out.ranks[place], out.levels[place] = ranked.ranks[item] - removed, level[code]
+            place += np.uint64(stays[code] * np.uint8(level[code] > 0))
+            removed += np.int32(1) - np.int32(stays[code])
+        out.ends[query] = place

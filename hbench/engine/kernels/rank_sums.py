@@ -31,17 +31,26 @@ class Tables(NamedTuple):
     harmonic: Floats
 
 
+class Grades(NamedTuple):
+    """`relevance`, `weight` and `counts` (L+1,) of one query's levels: what one graded sum goes by."""
+
+    relevance: Floats
+    weight: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
 class SumRequest(NamedTuple):
-    """Of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums;
-    `binary`: the ASI of every level's binary labels, too. `lowest`: the lowest level that is listed. `gain`, `overlap`: whether
-    the gains and the ASI are wanted; else they stay 0."""
+    """Which sums to take of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H
+    graded sums. `lowest`: the lowest level that is listed. `binary`: also the ASI of every level's binary labels. `gain`,
+    `overlap`: whether to take the gains and the ASI; else they stay 0."""
 
     counts: NDArray[np.int64]
     cuts: NDArray[np.int64]
     relevance: Floats
     weight: NDArray[np.int64]
-    binary: bool
+    tables: Tables
     lowest: int
+    binary: bool = False
     gain: bool = True
     overlap: bool = True
 
@@ -63,7 +72,7 @@ class Sums(NamedTuple):
 
 
 class SumBuffers(NamedTuple):
-    """Room for the ranks and levels of the higher positives, and for the ranks of the others; (P + LANES,) each."""
+    """Buffers for the ranks and levels of the higher positives, and for the ranks of the others; (P + LANES,) each."""
 
     ranks: Ranks
     levels: Levels
@@ -71,13 +80,13 @@ class SumBuffers(NamedTuple):
 
 
 def scratch(positives: int) -> SumBuffers:
-    """Scratch for queries of at most so many positives."""
-    room = positives + LANES
-    return SumBuffers(np.empty(room, np.int32), np.empty(room, np.uint8), np.empty(room, np.int32))
+    """Buffers for queries of at most this many positives."""
+    size = positives + LANES
+    return SumBuffers(np.empty(size, np.int32), np.empty(size, np.uint8), np.empty(size, np.int32))
 
 
 def tables(size: int) -> Tables:
-    """The tables for rankings of up to so many items."""
+    """The tables for rankings of up to this many items."""
     ranks = np.arange(size + 1, dtype=np.float64)
     ranks[0] = 1
     discount = 1 / np.log2(1 + ranks)
@@ -85,46 +94,42 @@ def tables(size: int) -> Tables:
 
 
 @compiled
-def sum_up(ranked: RankedPositives, wanted: SumRequest, by_rank: Tables, room: SumBuffers, to: Sums) -> None:
-    """All sums of n queries, whose positives of level ≥ `lowest` are ranked."""
+def sum_up(ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums) -> None:
+    """Take all sums of n queries, whose positives of level ≥ `lowest` are ranked."""
     for query in range(len(ranked.tied)):
-        first, end = ranked.starts[query], ranked.ends[query]
-        sum_query((ranked.ranks[first:end], ranked.levels[first:end]), query, wanted, by_rank, (room, to))
+        sum_query(ranked, query, request, buffers, out)
 
 
 @compiled_part
-def sum_query(
-    sequence: tuple[Ranks, Levels], query: int, wanted: SumRequest, by_rank: Tables, to: tuple[SumBuffers, Sums]
-) -> None:
-    """All sums of one of the queries."""
-    ranks, levels = sequence
-    room, out = to
-    counts, total = wanted.counts[query], len(ranks)
-    for lowest in range(wanted.lowest, len(counts)):
+def sum_query(ranked: RankedPositives, query: int, request: SumRequest, buffers: SumBuffers, out: Sums) -> None:
+    """Take all sums of one query, level by level from the lowest: the positives above a level move to the buffers' front."""
+    first, end = ranked.starts[query], ranked.ends[query]
+    ranks, levels, harmonic = ranked.ranks[first:end], ranked.levels[first:end], request.tables.harmonic
+    counts, total = request.counts[query], len(ranks)
+    for lowest in range(request.lowest, len(counts)):
         if len(ranks) == 0:
             return
-        at = (out.hits[query, lowest - 1], out.precision[query, lowest - 1], out.gain[query, lowest - 1])
-        sum_level(ranks, wanted.cuts, by_rank.discount, wanted.gain, at)
+        whole = sum_level(ranks, request, out, query, lowest)
         for h in range(out.graded.shape[1]):
-            terms = (wanted.relevance[query, h], wanted.weight[query, h], counts)
-            out.graded[query, h] += graded_sum(ranks, levels, lowest, terms, at[1][-1])
-        if wanted.binary:
-            out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), by_rank.harmonic) / len(ranks)
-        if lowest + 1 == len(counts) and not wanted.overlap:
+            grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
+            out.graded[query, h] += graded_sum(ranks, levels, lowest, grades, whole)
+        if request.binary:
+            out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), harmonic) / len(ranks)
+        if lowest + 1 == len(counts) and not request.overlap:
             return
-        higher, early = split((ranks, levels), lowest, total, room)
-        if wanted.overlap:
-            found = intersection_sum(room.others[:early], higher, total, by_rank.harmonic)
-            out.intersection[query, 0] += found / total
-        ranks, levels = room.ranks[:higher], room.levels[:higher]
+        higher, early = split(ranks, levels, lowest, total, buffers)
+        if request.overlap:
+            overlap = intersection_sum(buffers.others[:early], higher, total, harmonic)
+            out.intersection[query, 0] += overlap / total
+        ranks, levels = buffers.ranks[:higher], buffers.levels[:higher]
 
 
 @compiled_part
-def sum_level(
-    ranks: Ranks, cuts: NDArray[np.int64], discount: Floats, gains: bool, out: tuple[NDArray[np.int64], Floats, Floats]
-) -> None:
-    """hits, precision and gain (C + 2,) of one level; without `gains` the last stay 0."""
-    hits, precision, gain = out
+def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: int) -> float:
+    """Write hits, precision and gain (C + 2,) of one level of a query; without `request.gain` the last stay 0. Return the
+    precision sum of the whole list."""
+    cuts, discount, gains = request.cuts, request.tables.discount, request.gain
+    hits, precision, gain = out.hits[query, level - 1], out.precision[query, level - 1], out.gain[query, level - 1]
     done, precision_so_far, gain_so_far = 0, 0.0, 0.0
     for column in range(len(cuts)):
         end = count_up_to(ranks, cuts[column])
@@ -138,6 +143,7 @@ def sum_level(
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
     if gains:
         gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)
+    return float(precision[-1])
 
 
 @compiled_part  # numpy's takes seconds to compile, for its words on other sides
@@ -181,28 +187,27 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 
 
 @compiled_part
-def split(sequence: tuple[Ranks, Levels], lowest: int, total: int, room: SumBuffers) -> tuple[Scalar, Scalar]:
-    """Copy the positives above level `lowest`, which may lie in `room` already, to its front, and those ranks of the
+def split(ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuffers) -> tuple[Scalar, Scalar]:
+    """Copy the positives above level `lowest`, which may lie in `buffers` already, to their front, and those ranks of the
     others that are not beyond `total`; how many of each."""
-    ranks, levels = sequence
     above, at, chosen = np.uint64(0), np.uint64(0), np.empty(TILE, np.uint8)
     early = count_up_to(ranks, total)
     for start in range(0, len(ranks), TILE):
         ranks_here, levels_here = ranks[start : start + TILE], levels[start : start + TILE]
         if start < early:
-            own = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
-            at += compress(ranks_here[: len(own)], own, room.others[at:])
-        own = are_above(levels_here, lowest, np.uint8(1), chosen)
-        compress(levels_here, own, room.levels[above:])
-        above += compress(ranks_here, own, room.ranks[above:])
+            chosen_here = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
+            at += compress(ranks_here[: len(chosen_here)], chosen_here, buffers.others[at:])
+        chosen_here = are_above(levels_here, lowest, np.uint8(1), chosen)
+        compress(levels_here, chosen_here, buffers.levels[above:])
+        above += compress(ranks_here, chosen_here, buffers.ranks[above:])
     return above, at
 
 
 @compiled_part
-def are_above(levels: Levels, lowest: int, wanted: Scalar, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Whether levels are above `lowest` is as `wanted`, 1 or 0, written to the front of `chosen`."""
+def are_above(levels: Levels, lowest: int, flag: Scalar, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Write (levels > lowest) == flag, each 1 or 0, to the front of `chosen`."""
     for index in range(len(levels)):
-        chosen[index] = np.uint8(np.uint8(levels[index] > np.uint8(lowest)) == wanted)
+        chosen[index] = np.uint8(np.uint8(levels[index] > np.uint8(lowest)) == flag)
     return chosen[: len(levels)]
 
 
@@ -221,16 +226,14 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
 
 
 @compiled_part
-def graded_sum(
-    ranks: Ranks, levels: Levels, lowest: int, terms: tuple[Floats, NDArray[np.int64], NDArray[np.int64]], whole: float
-) -> float:
+def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole: float) -> float:
     """The terms (t − t')·(precision of {rel ≥ t}) whose set has `lowest` as its lowest level, the set lying in `ranks`;
     `whole` is the precision of all `ranks`."""
-    relevance, weight, counts = terms
+    relevance, weight, counts = grades
     total = 0.0
     for level in range(lowest, len(counts)):
         if counts[level] and relevance[level] > 0 and relevance[lowest] >= relevance[level] and counts[lowest]:
-            previous, is_term, is_whole = threshold_of(level, lowest, terms)
+            previous, is_term, is_whole = threshold_of(level, lowest, grades)
             if is_term:
                 part = whole if is_whole else threshold_sum(ranks, levels, relevance, relevance[level], weight)
                 total += (relevance[level] - previous) * part
@@ -238,12 +241,10 @@ def graded_sum(
 
 
 @compiled_part
-def threshold_of(
-    level: int, lowest: int, terms: tuple[Floats, NDArray[np.int64], NDArray[np.int64]]
-) -> tuple[float, bool, bool]:
+def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, bool]:
     """The relevance before that of `level`; whether `lowest` is the lowest level that reaches it, and `level` the first
     to have it; whether all levels from there reach it, with weight 1."""
-    relevance, weight, counts = terms
+    relevance, weight, counts = grades
     previous, is_term, is_whole = 0.0, True, True
     for other in range(1, len(counts)):
         if counts[other]:

@@ -188,8 +188,8 @@ class SortedKeys(NamedTuple):
         return self.keys.itemsize + self.scores.itemsize + self.levels.itemsize
 
 
-def room(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
-    """Room for parts of so many items together, ordered by these tie keys (L+1,) of the levels."""
+def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
+    """Buffers for parts of this many items together, ordered by these tie keys (L+1,) of the levels."""
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)

@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.rank_full_rows import level_of_best, raise_best
-from hbench.engine.kernels.rank_positives import (
-    LookupBuffers,
-    RankedPositives,
-    RankingRule,
-    add_up,
-    are_tied,
-    count_above,
-)
+from hbench.engine.kernels.rank_positives import BUCKETS, RankedPositives, RankingRule, add_up, are_tied, count_above
 from hbench.engine.kernels.sort_keys import Parts
 
 TURNED = 64  # columns turned into rows at once: with the rows of a block they stay in the second cache
@@ -50,8 +43,8 @@ class Counts(NamedTuple):
     tied: NDArray[np.bool_]
 
     @classmethod
-    def none(cls, lists: SortedPositives) -> Counts:
-        """Before anything is counted."""
+    def zeros(cls, lists: SortedPositives) -> Counts:
+        """All counts zero, no score seen."""
         queries, levels = lists.parts.starts.shape
         best = np.full((queries, levels + 1), -np.inf, lists.ordered.dtype)
         return cls(np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool))
@@ -68,9 +61,17 @@ class Counts(NamedTuple):
         np.logical_or(self.tied, other.tied, out=self.tied)
 
 
+class TileSide(NamedTuple):
+    """The queries of a tile's rows, or of its columns: the canonical number of the `first`, their lists, and their counts."""
+
+    first: int
+    lists: SortedPositives
+    counts: Counts
+
+
 class Window(NamedTuple):
     """Where some scores are: the `place` in the lists of the `query` of the first row, and the `item` of the first column.
-    Wanted are the items `beyond` each query, or those before it."""
+    Counted are the items `beyond` each query, or those before it."""
 
     place: int
     query: int
@@ -85,23 +86,14 @@ def flat_range(parts: Parts, queries: slice) -> slice:
 
 
 @compiled
-def count_tile(
-    tile: NDArray[np.floating],
-    at: tuple[int, int],
-    lists: tuple[SortedPositives, SortedPositives],
-    how: RankingRule,
-    to: tuple[NDArray[np.int32], Counts, Counts],
-) -> None:
-    """Count the items beyond each row's query (n,) and before each column's. `at`: the query of the first row, and of the
-    first column; `lists`: those of the rows and of the columns; `to`: room for a lookup, and the counts of either."""
-    (first_row, first_column), (before, of_rows, of_columns) = at, to
-    count_neighbours(tile, Window(0, first_row, first_column, True), lists[0], how, (before, of_rows))
+def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule) -> None:
+    """Count the items beyond each row's query (n,) and before each column's."""
+    count_neighbours(tile, Window(0, rows.first, columns.first, True), rows, rule)
     turned = np.empty((TURNED, len(tile)), tile.dtype)
     for start in range(0, tile.shape[1], TURNED):
-        columns = min(TURNED, tile.shape[1] - start)
-        turn(tile[:, start : start + columns], turned)
-        window = Window(start, first_column + start, first_row, False)
-        count_neighbours(turned[:columns], window, lists[1], how, (before, of_columns))
+        size = min(TURNED, tile.shape[1] - start)
+        turn(tile[:, start : start + size], turned)
+        count_neighbours(turned[:size], Window(start, columns.first + start, rows.first, False), columns, rule)
 
 
 @compiled_part
@@ -115,17 +107,15 @@ def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
 
 
 @compiled
-def count_neighbours(
-    scores: NDArray[np.floating],
-    window: Window,
-    lists: SortedPositives,
-    how: RankingRule,
-    to: tuple[NDArray[np.int32], Counts],
-) -> None:
+def count_neighbours(scores: NDArray[np.floating], window: Window, side: TileSide, rule: RankingRule) -> None:
     """Count items that lie side by side for queries that do, given their scores (Q, m)."""
-    ordered, begins, offsets, sizes = lists.ordered, lists.parts.begins, lists.parts.offsets, lists.parts.sizes
-    starts, ends = lists.parts.starts, lists.parts.ends
-    before, (above, best, top, tied) = to
+    ordered, parts = side.lists.ordered, side.lists.parts
+    begins, offsets, sizes, starts, ends = parts.begins, parts.offsets, parts.sizes, parts.starts, parts.ends
+    above, best, top, tied = side.counts
+    most = np.int64(1)
+    for row in range(len(scores)):
+        most = max(most, sizes[window.place + row])
+    before = np.empty(BUCKETS * most + 1, np.int32)
     for row in range(len(scores)):
         place, own = window.place + row, window.query + row - window.item
         near = scores[row, max(own + 1, 0) :] if window.beyond else scores[row, : max(own, 0)]
@@ -133,7 +123,7 @@ def count_neighbours(
         begin, size, flat = begins[place] - first, sizes[place], slice(offsets[place], offsets[place] + sizes[place])
         if size > 1:
             distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
-            tied[place] |= count_above(distractors, ordered[flat], how, LookupBuffers(before, above[flat]))
+            tied[place] |= count_above(distractors, ordered[flat], rule, before, above[flat])
         if some_reach(near, top[place]):
             raise_best(near, first, (starts[place], ends[place]), best[place])
             top[place] = best[place].max()
