@@ -53,6 +53,8 @@ GONE = {  # verbs, kinds of plots and options that once were, and what to use in
     "plot --over": "in a clone of hbench: python -m studies plot sweep",
     "plot pareto glyphs-study": "in a clone of hbench: python -m studies plot arms glyphs-study",
     "plot gap": "in a clone of hbench: python -m studies plot gap",
+    "hgldv2 explain": "hbench hgldv2 review; on its page, i shows the decisions about a label",
+    "hgldv2 diff": "hbench hgldv2 agreement FIRST SECOND",
     "hgldv2 review --sheet": "decide on the page review.html, and export decisions.yaml there",
     "hgldv2 review --by": "write your initials on the page review.html",
     "plot sweep": "in a clone of hbench: python -m studies plot sweep",

@@ -49,8 +49,6 @@ STEPS = {
     ),
     "decisions": PipelineStep("a released hierarchy as decisions, to replay and dispute", ("[labels.csv]",), ("decisions.yaml",)),
     "replay": PipelineStep("apply the curators' decisions", (*GROUPED, "decisions.yaml"), ("mapping.csv",)),
-    "explain": PipelineStep("why a label is where it is", (*GROUPED, "decisions.yaml")),
-    "diff": PipelineStep("what two decisions files disagree on", GROUPED),
     "agreement": PipelineStep("two curators: share, Cohen's κ, what to talk about", GROUPED),
     "assemble": PipelineStep(
         "the five-column files, the label tree, the card, the dataset",

@@ -1,16 +1,13 @@
-"""Decisions: their notation, their replay, and what they explain."""
+"""Decisions: their notation and their replay."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.curation.agreement import LabelDispute, differences
 from hbench_hgldv2.curation.decisions import Decisions, Group
-from hbench_hgldv2.curation.explain import explain
 from hbench_hgldv2.curation.replay import Curation, Placed, replay, require_clean
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 from hypothesis import given
@@ -217,31 +214,3 @@ def test_every_label_ends_in_exactly_one_place_whatever_the_order_of_the_labels(
     mixed = shuffle.sample(LABELS, len(LABELS))
     renumbered = {label: 7 - cluster for label, cluster in CLUSTERS.items()}
     assert rows_text(replay(mixed, renumbered, decisions).rows, Placed) == rows_text(found.rows, Placed)
-
-
-@given(decision_files())
-def test_the_history_of_a_label_leads_to_where_it_is(decisions: Decisions) -> None:
-    found = replay(LABELS, CLUSTERS, decisions)
-    for row in found.rows:
-        steps = found.history[row.class_id]
-        assert row.decided_by == tuple(step.decision for step in steps)
-        assert all(a.after == b.before for a, b in pairwise(steps))
-        assert not steps or (steps[-1].after.status, steps[-1].after.group) == (row.status, row.group)
-
-
-def test_explain_prints_the_chain_of_decisions_and_diff_the_differences() -> None:
-    text = f"{GROUPS}decisions:\n- {{id: a, op: name, members_of: [Q3], to: church}}"
-    first = replay(LABELS, CLUSTERS, decisions_file.loads(text))
-    text += "\n- {id: b, op: move, labels: [Q3], to: monastery, by: X, at: 2025-01-02, why: abbey}"
-    decisions = decisions_file.loads(text)
-    found = replay(LABELS, CLUSTERS, decisions)
-    assert explain(found, decisions, "Abbey") == [
-        "abbey (Q3): 'monastery', human-made",
-        "  a name: unassigned → 'church'",
-        "  b move: 'church' → 'monastery', X, 2025-01-02, abbey",
-    ]
-    assert explain(found, decisions, "Q4")[1:] == ["  no decision speaks of it: it needs review"]
-    with pytest.raises(UnknownName, match="label"):
-        explain(found, decisions, "abey")
-    assert differences(first, found) == [LabelDispute("Q3", "abbey", "'church'", "'monastery'")]
-    assert differences(found, found) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from hbench.cli import CONTEXT, with_habits
+from hbench.cli import CONTEXT, refuse_gone, with_habits
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
@@ -20,6 +20,7 @@ class StepGroup(click.Group):
         return list(STEPS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        refuse_gone(f"hgldv2 {name}")
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))

@@ -30,8 +30,8 @@ from hbench_hgldv2.work_folder import Work
 def command(work: Work, *, files: Sequence[Path], sample: bool, out: Path | None) -> None:
     """Turn released super-categories into decisions: a move per group, and labels in several groups as ambiguous.
 
-    Where the work folder has labels, the decisions are about those of them that the files name; `hbench hgldv2 diff` shows
-    where curators went another way.
+    Where the work folder has labels, the decisions are about those of them that the files name; `hbench hgldv2
+    agreement` shows where curators went another way.
 
     \b
     hbench hgldv2 decisions --released train_label_to_hierarchical.csv --released index_label_to_hierarchical.csv

@@ -1,1 +1,1 @@
-"""Human review: decisions, the review page, replaying decisions and explaining them."""
+"""Human review: decisions, the review page, replaying decisions, and comparing two reviewers."""

@@ -8,26 +8,9 @@ from typing import NamedTuple
 from sklearn.metrics import cohen_kappa_score
 
 from hbench.core.errors import ComparisonError
-from hbench_hgldv2.curation.explain import describe
 from hbench_hgldv2.curation.operations import LabelPlace
-from hbench_hgldv2.curation.replay import Curation, Placed
+from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.labels.label import Label
-
-
-class LabelDispute(NamedTuple):
-    """A label that two curations put in different places."""
-
-    class_id: str
-    label: str
-    first: str
-    second: str
-
-
-def differences(first: Curation, second: Curation) -> list[LabelDispute]:
-    """The labels that two curations of the same labels put in different places, sorted by class id."""
-    places = {row.class_id: LabelPlace(row.status, row.group) for row in second.rows}
-    found = [(row, LabelPlace(row.status, row.group), places[row.class_id]) for row in first.rows]
-    return [LabelDispute(row.class_id, row.label, describe(a), describe(b)) for row, a, b in found if a != b]
 
 
 class Disagreement(NamedTuple):
@@ -72,7 +55,7 @@ def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[
     pairs = [(ours[label.class_id], theirs[label.class_id]) for label in shared]
     plain, weighted = [1] * len(pairs), [label.landmarks for label in shared]
     queue = [
-        Disagreement(label.class_id, label.label, label.landmarks, describe(a), describe(b))
+        Disagreement(label.class_id, label.label, label.landmarks, a.described, b.described)
         for label, (a, b) in zip(shared, pairs, strict=True)
         if a != b
     ]

@@ -30,6 +30,11 @@ class LabelPlace(NamedTuple):
     status: str
     group: str = ""
 
+    @property
+    def described(self) -> str:
+        """The group's name in quotes, or the status."""
+        return repr(self.group) if self.group else self.status
+
 
 UNASSIGNED, DROPPED = LabelPlace("unassigned"), LabelPlace("dropped")
 

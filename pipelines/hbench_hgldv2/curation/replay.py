@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hbench.core.errors import ComparisonError
 from hbench_hgldv2.curation.decisions import CannotLink, Decisions, MustLink, check_known
-from hbench_hgldv2.curation.operations import OPERATIONS, UNASSIGNED, Conflict, LabelPlace, World, unlinked
+from hbench_hgldv2.curation.operations import OPERATIONS, UNASSIGNED, Conflict, World, unlinked
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
 
@@ -34,14 +34,6 @@ class Placed(NamedTuple):
     suggestions: tuple[str, ...]
 
 
-class HistoryStep(NamedTuple):
-    """One change in a label's history."""
-
-    decision: str
-    before: LabelPlace
-    after: LabelPlace
-
-
 @dataclass(frozen=True)
 class Curation:
     """The result of a replay."""
@@ -49,7 +41,6 @@ class Curation:
     rows: tuple[Placed, ...]
     conflicts: tuple[Conflict, ...]
     stale: tuple[str, ...]  # "reviewer: group" of approvals whose group has changed
-    history: Mapping[str, tuple[HistoryStep, ...]]
     kinds: Mapping[str, str]  # group -> natural or human-made
 
     def groups(self) -> dict[str, list[str]]:
@@ -91,23 +82,23 @@ def replay(
         {name: group.kind for name, group in decisions.groups.items()},
         made_here,
     )
-    history: dict[str, list[HistoryStep]] = {label: [] for label in ids}
+    decided_by: dict[str, list[str]] = {label: [] for label in ids}
     for decision in decisions.decisions:
         for label, place in OPERATIONS[type(decision)](decision, world):
-            history[label].append(HistoryStep(decision.id, world.places[label], place))
+            decided_by[label].append(decision.id)
             world.places[label] = place
             world.spoken_of.add(label)
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
             world.conflicts += unlinked(decision, world)
     by_id = {label.class_id: label for label in labels}
-    rows = tuple(_placed(by_id[i], world, decisions, history[i], (suggestions or {}).get(i, ())) for i in ids)
+    rows = tuple(_placed(by_id[i], world, decisions, decided_by[i], (suggestions or {}).get(i, ())) for i in ids)
     stale = tuple(
         f"{approval.reviewer}: {approval.group}"
         for approval in decisions.approvals
         if approval.sha256_of_members != digest(world.members(approval.group))
     )
-    return Curation(rows, tuple(world.conflicts), stale, {i: tuple(steps) for i, steps in history.items()}, world.kinds)
+    return Curation(rows, tuple(world.conflicts), stale, world.kinds)
 
 
 def require_clean(curation: Curation) -> None:
@@ -118,15 +109,15 @@ def require_clean(curation: Curation) -> None:
         raise ComparisonError(
             f"the decisions do not fit these labels in {len(problems)} places",
             found="; ".join(problems[:8]),
-            fix="look at each with: hbench hgldv2 explain LABEL",
+            fix="look at each on the page of: hbench hgldv2 review",
         )
 
 
 def _placed(
-    label: Label, world: World, decisions: Decisions, steps: Sequence[HistoryStep], suggestions: Sequence[str]
+    label: Label, world: World, decisions: Decisions, decided_by: Sequence[str], suggestions: Sequence[str]
 ) -> Placed:
     status, group = world.places[label.class_id]
-    reason = {"group": "assigned", "dropped": "dropped"}.get(status, "ambiguous" if steps else "needs_review")
+    reason = {"group": "assigned", "dropped": "dropped"}.get(status, "ambiguous" if decided_by else "needs_review")
     return Placed(
         label.class_id,
         label.label,
@@ -135,6 +126,6 @@ def _placed(
         world.kinds.get(group, ""),
         (decisions.groups[group].parent or "") if group else "",
         reason,
-        tuple(step.decision for step in steps),
+        tuple(decided_by),
         tuple(suggestions[:3]) if status == "unassigned" else (),
     )
