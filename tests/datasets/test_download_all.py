@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import time
-import zipfile
 from pathlib import Path
 
 import filelock
@@ -332,40 +331,6 @@ def test_a_download_killed_in_the_middle_goes_on_and_fetches_nothing_twice(omnig
     assert [where for name, where in server.asked if name == archive.name] == [f"bytes={kept}-"]
     assert server.sent[archive.name] == len(server.files[archive.name]) - kept
     assert not list(omniglot.glob(".*.part*"))
-
-
-def test_an_unpacking_killed_in_the_middle_goes_on_to_the_same_files(server, home, tmp_path):
-    files = random_files(2_500, size=400)
-    server.files["set.tar.gz"] = tar_of(files, "w:gz")
-    table = {
-        "file": "set.tar.gz",
-        "urls": [server.url("set.tar.gz")],
-        "md5": md5(server.files["set.tar.gz"]),
-        "unpack": ".",
-    }
-    (home / "sources.toml").write_text(tomli_w.dumps({"omniglot": [table]}))
-    for name in ("images_background.zip", "images_evaluation.zip"):
-        with zipfile.ZipFile(tmp_path / name, "w"):
-            pass
-        own = {"file": name, "urls": [server.url(name)], "unpack": "."}
-        server.files[name] = (tmp_path / name).read_bytes()
-        with (home / "sources.toml").open("a") as file:
-            file.write(
-                tomli_w.dumps({"omniglot": [own | {"size": len(server.files[name]), "md5": md5(server.files[name])}]})
-            )
-    raw = home / "data" / "omniglot" / "raw"
-    process = start("download", "omniglot", "--jobs", 1)
-    wait_for(lambda: (raw / "a").exists() and sum(1 for _ in (raw / "a" / "0").glob("*.jpg")) > 100)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    here = {path: path.stat().st_mtime_ns for path in (raw / "a").rglob("*.jpg") if not path.name.startswith(".")}
-    assert 0 < len(here) < len(files)
-    sent = dict(server.sent)
-    done = run("download", "omniglot", "--jobs", 1)
-    assert done.returncode == 0, done.stderr
-    assert {name: body for name, body in found(raw).items() if name.startswith("a/")} == files
-    assert server.sent["set.tar.gz"] == sent["set.tar.gz"]
-    assert {path: path.stat().st_mtime_ns for path in here} == here
 
 
 def test_interrupting_ends_with_130_and_keeps_what_came(omniglot, server):

@@ -16,12 +16,13 @@ import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import free_bytes, replacing
-from hbench.datasets.download import PATIENCE, Requester, DownloadInterrupted, Patience, fetch, session, verify
+from hbench.datasets.download import PATIENCE, DownloadInterrupted, Patience, Requester, fetch, session, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
 from hbench.datasets.download.records import (
     FOLDER,
     DownloadRecord,
     disk_errors,
+    forget_record,
     read_record,
     record_of,
     state_of,
@@ -35,7 +36,7 @@ MD5_FILES_ARE_SMALL = 4096
 
 @dataclass(frozen=True)
 class DownloadOptions:
-    """How to fetch: into which folder, and what to do beside it."""
+    """How to fetch: into which folder, and what else to do there."""
 
     folder: Path
     repair: bool = False
@@ -48,7 +49,7 @@ class DownloadOptions:
 def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4) -> dict[str, HBenchError]:
     """Fetch, verify and unpack what is not done yet; the failures by file.
 
-    Raises DataError when there is no room or the folder cannot be written or is in use, Interrupted when stopped.
+    Raises DataError when the disk is too small, or the folder cannot be written or is in use; DownloadInterrupted.
     """
     check_room(sources, job.folder)
     with disk_errors(job.folder):
@@ -69,8 +70,8 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what killed runs left half-written: temporary files whose process is gone. Parts of downloads stay, for a
-    later run goes on with them."""
+    """Remove temporary files that killed runs left, whose process is gone. Parts of downloads stay: a later run resumes
+    them."""
     for path in folder.rglob(".*.part"):
         number = path.name.removesuffix(".part").rpartition(".")[2]
         if number.isascii() and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc").exists():
@@ -134,7 +135,7 @@ def summary(problems: dict[str, HBenchError]) -> HBenchError:
     return kind(
         f"{len(problems)} files are not there or not right" if several else "a file is not there or not right",
         found="".join(f"\n    {_in_short(file, problem)}" for file, problem in problems.items()),
-        fix="run the command again: it goes on where it stopped. --repair replaces wrong files; --mirror URL or a "
+        fix="run the command again: it resumes where it stopped. --repair replaces wrong files; --mirror URL or a "
         "sources.toml of yours gives another place, --adopt DIR a copy that you have",
     )
 
@@ -160,21 +161,16 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
 
 
 def _one(source: RemoteFile, job: DownloadOptions) -> None:
+    if job.repair:
+        _forget_wrong(source, job.folder)
     state = state_of(job.folder, source)
-    if job.repair and state in {"done", "verified", "unchecked"} and (problem := _check(source, job.folder)):
-        state = _thrown_away(source, job.folder, problem)
     if state in {"done", "unpacked"}:
         return
     record = read_record(job.folder, source) if state == "verified" else None
     record = record or _record(source, job, state)
     if source.unpack is not None:
-        archive = Path(record.path)
-        number = unpack(
-            archive,
-            job.folder / source.unpack,
-            on_progress=lambda n: job.on_progress(source, "files", n),
-            stop=job.stop,
-        )
+        archive, folder = Path(record.path), job.folder / source.unpack
+        number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)
         write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
         if job.remove_archives and archive.is_relative_to(job.folder):
             archive.unlink()
@@ -217,43 +213,54 @@ def _with_md5(source: RemoteFile, own: requests.Session, job: DownloadOptions) -
 
 
 def _check(source: RemoteFile, folder: Path) -> HBenchError | None:
-    """What is wrong with a file or with what was unpacked from it, by its published checksums or those of when it
-    came."""
+    """What is wrong with a file or with what was unpacked from it."""
     record = read_record(folder, source)
     path = Path(record.path) if record else folder / source.file
+    if not path.exists():
+        return (
+            None if record and record.unpacked is not None else DataError(f"{source.file} is missing", fix="fetch it")
+        )
     try:
-        if not path.exists():
-            if record and record.unpacked is not None:
-                return None
-            return DataError(f"{source.file} is missing", fix="fetch it")
-        known = dataclasses.replace(source, md5=source.md5 or (record.md5 if record else None))
-        verify(path, known)
-        if (
-            record
-            and record.unpacked is not None
-            and source.unpack is not None
-            and (lost := not_unpacked(path, folder / source.unpack))
-        ):
-            return IntegrityError(
-                f"{len(lost)} files unpacked from {source.file} are missing or cut", found=examples(lost)
-            )
+        lost = _verified(source, folder, record)
     except HBenchError as problem:
         return problem
-    return None
+    return (
+        IntegrityError(f"{len(lost)} files unpacked from {source.file} are missing or cut", found=examples(lost))
+        if lost
+        else None
+    )
 
 
-def _thrown_away(source: RemoteFile, folder: Path, problem: HBenchError) -> str:
-    """Forget what is wrong with a source, so that it is made again; the state it is in then."""
+def _verified(source: RemoteFile, folder: Path, record: DownloadRecord | None) -> list[str]:
+    """The files of an archive that are not as they were unpacked; none of a plain file.
+
+    Raises IntegrityError where the file itself is wrong, by its published checksums or those of when it came.
+    """
+    if record is None:
+        verify(folder / source.file, source)
+        return []
+    verify(Path(record.path), dataclasses.replace(source, md5=source.md5 or record.md5))
+    unpacked = record.unpacked is not None and source.unpack is not None
+    return not_unpacked(Path(record.path), folder / str(source.unpack)) if unpacked else []
+
+
+def _forget_wrong(source: RemoteFile, folder: Path) -> None:
+    """Remove a file that is wrong, so that it is fetched again; forget that one was unpacked whose files are wrong."""
     record = read_record(folder, source)
-    if record and source.unpack is not None and "unpacked from" in problem.problem:
-        for lost in not_unpacked(Path(record.path), folder / source.unpack):
-            (folder / source.unpack / lost).unlink(missing_ok=True)
-        write_record(folder, source, dataclasses.replace(record, unpacked=None))
-    elif record and not Path(record.path).is_relative_to(folder):
-        raise UsageError(
-            f"{record.path} is wrong, and not ours to replace", found=problem.problem, fix="replace or remove it"
-        )
+    path = Path(record.path) if record else folder / source.file
+    if not path.exists():
+        return
+    try:
+        lost = _verified(source, folder, record)
+    except IntegrityError as problem:
+        if not path.is_relative_to(folder):
+            raise UsageError(
+                f"{path} is wrong, and lies where hbench replaces nothing",
+                found=problem.problem,
+                fix="replace or remove it",
+            ) from None
+        path.unlink()
+        forget_record(folder, source)
     else:
-        (folder / source.file).unlink(missing_ok=True)
-        (folder / FOLDER / f"{source.file.replace('/', '__')}.json").unlink(missing_ok=True)
-    return state_of(folder, source)
+        if lost and record is not None:
+            write_record(folder, source, dataclasses.replace(record, unpacked=None))

@@ -61,6 +61,11 @@ def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> No
     write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
 
 
+def forget_record(folder: Path, source: RemoteFile) -> None:
+    """Remove the record of a source, if there is one."""
+    _path(folder, source).unlink(missing_ok=True)
+
+
 def state_of(folder: Path, source: RemoteFile) -> str:
     """How a source stands: "done", "unpacked" (its archive was removed), "verified", "unchecked", "partial",
     "missing"."""
