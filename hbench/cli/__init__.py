@@ -56,6 +56,7 @@ GONE = {  # verbs, kinds of plots and options that once were, and what to use in
     "hgldv2 explain": "hbench hgldv2 review; on its page, i shows the decisions about a label",
     "hgldv2 diff": "hbench hgldv2 agreement FIRST SECOND",
     "hgldv2 review --sheet": "decide on the page review.html, and export decisions.yaml there",
+    "hgldv2 review --images": "open the categories on Commons that review.html names as examples of a label",
     "hgldv2 review --by": "write your initials on the page review.html",
     "plot sweep": "in a clone of hbench: python -m studies plot sweep",
 }

@@ -13,11 +13,10 @@ from hbench_hgldv2.artefact import read_rows, record_of
 from hbench_hgldv2.cli import demo as making
 from hbench_hgldv2.cli import options
 from hbench_hgldv2.cli.encode import kinds_in
-from hbench_hgldv2.curation import decisions_file, pictures, review
+from hbench_hgldv2.curation import decisions_file, review
 from hbench_hgldv2.curation.decisions import Inputs
 from hbench_hgldv2.curation.replay import replay
 from hbench_hgldv2.grouping import taxonomy
-from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.work_folder import Work
 
 
@@ -30,14 +29,10 @@ from hbench_hgldv2.work_folder import Work
     help="Another reviewer's decisions.yaml: the page tells κ and what you two disagree on.",
 )
 @click.option(
-    "--images",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="The raw folder of gldv2, with images in train/ or index/: three of each label are shown.",
-)
-@click.option(
     "--demo", is_flag=True, help="Try it: released labels, two reviewers, in the folder demo of the work folder."
 )
 @click.option("--sheet", hidden=True, expose_value=False, callback=options.gone)
+@click.option("--images", hidden=True, expose_value=False, callback=options.gone)
 @click.option("--by", hidden=True, expose_value=False, callback=options.gone)
 @click.pass_obj
 def command(
@@ -46,7 +41,6 @@ def command(
     decisions: Path | None,
     names: Path | None,
     against: Path | None,
-    images: Path | None,
     demo: bool,
 ) -> None:
     """Write the review page.
@@ -54,7 +48,6 @@ def command(
     \b
     hbench hgldv2 review
     hbench hgldv2 review --against b.yaml
-    hbench hgldv2 review --images gldv2/raw
     hbench hgldv2 review --demo
     """
     if demo:
@@ -62,7 +55,7 @@ def command(
         making.make(trial)
         run(trial, names=trial / "names.csv", against=trial / "released.yaml")
         return
-    run(work, decisions, names, against, images)
+    run(work, decisions, names, against)
 
 
 def run(
@@ -70,12 +63,9 @@ def run(
     decisions: Path | None = None,
     names: Path | None = None,
     against: Path | None = None,
-    images: Path | None = None,
 ) -> None:
-    """Write review.html, and the sheets of pictures where there are images."""
+    """Write review.html."""
     found = material(work, decisions, names)._replace(second=_second(against))
-    if images is not None:
-        found = found._replace(pictures=_pictures(work, found, images))
     files.write_text(work / "review.html", review.page(found, made_with=_made_with(work)))
     terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work.folder}, then replay")
 
@@ -97,13 +87,6 @@ def _second(against: Path | None) -> review.Second | None:
     decisions = decisions_file.load(against)
     names = [decision.by for decision in decisions.decisions if decision.by]
     return review.Second(names[-1] if names else against.stem, decisions)
-
-
-def _pictures(work: Work, found: review.Material, images: Path) -> dict[str, list[int]]:
-    files = pictures.chosen(read_rows(work / "selection.csv", CleanedLandmark), images)
-    places = pictures.draw(work / pictures.FOLDER, [row.class_id for row in found.clustered], files, images)
-    terminal.say(f"{len(places):,} of {len(found.labels):,} labels have pictures, in {work / pictures.FOLDER}")
-    return places
 
 
 def _made_with(work: Work) -> Inputs:

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from hbench.look.report import sprites
-from hbench_hgldv2.curation import pictures
 from hbench_hgldv2.curation.decisions import Decisions, Inputs
 from hbench_hgldv2.curation.replay import Curation, replay
 from hbench_hgldv2.grouping.cluster import Clustered
@@ -82,8 +80,7 @@ class Second(NamedTuple):
 
 class Material(NamedTuple):
     """What is reviewed: labels, how they are clustered, suggested groups by class id, the groups' known
-    kinds, decisions so far, each class's path in the taxonomy, where one was made, another reviewer's decisions,
-    and the places of each class's pictures on the sheets beside the page.
+    kinds, decisions so far, each class's path in the taxonomy, where one was made, and another reviewer's decisions.
     """
 
     labels: Sequence[Label]
@@ -93,7 +90,6 @@ class Material(NamedTuple):
     decisions: Decisions
     ancestors: Mapping[str, str] = MappingProxyType({})
     second: Second | None = None
-    pictures: Mapping[str, Sequence[int]] = MappingProxyType({})
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -124,7 +120,6 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     return {
         "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
         "labels": [_entry(rank, by_id[row.class_id], row, material) for rank, row in enumerate(material.clustered)],
-        "sheets": {"folder": pictures.FOLDER, "side": sprites.SIDE},
         "facts": FACTS,
         "cluster_names": [name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})],
         "known_kinds": dict(material.known_kinds),
@@ -177,7 +172,6 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
         "suggestions": list(suggestions),
         "text": f"{label.label}\n{label.class_id}".lower(),
         "facts": facts,
-        "pictures": list(material.pictures.get(label.class_id, ())),
     }
 
 

@@ -18,17 +18,6 @@ function tagsOf(label, card) {
   return tags;
 }
 
-// A picture by its place on the sheets, which lie in a folder beside the page.
-function pictureAt(place) {
-  const { folder, side } = data.sheets, [sheet, at] = [Math.floor(place / side ** 2), place % side ** 2];
-  const picture = make("span", { className: "picture" });
-  picture.style.backgroundImage = `url("${folder}/${sheet}.webp")`;
-  picture.style.setProperty("--side", side);
-  picture.style.setProperty("--x", at % side);
-  picture.style.setProperty("--y", Math.floor(at / side));
-  return picture;
-}
-
 function rowOf(id, card, index, count) {
   const label = model.labels.get(id);
   const row = make("li", { className: "row", id: "r" + label.rank, draggable: true, role: "option", ariaPosInSet: index + 1, ariaSetSize: count, ariaSelected: view.selected.has(id) },
@@ -37,7 +26,6 @@ function rowOf(id, card, index, count) {
     make("span", { className: "count", textContent: label.landmarks.toLocaleString("en"), title: "landmarks" }));
   const more = [/^Q\d+$/.test(id) ? id : "", ...label.examples].filter(Boolean).join(" · ");
   if (more) row.append(make("span", { className: "more", dir: "auto", textContent: more }));
-  if (label.pictures.length) row.append(make("span", { className: "pictures", ariaHidden: "true" }, ...label.pictures.map(pictureAt)));
   row.dataset.id = id;
   if (card === view.card && index === view.row) markCurrent(row);
   return row;
