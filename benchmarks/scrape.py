@@ -17,8 +17,7 @@ from pathlib import Path
 from hbench_hgldv2.cli.scrape import expected_requests
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.cache import Cache
-from hbench_hgldv2.wikimedia.client import Client, Clock, Manners, Servers
+from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' Wikimedia, from wherever this is called
 from tests.pipelines.wikimedia_server import Server, serving

@@ -1,4 +1,4 @@
-"""An artefact: the file a step writes, and beside it `<file>.json`, the record of what made it.
+"""Reads and writes artefacts: the files of the work folder, each next to `<file>.json`, the record of what made it.
 
 The record holds the file's sha256, those of its inputs, the settings and the counts per reason. It names no time and no
 folder, so that the same inputs and settings give the same bytes, and a step whose record still holds need not run
@@ -13,13 +13,14 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
+from hbench.cli import terminal
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import read_json
@@ -45,10 +46,12 @@ def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> A
     return ArtefactRecord(step, {path.name: sha256(path) for path in inputs}, dict(settings))
 
 
-def is_current(path: Path, record: ArtefactRecord) -> bool:
-    """Whether `path` is whole and was made by the same step from the same inputs with the same settings."""
-    known = record_of(path)
-    return known is not None and is_made_from(path) and _cause(known) == _cause(record)
+def is_done(record: ArtefactRecord, *paths: Path) -> bool:
+    """Say so, and return True, where all paths are whole and were made by this step from these inputs and settings."""
+    if not all(is_made_from(path) and _cause(record_of(path)) == _cause(record) for path in paths):
+        return False
+    terminal.say(f"{paths[-1]} is up to date")
+    return True
 
 
 def is_made_from(path: Path, *inputs: Path) -> bool:
@@ -70,21 +73,16 @@ def record_of(path: Path) -> ArtefactRecord | None:
         found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
     except (ValueError, TypeError, OSError) as error:
         found = str(error)
-    raise IntegrityError(f"{_record_path(path)} is no record of a step", found=found, fix="run the step again")
+    raise IntegrityError(f"{_record_path(path)} is not a record of a step", found=found, fix="run the step again")
 
 
-def write(path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], None]) -> None:
+def write(path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]) -> None:
     """Let `fill` write the artefact, whole or not at all, then its record."""
     with replacing(path) as temporary:
         fill(temporary)
-    finished = {
-        "step": record.step,
-        "inputs": dict(sorted(record.inputs.items())),
-        "settings": dict(record.settings),
-        "counts": dict(sorted(counts.items())),
-        "sha256": sha256(path),
-    }
-    write_text(_record_path(path), json.dumps(finished, indent=1, ensure_ascii=False) + "\n")
+    inputs = dict(sorted(record.inputs.items()))
+    finished = replace(record, inputs=inputs, counts=dict(sorted(counts.items())), sha256=sha256(path))
+    write_text(_record_path(path), json.dumps(asdict(finished), indent=1, ensure_ascii=False) + "\n")
 
 
 def write_rows(
@@ -92,7 +90,7 @@ def write_rows(
 ) -> None:
     """Write rows as UTF-8 CSV with a header; a tuple of strings is joined by "|"."""
     text = rows_text(rows, row_type)
-    write(path, record, counts, lambda temporary: _write_bytes(temporary, text.encode()))
+    write(path, record, counts, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
@@ -141,16 +139,18 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
 
 @contextmanager
 def open_table(path: Path) -> Iterator[TextIO]:
-    """The lines of a CSV in UTF-8; raises DataError for other bytes, and for rows that their reader cannot take."""
+    """Open a CSV in UTF-8; raises DataError where there is none, for other bytes, and for rows its reader cannot take."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
     except (ValueError, KeyError, csv.Error) as error:
         raise DataError(f"{path} cannot be read", expected="a table (CSV) in UTF-8", found=str(error)) from None
 
 
 def checked(path: Path) -> Path:
-    """The path itself, after comparing the file with its record, where it has one."""
+    """Compare a file with its record, where it has one, and return its path."""
     if not path.exists():
         raise DataError(f"{path} does not exist", fix=_how_to_make(path))
     record = record_of(path)
@@ -173,12 +173,22 @@ def sha256(path: Path) -> str:
         raise DataError(f"{path} does not exist", fix=_how_to_make(path)) from None
 
 
+def counts_text(what: str, counts: Mapping[str, int]) -> str:
+    """Counts per reason in one line, for a remark.
+
+    >>> counts_text("landmarks", {"kept": 1200, "dropped": 3})
+    'landmarks: 3 dropped, 1,200 kept'
+    """
+    return f"{what}: " + ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+
+
 def _how_to_make(path: Path) -> str:
     step = maker(path.name)
     return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "is the path right?"
 
 
-def _cause(record: ArtefactRecord) -> str:
+def _cause(record: ArtefactRecord | None) -> str:
+    assert record is not None
     return json.dumps([record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str)
 
 
@@ -196,10 +206,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, tuple):
         return SEPARATOR.join(value)
     return f"{value:.6f}" if isinstance(value, float) else str(value)
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _parse_bool(cell: str) -> bool:

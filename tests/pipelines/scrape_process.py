@@ -6,8 +6,7 @@ from pathlib import Path
 from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.cache import Cache
-from hbench_hgldv2.wikimedia.client import Client, Manners, Servers
+from hbench_hgldv2.wikimedia.client import Cache, Client, Manners, Servers
 
 from tests.pipelines.wikimedia_world import world_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from hbench_hgldv2.labels import scrape
-from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named, best, entities_of, names_of
-from hbench_hgldv2.wikimedia.pages import Page, pages_of, soft_redirect, title_of
+from hbench_hgldv2.wikimedia.api import best, entities_of, names_of, pages_of, soft_redirect
+from hbench_hgldv2.wikimedia.facts import MISSING, Entity, FactSource, Named, Page, title_of
 from hbench_hgldv2.wikimedia.query_service import bindings_of, iri_of
 from hbench_hgldv2.wikimedia.responses import Again, Good, Refused, TooLong, judge
 
@@ -157,8 +157,8 @@ def test_recorded_entities_give_best_statements_only() -> None:
     assert set(found.classes) == {qid for qid, rank in ranks.items() if rank == top}
     assert found.revision == bielefeld["lastrevid"]
     sandbox = recorded("entity_ranks_preferred_deprecated.json")
-    assert best(sandbox["claims"]["P135"]) == ("Q2044250",)
-    assert best(recorded("wbgetentities_novalue_snak.json")["entities"]["Q483718"]["claims"]["P576"]) == ()
+    assert list(best(sandbox["claims"]["P135"])) == ["Q2044250"]
+    assert best(recorded("wbgetentities_novalue_snak.json")["entities"]["Q483718"]["claims"]["P576"]) == {}
 
 
 def test_raw_labels_are_what_an_infobox_prints() -> None:
@@ -184,7 +184,7 @@ def test_raw_labels_are_what_an_infobox_prints() -> None:
         "Q4": Named("fort", "en"),
         "Q7": Named("Shiva", "en"),
     }
-    source = scrape.FactSource(
+    source = FactSource(
         pages=lambda titles: {title: Page(title, "found", "Q9", "sitelink") for title in titles},
         soft_targets=lambda titles: {},
         by_category=lambda titles: {},
@@ -261,5 +261,5 @@ def test_titles_come_from_urls_as_the_released_files_write_them() -> None:
     )
     assert title_of("http://commons.wikimedia.org/wiki/Category:A_%26_B,_C'D") == "Category:A & B, C'D"
     assert iri_of("Category:A & B, C'D").endswith("/Category:A_%26_B,_C%27D")
-    with pytest.raises(DataError, match="no Commons page"):
+    with pytest.raises(DataError, match="not a Commons page"):
         title_of("http://en.wikipedia.org/wiki/X")

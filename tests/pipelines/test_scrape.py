@@ -16,8 +16,8 @@ from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.cli.scrape import expected_requests
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.cache import Cache
-from hbench_hgldv2.wikimedia.client import Client, Clock, Manners, Servers, user_agent
+from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers, user_agent
+from hbench_hgldv2.wikimedia.facts import FactSource
 
 from hbench.core.errors import DataError, SourceError
 from tests.pipelines.wikimedia_server import Server, serving
@@ -47,7 +47,7 @@ def client_of(
     return Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
 
 
-def source_of(server: Server, client: Client) -> scrape.FactSource:
+def source_of(server: Server, client: Client) -> FactSource:
     servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
     return api.source(client, servers)
 

@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote
 import pytest
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import dumps, query_service
-from hbench_hgldv2.wikimedia.cache import Cache
-from hbench_hgldv2.wikimedia.client import Client, Clock, Manners, Servers
+from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers
 
 from hbench.core.errors import DataError
 from tests.pipelines.wikimedia_server import Server, serving
@@ -211,7 +210,7 @@ def test_rows_are_read_in_every_shape_that_dumps_have(lines: list[str], head: st
 
 @pytest.mark.parametrize("row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''", "(1,'a''b')", "(1,'a'x)"])
 def test_what_is_no_row_is_not_passed_over(row: str) -> None:
-    with pytest.raises(DataError, match="no row of a dump"):
+    with pytest.raises(DataError, match="not a row of a dump"):
         list(dumps.values_of([f"INSERT INTO `page` VALUES {row},(2,'b');"]))
 
 

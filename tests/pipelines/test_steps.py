@@ -214,7 +214,7 @@ def test_a_record_of_other_types_is_refused(tmp_path: Path, change: object, said
     record = {"step": "clean", "inputs": {}, "settings": {}, "counts": {}, "sha256": "0"}
     (tmp_path / "labels.csv").write_text("")
     (tmp_path / "labels.csv.json").write_text(json.dumps({**record, **change} if isinstance(change, dict) else change))
-    with pytest.raises(IntegrityError, match="no record of a step") as refusal:
+    with pytest.raises(IntegrityError, match="not a record of a step") as refusal:
         artefact.checked(tmp_path / "labels.csv")
     assert said in str(refusal.value)
 
@@ -242,7 +242,7 @@ def test_steps_that_lack_decisions_or_classes_of_wikidata_say_so(tmp_path: Path)
 
 def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path: Path) -> None:
     from hbench_hgldv2.cli import taxonomy
-    from hbench_hgldv2.wikimedia.entities import Entity, Named
+    from hbench_hgldv2.wikimedia.facts import Entity, FactSource, Named
     from hbench_hgldv2.work_folder import Work
 
     world = world_of(200)
@@ -259,7 +259,7 @@ def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path: Path) -
         "Q9101": ("Q9200",),
         "Q9200": (),
     }
-    source = scrape.FactSource(
+    source = FactSource(
         pages=dict,
         soft_targets=dict,
         by_category=dict,

@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 from hbench_hgldv2.grouping.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
-from hbench_hgldv2.wikimedia.entities import MISSING, Entity
+from hbench_hgldv2.wikimedia.facts import MISSING, Entity
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import click
 
 from hbench.cli import terminal
 from hbench.core.errors import UsageError
-from hbench_hgldv2.artefact import is_current, made_by, read_rows, write_rows
+from hbench_hgldv2.artefact import is_done, made_by, read_rows, write_rows
 from hbench_hgldv2.labels import clean, released, scrape
 from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.work_folder import SPLITS, Work, told
@@ -45,8 +45,7 @@ def run(work: Work, rules: Path = clean.RULES, files: Sequence[tuple[str, Path]]
     inputs = [path for _, path in files] or [work / "links.csv", work / "classes.csv", rules]
     record = made_by("clean", inputs, {"splits": [split for split, _ in files]})
     selection_file, labels_file = work / "selection.csv", work / "labels.csv"
-    if is_current(selection_file, record) and is_current(labels_file, record):
-        terminal.say(f"{labels_file} is up to date")
+    if is_done(record, selection_file, labels_file):
         return
     selection, names = _from_released(files) if files else _from_links(work, rules)
     counts = clean.counts(selection)

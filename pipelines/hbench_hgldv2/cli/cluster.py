@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
-from hbench_hgldv2.artefact import is_current, made_by, write_rows
+from hbench_hgldv2.artefact import is_done, made_by, write_rows
 from hbench_hgldv2.cli import options
 from hbench_hgldv2.grouping import cluster as clustering
 from hbench_hgldv2.grouping.constraints import links_of
@@ -76,8 +76,7 @@ def run(
     }
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
     path = work / "clusters.csv"
-    if is_current(path, record):
-        terminal.say(f"{path} is up to date")
+    if is_done(record, path):
         return
     vectors = work.vectors(labels)
     ids, chosen = [label.class_id for label in labels], clustering.algorithms[algorithm]

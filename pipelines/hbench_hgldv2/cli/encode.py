@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hbench.cli import terminal
-from hbench_hgldv2.artefact import is_current, made_by, open_table, sha256, write
+from hbench_hgldv2.artefact import is_done, made_by, open_table, sha256, write
 from hbench_hgldv2.cli import options
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.labels.label import Label
@@ -42,8 +42,7 @@ def run(work: Work, encoder: str = encode.DEFAULT, prompt: str = encode.PROMPT, 
     settings = {"encoder": named, "prompt": prompt, "weights": _weights(given)}
     record = made_by("encode", inputs, settings)
     path = work / "embeddings.npz"
-    if is_current(path, record):
-        terminal.say(f"{path} is up to date")
+    if is_done(record, path):
         return
     labels = [*work.labels(), *(Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))]
     vectors = encode.encode(labels, encoder, prompt)

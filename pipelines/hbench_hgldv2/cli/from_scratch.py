@@ -15,7 +15,7 @@ from hbench_hgldv2.cli import review as reviewing
 from hbench_hgldv2.cli import scrape as scraping
 from hbench_hgldv2.grouping import cluster, encode
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.client import SERVERS, Servers
+from hbench_hgldv2.wikimedia.client import SERVERS, Servers, opened
 from hbench_hgldv2.work_folder import Work
 
 
@@ -36,7 +36,7 @@ def from_scratch(
     folder, and ComparisonError when its decisions do not fit the labels.
     """
     folder = Work(work)
-    with scraping.client(folder, contact=contact, offline=contact is None, rate=rate, cache=None) as client:
+    with opened(work, contact=contact, offline=contact is None, rate=rate) as client:
         scraping.run(folder, raw, api.source(client, servers), {"via": "api"})
     cleaning.run(folder)
     if not is_made_from(folder / "embeddings.npz", folder / "labels.csv"):

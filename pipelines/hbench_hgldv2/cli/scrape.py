@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from filelock import FileLock, Timeout
 
 from hbench.cli import terminal
-from hbench.core.errors import ConfigError, DataError, UsageError
-from hbench_hgldv2.artefact import is_current, made_by, write_rows
+from hbench.core.errors import DataError, UsageError
+from hbench_hgldv2.artefact import is_done, made_by, write_rows
 from hbench_hgldv2.cli import options
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api, dumps, query_service
-from hbench_hgldv2.wikimedia.cache import Cache
-from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, Client, Manners, Servers
+from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, Client, Servers, opened
+from hbench_hgldv2.wikimedia.facts import FactSource
 from hbench_hgldv2.work_folder import SPLITS, Work, told
 
 NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
-VIAS: Mapping[str, Callable[[Client, Servers], scrape.FactSource]] = {"api": api.source, "sparql": query_service.source}
+VIAS: Mapping[str, Callable[[Client, Servers], FactSource]] = {"api": api.source, "sparql": query_service.source}
 
 
 @click.command()
@@ -66,19 +64,16 @@ def command(
     for name, url in servers:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"--server {name} is no address", expected="http://… or https://…", found=url)
-    with client(work, **options) as asking:
+    with opened(work.folder, **options) as asking:
         run(work, raw, VIAS[via](asking, SERVERS._replace(**dict(servers))), {"via": via}, limit=limit)
 
 
-def run(
-    work: Work, raw: Path, source: scrape.FactSource, settings: Mapping[str, Any], *, limit: int | None = None
-) -> None:
+def run(work: Work, raw: Path, source: FactSource, settings: Mapping[str, Any], *, limit: int | None = None) -> None:
     """Make links.csv and classes.csv, unless they are there already."""
     files = {split: _landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), {**settings, "limit": limit})
     links_file, classes_file = work / "links.csv", work / "classes.csv"
-    if is_current(links_file, record) and is_current(classes_file, record):
-        terminal.say(f"{links_file} is up to date")
+    if is_done(record, links_file, classes_file):
         return
     landmarks = [row for split, file in files.items() for row in scrape.read_landmarks(file, split)[:limit]]
     titles = len({landmark.category for landmark in landmarks})
@@ -108,29 +103,6 @@ def _below(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     if not prefix:
         return {name: count for name, count in counts.items() if " " not in name}
     return {name.removeprefix(prefix): count for name, count in counts.items() if name.startswith(prefix)}
-
-
-@contextmanager
-def client(work: Work, *, contact: str | None, offline: bool, rate: float, cache: Path | None) -> Iterator[Client]:
-    """A client on the work folder's cache, the only one at a time, that shows how far it is."""
-    if contact is None and not offline:
-        raise UsageError(
-            "Wikimedia asks every client to say whom to write to", fix="--contact you@example.org, or --offline"
-        )
-    if not 0 < rate <= 10:
-        raise ConfigError(
-            "this rate is not polite", expected="above 0, at most 10 requests per second", found=f"{rate:g}"
-        )
-    path = cache or work / "cache.sqlite"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(f"{path}.lock", timeout=0), Cache(path) as answers, terminal.progress() as bar:
-            task = bar.add_task("requests", total=None)
-            asking = Client(None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print)
-            asking.watch = lambda done, total: bar.update(task, completed=done, total=total)
-            yield asking
-    except Timeout:
-        raise DataError(f"another run is using {path}", fix="wait for it, or give another --cache") from None
 
 
 def _landmark_file(raw: Path, split: str) -> Path:

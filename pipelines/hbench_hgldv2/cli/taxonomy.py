@@ -10,10 +10,10 @@ from hbench.cli import terminal
 from hbench.core.errors import DataError
 from hbench_hgldv2.artefact import made_by, write_rows
 from hbench_hgldv2.cli import options
-from hbench_hgldv2.cli.scrape import client
 from hbench_hgldv2.grouping import taxonomy
-from hbench_hgldv2.labels.scrape import FactSource
 from hbench_hgldv2.wikimedia import api
+from hbench_hgldv2.wikimedia.client import opened
+from hbench_hgldv2.wikimedia.facts import FactSource
 from hbench_hgldv2.work_folder import Work
 
 
@@ -27,7 +27,7 @@ def command(work: Work, /, *, least: int, **options: Any) -> None:
     \b
     hbench hgldv2 taxonomy --contact you@example.org
     """
-    with client(work, **options) as asking:
+    with opened(work.folder, **options) as asking:
         run(work, api.source(asking), least=least)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from hbench.core.errors import TreeError
-from hbench_hgldv2.wikimedia.entities import Entity
+from hbench_hgldv2.wikimedia.facts import Entity
 
 ROOT = "Q35120"  # entity
 MOST_LEVELS = 12

@@ -19,7 +19,7 @@ from hbench.core.errors import ConfigError
 from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.labels.label import Label, normalised
 from hbench_hgldv2.labels.scrape import ClassName, Link
-from hbench_hgldv2.wikimedia.pages import title_of
+from hbench_hgldv2.wikimedia.facts import title_of
 
 RULES = Path(__file__).with_name("irrelevant.csv")
 EXAMPLES = 3

@@ -9,14 +9,13 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from hbench.core.errors import DataError, IntegrityError, examples
 from hbench_hgldv2.artefact import open_table
-from hbench_hgldv2.wikimedia.entities import MISSING, QID, Entity, Named
-from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page, title_of
+from hbench_hgldv2.wikimedia.facts import MISSING, MOST_HOPS, QID, Entity, FactSource, Named, Page, title_of
 
 META_CLASSES = frozenset(
     {"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"}
@@ -24,20 +23,6 @@ META_CLASSES = frozenset(
 MOST_TOPICS = 3
 SPOKEN = ("en", "mul")  # a label in "mul" is every language's default, where English has none of its own
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
-
-
-class FactSource(NamedTuple):
-    """Where facts come from: each function takes unique keys and answers for every one it knows something of.
-
-    `pages` and `entities` answer for every key; `soft_targets` gives a title's category-redirect target, `by_category`
-    the item whose P373 names a title, `names` the English labels of classes.
-    """
-
-    pages: Callable[[Sequence[str]], dict[str, Page]]
-    soft_targets: Callable[[Sequence[str]], dict[str, str]]
-    by_category: Callable[[Sequence[str]], dict[str, str]]
-    entities: Callable[[Sequence[str]], dict[str, Entity]]
-    names: Callable[[Sequence[str]], dict[str, Named]]
 
 
 class Landmark(NamedTuple):

@@ -1,73 +1,269 @@
 """The MediaWiki and Wikidata APIs as a source of links: pages, redirects, entities and labels, fifty to a request.
 
 What has no item is looked for by P373, two hundred names to a query of the query service: the APIs' search takes one.
+
+>>> soft_redirect("{{Category redirect|reason=x|1=Old Bridge, Mostar}}")
+'Category:Old Bridge, Mostar'
+>>> statement = {"rank": "normal", "mainsnak": {"snaktype": "value", "datavalue": {"value": {"id": "Q16970"}}}}
+>>> list(best([statement, {**statement, "rank": "deprecated"}]))
+['Q16970']
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
+
+import mwparserfromhell
 
 from hbench.core.errors import SourceError
-from hbench_hgldv2.labels.scrape import FactSource
 from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
-from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named, entities_of, names_of
-from hbench_hgldv2.wikimedia.pages import Page, pages_of, soft_redirect, wikitexts_of
+from hbench_hgldv2.wikimedia.facts import (
+    COMBINES,
+    INSTANCE_OF,
+    MAIN_TOPIC,
+    MISSING,
+    SUBCLASS_OF,
+    Entity,
+    FactSource,
+    Named,
+    Page,
+    existing_page,
+)
 from hbench_hgldv2.wikimedia.query_service import QueryService
-from hbench_hgldv2.wikimedia.responses import Good, Refused
+from hbench_hgldv2.wikimedia.responses import Refused
 
 COMMON = {"format": "json", "formatversion": "2"}
+PAGES = COMMON | {"action": "query", "prop": "pageprops", "ppprop": "wikibase_item", "redirects": "1"}
+WIKITEXTS = COMMON | {"action": "query", "prop": "revisions", "rvprop": "content", "rvslots": "main"}
+ENTITIES = COMMON | {"action": "wbgetentities", "props": "info|claims"}
+LABELS = COMMON | {"action": "wbgetentities", "props": "labels", "languages": "en", "languagefallback": "1"}
+REDIRECT_TEMPLATES = (
+    "category redirect",
+    "seecat",
+    "see cat",
+    "categoryredirect",
+    "catredirect",
+    "cat redirect",
+    "catredir",
+    "redirect category",
+    "cat-red",
+    "redirect cat",
+    "cat-redirect",
+    "monotypic taxon category redirect",
+    "synonym taxon category redirect",
+    "invalid taxon category redirect",
+)
 
 
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:
     """The two APIs as a source, and the query service for P373."""
-    on_commons, on_wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
-    return FactSource(
-        pages=lambda titles: _pages(client, on_commons, titles),
-        soft_targets=lambda titles: _soft_targets(client, on_commons, titles),
-        by_category=QueryService(client, servers).by_category,
-        entities=lambda ids: _entities(client, on_wikidata, ids),
-        names=lambda ids: _names(client, on_wikidata, ids),
+    commons, wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
+
+    def pages(titles: Sequence[str]) -> dict[str, Page]:
+        batches = _answered(client, commons, PAGES, "titles", titles)
+        return {title: page for batch, answers in batches for title, page in pages_of(answers, batch).items()}
+
+    def soft_targets(titles: Sequence[str]) -> dict[str, str]:
+        batches = _answered(client, commons, WIKITEXTS, "titles", titles)
+        texts = (item for _, answers in batches for item in wikitexts_of(answers).items())
+        return {title: target for title, text in texts if (target := soft_redirect(text))}
+
+    def entities(ids: Sequence[str]) -> dict[str, Entity]:
+        batches = _answered(client, wikidata, ENTITIES, "ids", ids)
+        return {i: entity for batch, answers in batches for i, entity in entities_of(answers[0], batch).items()}
+
+    def names(ids: Sequence[str]) -> dict[str, Named]:
+        batches = _answered(client, wikidata, LABELS, "ids", ids)
+        return {i: name for batch, answers in batches for i, name in names_of(answers[0], batch).items()}
+
+    return FactSource(pages, soft_targets, QueryService(client, servers).by_category, entities, names)
+
+
+def _answered(
+    client: Client, endpoint: Endpoint, params: Mapping[str, str], name: str, values: Sequence[str]
+) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
+    """Batches of values with the data of their answers; an id that is refused by itself is a missing item."""
+    for batch, answers in client.ask_batched(endpoint, params, name, values):
+        if not isinstance(answers, Refused):
+            yield batch, [answer.data for answer in answers]
+        elif name == "ids":
+            yield batch, [{"entities": {i: {"missing": True} for i in batch}}]
+        else:
+            raise SourceError("the API refuses a single title", found=answers.why)
+
+
+# ------------------------------------------------------------------------------------------ pages
+
+
+def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Page]:
+    """The page of each requested title, from the answers (with continuations) to one `prop=pageprops` query.
+
+    A title is followed by name through `normalized` and `redirects`, never by position: pages come in their own order,
+    and two titles may be one page. Format versions 1 and 2 are read. Raises SourceError when a title is in no answer.
+    """
+    renamed: dict[str, str] = {}
+    redirected: dict[str, str] = {}
+    pages: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        query = answer.get("query", {})
+        for entry in query.get("normalized", ()):
+            renamed[unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]] = entry["to"]
+        for entry in query.get("redirects", ()):
+            if "tointerwiki" in entry:  # the page leads to another wiki: it is there, and has no item of its own
+                pages.setdefault(entry["from"], {})
+            else:
+                redirected[entry["from"]] = entry["to"]
+        for entry in query.get("interwiki", ()):
+            pages[entry["title"]] = {"invalid": True}
+        for page in _listed(query.get("pages", ())):
+            _merge(pages.setdefault(page["title"], {}), page)
+    return {title: _page(renamed.get(title, title), redirected, pages) for title in requested}
+
+
+def wikitexts_of(answers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Page title -> wikitext, from the answers to one `prop=revisions&rvprop=content&rvslots=main` query."""
+    texts: dict[str, str] = {}
+    for answer in answers:
+        for page in _listed(answer.get("query", {}).get("pages", ())):
+            for revision in page.get("revisions", ()):
+                main = revision.get("slots", {}).get("main", revision)
+                texts[page["title"]] = main.get("content", main.get("*", ""))
+    return texts
+
+
+def soft_redirect(wikitext: str) -> str | None:
+    """The title a category-redirect template points to, which `redirects=1` does not follow; None without one.
+
+    What is in comments and in <nowiki> is not a template.
+    """
+    for template in mwparserfromhell.parse(wikitext).filter_templates():
+        name = " ".join(str(template.name).replace("_", " ").split()).casefold()
+        if re.sub("^template: ?", "", name) in REDIRECT_TEMPLATES and template.has("1"):
+            target = str(template.get("1").value.strip_code()).replace("_", " ").strip().lstrip(":").strip()
+            title = re.sub(r"(?i)^category\s*:\s*", "", target)
+            return f"Category:{title}" if title else None
+    return None
+
+
+def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]) -> Page:
+    seen = {title}
+    while title in redirected and redirected[title] not in seen:
+        title = redirected[title]
+        seen.add(title)
+    page = pages.get(title)
+    if page is None:
+        raise SourceError(f"the API did not answer for {title!r}", expected="every requested title in the answer")
+    for status in ("invalid", "missing"):
+        if status in page:
+            return Page(title, status)
+    return existing_page(title, page.get("pageprops", {}).get("wikibase_item", ""), redirected=len(seen) > 1)
+
+
+def _listed(pages: Any) -> Iterable[dict[str, Any]]:
+    """Version 2 lists the pages, version 1 maps page ids to them."""
+    return pages.values() if isinstance(pages, Mapping) else pages
+
+
+def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
+    """Add what a continuation tells about a page to what is known of it."""
+    for key, value in page.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            into[key] |= value
+        else:
+            into[key] = value
+
+
+# ------------------------------------------------------------------------------------------ entities
+
+
+def entities_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str, Entity]:
+    """The entity of each requested id, from one wbgetentities answer; raises SourceError when one is not accounted for.
+
+    A redirected item stands under the id asked for and carries its target's id; a missing or deleted one is MISSING.
+    """
+    contents = answer.get("entities") or {}
+    absent = [i for i in requested if i not in contents]
+    if absent:
+        raise SourceError(
+            "the API did not answer for every item",
+            expected=f"{len(requested)} items",
+            found=f"nothing for {absent[0]}",
+        )
+    return {i: MISSING if "missing" in contents[i] else _entity(contents[i]) for i in requested}
+
+
+def names_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str, Named]:
+    """The English label of each requested id, from one wbgetentities answer with `languagefallback`."""
+    contents = answer.get("entities") or {}
+    labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
+    return {i: Named(label.get("value", ""), label.get("language", "")) for i, label in labels.items()}
+
+
+def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Item value -> the first of the best statements that has it: the preferred ones if any, else the normal ones, never
+    deprecated ones.
+
+    Unknown and absent values (somevalue, novalue) are not values; order is the item's.
+    """
+    by_rank: dict[str, dict[str, Mapping[str, Any]]] = {"preferred": {}, "normal": {}}
+    has_preferred = any(statement.get("rank") == "preferred" for statement in statements)
+    for statement in statements:
+        value = _value(statement.get("mainsnak", {}))
+        if statement.get("rank") in by_rank and value:
+            by_rank[statement["rank"]].setdefault(value, statement)
+    return by_rank["preferred" if has_preferred else "normal"]
+
+
+def qualified(statement: Mapping[str, Any]) -> str:
+    """What an infobox prints in parentheses after a class: years, then items as QIDs.
+
+    >>> year = {"snaktype": "value", "datavalue": {"value": {"time": "+1976-05-01T00:00:00Z", "precision": 11}}}
+    >>> qualified({"qualifiers": {"P580": [year]}}), qualified({"qualifiers": {"P582": [year]}}), qualified({})
+    ('1976–', '–1976', '')
+    """
+    snaks = statement.get("qualifiers") or {}
+    start, end, point = (_year(snaks.get(key, [])) for key in ("P580", "P582", "P585"))
+    items = [_value(snak) for key in snaks for snak in snaks[key]]
+    return ", ".join(text for text in (f"{start}–{end}" if start or end else "", point, *items) if text)
+
+
+def _entity(content: Mapping[str, Any]) -> Entity:
+    claims = content.get("claims") or {}  # an empty map may come as []
+    statements = claims.get(INSTANCE_OF, [])
+    classes = best(statements)
+    qualifiers = tuple(qualified(statement) for statement in classes.values())
+    return Entity(
+        item=content["id"],
+        classes=tuple(classes),
+        topics=tuple(best(claims.get(MAIN_TOPIC, []))),
+        parents=tuple(best(claims.get(SUBCLASS_OF, []))),
+        n_classes=len(statements),
+        preferred=any(statement.get("rank") == "preferred" for statement in statements),
+        combines=bool(claims.get(COMBINES)),
+        revision=int(content.get("lastrevid", 0)),
+        qualifiers=qualifiers if any(qualifiers) else (),
     )
 
 
-def _pages(client: Client, endpoint: Endpoint, titles: Sequence[str]) -> dict[str, Page]:
-    params = COMMON | {"action": "query", "prop": "pageprops", "ppprop": "wikibase_item", "redirects": "1"}
-    found: dict[str, Page] = {}
-    for batch, answers in client.ask_batched(endpoint, params, "titles", titles):
-        found |= pages_of(_data(answers), batch)
-    return found
+def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
+    """The year of the first time value, or its decade or century where it is no more precise; "" without one."""
+    value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
+    match = re.match(r"([+-])(\d+)", str(value.get("time", ""))) if isinstance(value, Mapping) else None
+    if not match:
+        return ""
+    year, era = int(match[2]), " BC" if match[1] == "-" else ""
+    if value.get("precision") == 8:
+        return f"{year // 10 * 10}s{era}"
+    return f"{-(-year // 100)}. century{era}" if value.get("precision") == 7 else f"{year}{era}"
 
 
-def _soft_targets(client: Client, endpoint: Endpoint, titles: Sequence[str]) -> dict[str, str]:
-    params = COMMON | {"action": "query", "prop": "revisions", "rvprop": "content", "rvslots": "main"}
-    found: dict[str, str] = {}
-    for _, answers in client.ask_batched(endpoint, params, "titles", titles):
-        targets = ((title, soft_redirect(text)) for title, text in wikitexts_of(_data(answers)).items())
-        found |= {title: target for title, target in targets if target}
-    return found
-
-
-def _entities(client: Client, endpoint: Endpoint, ids: Sequence[str]) -> dict[str, Entity]:
-    params = COMMON | {"action": "wbgetentities", "props": "info|claims"}
-    found: dict[str, Entity] = {}
-    for batch, answers in client.ask_batched(endpoint, params, "ids", ids):
-        if isinstance(answers, Refused):
-            found |= dict.fromkeys(batch, MISSING)
-        else:
-            found |= entities_of(answers[0].data, batch)
-    return found
-
-
-def _names(client: Client, endpoint: Endpoint, ids: Sequence[str]) -> dict[str, Named]:
-    params = COMMON | {"action": "wbgetentities", "props": "labels", "languages": "en", "languagefallback": "1"}
-    found: dict[str, Named] = {}
-    for batch, answers in client.ask_batched(endpoint, params, "ids", ids):
-        found |= dict.fromkeys(batch, Named()) if isinstance(answers, Refused) else names_of(answers[0].data, batch)
-    return found
-
-
-def _data(answers: Sequence[Good] | Refused) -> list[dict[str, Any]]:
-    if isinstance(answers, Refused):
-        raise SourceError("the API refuses a single title", found=answers.why)
-    return [answer.data for answer in answers]
+def _value(snak: Mapping[str, Any]) -> str:
+    if snak.get("snaktype") != "value":
+        return ""
+    value = snak.get("datavalue", {}).get("value", {})
+    if not isinstance(value, Mapping):
+        return ""
+    return str(value.get("id") or (f"Q{value['numeric-id']}" if "numeric-id" in value else ""))

@@ -1,26 +1,31 @@
-"""A polite client of Wikimedia's APIs: serial, below a rate, patient, and never asking twice for what the cache holds.
+"""Asks Wikimedia's APIs politely: serial, below a rate, patient, and never twice for what the cache holds.
 
-It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Clock, wall clock and sleep are
-passed in.
+It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Every answer is kept for good in one
+sqlite file before it is used: a run replays offline, and a killed one loses at most the request in flight.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import re
+import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import requests
-from urllib3.exceptions import HTTPError, MaxRetryError
-from urllib3.util import Retry
+from filelock import FileLock, Timeout
 
-from hbench.core.errors import DataError, SourceError, UsageError
-from hbench_hgldv2.wikimedia.cache import Answer, Cache, canonical
+from hbench.cli import terminal
+from hbench.core.errors import ConfigError, DataError, SourceError, UsageError
+from hbench.core.untrusted import parse_json
 from hbench_hgldv2.wikimedia.responses import LEAST_LAG_WAIT, Again, Good, Refused, TooLong, Verdict, judge
 
 BATCH = 50  # values of one parameter, for clients without the apihighlimits right
@@ -35,6 +40,12 @@ class Servers(NamedTuple):
 
 
 SERVERS = Servers()
+
+# The options of every step that asks Wikimedia.
+Contact = Annotated[str | None, "Your mail address or URL: Wikimedia asks every client to say whom to write to."]
+Offline = Annotated[bool, "Answer from the cache only."]
+Rate = Annotated[float, "Most requests per second."]
+CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in the work folder."]
 
 
 class Endpoint(NamedTuple):
@@ -67,16 +78,75 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
+KEPT_HEADERS = ("ETag", "Age", "Date", "Content-Type", "MediaWiki-API-Error")
+
+
+class Answer(NamedTuple):
+    """A response as it came: HTTP status, the headers worth keeping, the body, and when (UTC, ISO)."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    fetched: str
+
+
+class Cache:
+    """Answers by request, in a sqlite file that is made when missing; raises DataError when it is no such file."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS answers"
+                " (key TEXT PRIMARY KEY, request TEXT, status INTEGER, headers TEXT, body BLOB, fetched TEXT)"
+            )
+        except sqlite3.DatabaseError as error:
+            raise DataError(
+                f"{path} is no response cache", found=str(error), fix="give another path, or move the file away"
+            ) from None
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        (count,) = self._db.execute("SELECT count(*) FROM answers").fetchone()
+        return int(count)
+
+    def get(self, request: str) -> Answer | None:
+        """The answer to a canonical request, or None."""
+        row = self._db.execute(
+            "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
+        ).fetchone()
+        return None if row is None else Answer(row[0], parse_json(row[1]), zlib.decompress(row[2]), row[3])
+
+    def put(self, request: str, answer: Answer) -> None:
+        """Keep an answer; on return it is in the file."""
+        headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
+        self._db.execute(
+            "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+            (_key(request), request, answer.status, json.dumps(headers), zlib.compress(answer.body), answer.fetched),
+        )
+
+    def close(self) -> None:
+        self._db.close()
+
+
 @dataclass
 class Client:
-    """Asks serially. `contact` is None for a client that only reads the cache; `tell` hears what happens."""
+    """Asks serially. `contact` is None for a client that only reads the cache; `tell` is called with remarks."""
 
     contact: str | None
     cache: Cache
     manners: Manners = Manners()
     clock: Clock = Clock()
     tell: Callable[[str], None] = lambda text: None
-    watch: Callable[[int, int | None], None] = lambda done, total: None
+    on_progress: Callable[[int, int | None], None] = lambda done, total: None
     counts: dict[str, int] = field(default_factory=lambda: {"cached": 0, "requests": 0, "retries": 0})
 
     def __post_init__(self) -> None:
@@ -132,7 +202,7 @@ class Client:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
             else:
                 answered += len(batch)
-                self.watch(answered, len(values))
+                self.on_progress(answered, len(values))
                 yield batch, refusals[0] if refusals else [answer for answer in answers if isinstance(answer, Good)]
 
     def _fetch(self, endpoint: Endpoint, params: Mapping[str, str], request: str) -> Good | Refused:
@@ -143,35 +213,39 @@ class Client:
                 found=request[:200],
                 fix="run without --offline to ask the server",
             )
-        send, budget = self._post if endpoint.posts else self._get, _budget(self.manners)
-        patience = {"maxlag": str(self.manners.maxlag)} if endpoint.maxlag else {}
+        posts, failures = endpoint.posts, 0
         while True:
-            verdict, answer = self._try(send, endpoint, {**params, **patience})
+            verdict, answer = self._try(endpoint, params, posts=posts)
+            if isinstance(verdict, TooLong) and not posts:
+                posts = True
+                continue
             if isinstance(verdict, TooLong):
-                if send == self._get:
-                    send = self._post
-                    continue
                 verdict = Refused(verdict.why)
-                answer = answer._replace(status=200, body=_refusal(verdict.why))
-            if isinstance(verdict, Good | Refused):
+                refusal = {"error": {"code": "toomanyvalues", "info": verdict.why}}
+                answer = answer._replace(status=200, body=json.dumps(refusal).encode())
+            if not isinstance(verdict, Again):
                 self.cache.put(request, answer)
                 return verdict
-            budget = self._wait(verdict, budget, endpoint)
+            failures += 1
+            self._wait(verdict, failures, endpoint)
 
-    def _try(
-        self,
-        send: Callable[[Endpoint, Mapping[str, str]], requests.Response],
-        endpoint: Endpoint,
-        params: Mapping[str, str],
-    ) -> tuple[Verdict, Answer]:
-        """One request in its turn: no sooner than 1/rate after the one before."""
+    def _try(self, endpoint: Endpoint, params: Mapping[str, str], *, posts: bool) -> tuple[Verdict, Answer]:
+        """Make one request in its turn: no sooner than 1/rate after the one before."""
         turn = self._last + 1 / self.manners.rate - self.clock.monotonic()
         if turn > 0:
             self.clock.sleep(turn)
         self._last = self.clock.monotonic()
         fetched = datetime.datetime.fromtimestamp(self.clock.wall(), datetime.UTC).isoformat(timespec="seconds")
+        sent = {**params, "maxlag": str(self.manners.maxlag)} if endpoint.maxlag else dict(params)
         try:
-            response = send(endpoint, params)
+            response = self._session.request(
+                "POST" if posts else "GET",
+                endpoint.url,
+                params=None if posts else sent,
+                data=sent if posts else None,
+                timeout=self.manners.timeout,
+                allow_redirects=False,
+            )
         except (
             requests.ConnectionError,
             requests.Timeout,
@@ -191,27 +265,48 @@ class Client:
             self.tell(f"the server warns: {warning}")
         return verdict, Answer(response.status_code, dict(response.headers), response.content, fetched)
 
-    def _wait(self, verdict: Again, budget: Retry, endpoint: Endpoint) -> Retry:
-        """Sleep as the server asks, or longer after each failure; raise SourceError when the tries are used up."""
+    def _wait(self, verdict: Again, failures: int, endpoint: Endpoint) -> None:
+        """Sleep as the server asks, or twice as long after each failure; raise SourceError after the last try."""
         self.counts["retries"] += 1
-        try:
-            budget = budget.increment("GET", endpoint.url, error=HTTPError(verdict.why))
-        except MaxRetryError:
+        if failures == self.manners.attempts:
             raise SourceError(
-                f"{endpoint.url} did not answer in {self.manners.attempts} tries",
+                f"{endpoint.url} did not answer in {failures} tries",
                 found=verdict.why,
                 fix="run again later: what was answered is kept",
-            ) from None
-        pause = verdict.wait or max(self.manners.first_wait, budget.get_backoff_time())
+            )
+        pause = verdict.wait or min(self.manners.first_wait * 2 ** (failures - 1), self.manners.longest_wait)
         self.tell(f"{verdict.why}; waiting {pause:.1f} s")
         self.clock.sleep(pause)
-        return budget
 
-    def _get(self, endpoint: Endpoint, params: Mapping[str, str]) -> requests.Response:
-        return self._session.get(endpoint.url, params=dict(params), timeout=self.manners.timeout, allow_redirects=False)
 
-    def _post(self, endpoint: Endpoint, params: Mapping[str, str]) -> requests.Response:
-        return self._session.post(endpoint.url, data=dict(params), timeout=self.manners.timeout, allow_redirects=False)
+@contextmanager
+def opened(
+    work: Path,
+    *,
+    contact: str | None = None,
+    offline: bool = False,
+    rate: float = 1.0,
+    cache: Path | None = None,
+) -> Iterator[Client]:
+    """Open a client on the work folder's cache, the only one at a time, that shows how far it is."""
+    if contact is None and not offline:
+        raise UsageError(
+            "Wikimedia asks every client to say whom to write to", fix="--contact you@example.org, or --offline"
+        )
+    if not 0 < rate <= 10:
+        raise ConfigError(
+            "this rate is not polite", expected="above 0, at most 10 requests per second", found=f"{rate:g}"
+        )
+    path = cache or work / "cache.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{path}.lock", timeout=0), Cache(path) as answers, terminal.progress() as bar:
+            task = bar.add_task("requests", total=None)
+            client = Client(None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print)
+            client.on_progress = lambda done, total: bar.update(task, completed=done, total=total)
+            yield client
+    except Timeout:
+        raise DataError(f"another run is using {path}", fix="wait for it, or give another --cache") from None
 
 
 def user_agent(contact: str) -> str:
@@ -228,14 +323,10 @@ def user_agent(contact: str) -> str:
     return f"hbench/{importlib.metadata.version('hbench')} ({contact}) requests/{requests.__version__}"
 
 
-def _budget(manners: Manners) -> Retry:
-    return Retry(
-        total=manners.attempts - 1,
-        backoff_factor=manners.first_wait / 2,
-        backoff_max=manners.longest_wait,
-        backoff_jitter=manners.first_wait / 5,
-    )
+def canonical(endpoint: str, params: Mapping[str, str]) -> str:
+    """A request as text that does not depend on the method, the order of parameters, or maxlag."""
+    return json.dumps([endpoint, sorted((k, v) for k, v in params.items() if k != "maxlag")], ensure_ascii=False)
 
 
-def _refusal(why: str) -> bytes:
-    return json.dumps({"error": {"code": "toomanyvalues", "info": why}}).encode()
+def _key(request: str) -> str:
+    return hashlib.sha256(request.encode()).hexdigest()

@@ -14,16 +14,25 @@ import bz2
 import gzip
 import re
 import zlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from hbench.core.errors import DataError
 from hbench.core.untrusted import parse_json
-from hbench_hgldv2.labels.scrape import FactSource
-from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named
-from hbench_hgldv2.wikimedia.pages import MOST_HOPS, Page
+from hbench_hgldv2.wikimedia.facts import (
+    INSTANCE_OF,
+    MISSING,
+    MOST_HOPS,
+    Entity,
+    FactSource,
+    Named,
+    Page,
+    entity_of,
+    existing_page,
+    in_english,
+    only_items,
+)
 
 DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # how a dump begins
 CATEGORY = "14"  # the namespace of categories
@@ -39,18 +48,16 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> FactSource:
-    """The dumps in a folder as a source; raises DataError naming the files that lack. Soft redirects are not
+    """The dumps in a folder as a source; raises DataError naming the files that are missing. Soft redirects are not
     in these dumps.
     """
-    files = {
-        name: _file(folder, pattern)
-        for name, pattern in {
-            "page": "*-page.sql*",
-            "props": "*-page_props.sql*",
-            "redirect": "*-redirect.sql*",
-            "truthy": "*truthy*.nt*",
-        }.items()
+    patterns = {
+        "page": "*-page.sql*",
+        "props": "*-page_props.sql*",
+        "redirect": "*-redirect.sql*",
+        "truthy": "*truthy*.nt*",
     }
+    files = {name: _file(folder, pattern) for name, pattern in patterns.items()}
     return FactSource(
         pages=lambda titles: _pages(files, titles),
         soft_targets=lambda titles: {},
@@ -64,7 +71,7 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """The rows of all INSERT statements of a MySQL or MariaDB dump, as text; NULL is "". Rows stand on the line of the
     statement or, as newer mariadb-dump writes them, each on its own.
 
-    Raises DataError for a text in them that is no row, and for a dump that is cut off.
+    Raises DataError for a text in them that is not a row, and for a dump that is cut off.
     """
     inside, is_dump, is_complete = False, False, False
     for line in lines:
@@ -89,7 +96,7 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
         place = row.end()
         yield tuple(map(_text, _CELL.findall(row[1] + ",")))
     if line[place:].strip(" ,\n") not in ("", ";"):
-        raise DataError("this is no row of a dump", expected="(1,'text',NULL)", found=line[place : place + 60])
+        raise DataError("this is not a row of a dump", expected="(1,'text',NULL)", found=line[place : place + 60])
 
 
 def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -105,30 +112,23 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _pages(files: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
-    wanted = {_key(title): title for title in titles}
-    redirects = _redirects(files, wanted)
-    ends = {key: _end(key, redirects) for key in wanted}
-    ids = {row[2]: row[0] for row in _rows(files["page"]) if row[1] == CATEGORY and row[2] in set(ends.values())}
-    by_id = {page_id: key for key, page_id in ids.items()}
-    items = {by_id[row[0]]: row[2] for row in _rows(files["props"]) if row[1] == "wikibase_item" and row[0] in by_id}
-    return {title: _page(key, ends[key], ids, items) for key, title in wanted.items()}
+    redirects = _redirects(files)
+    keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
+    ends = {title: _end(key, redirects) for title, key in keys.items()}
+    wanted = set(ends.values())
+    by_id = {row[0]: row[2] for row in _rows(files["page"]) if row[1] == CATEGORY and row[2] in wanted}
+    items = dict.fromkeys(by_id.values(), "")
+    items |= {by_id[row[0]]: row[2] for row in _rows(files["props"]) if row[1] == "wikibase_item" and row[0] in by_id}
+    pages = {}
+    for title, end in ends.items():
+        name = f"Category:{end.replace('_', ' ')}"
+        redirected = end != keys[title]
+        pages[title] = existing_page(name, items[end], redirected=redirected) if end in items else Page(name, "missing")
+    return pages
 
 
-def _page(key: str, end: str, ids: Mapping[str, str], items: Mapping[str, str]) -> Page:
-    title = f"Category:{end.replace('_', ' ')}"
-    if end not in ids:
-        return Page(title, "missing")
-    if end not in items:
-        return Page(title, "no_item")
-    return (
-        Page(title, "found", items[end], "sitelink")
-        if key == end
-        else Page(title, "redirected", items[end], "redirect")
-    )
-
-
-def _redirects(files: Mapping[str, Path], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Category -> the category its redirect names, for all that redirect (the table is small beside the pages)."""
+def _redirects(files: Mapping[str, Path]) -> dict[str, str]:
+    """Category -> the category its redirect names, for all that redirect (the table is small next to the pages)."""
     targets = {row[0]: row[2] for row in _rows(files["redirect"]) if row[1] == CATEGORY}
     return {row[2]: targets[row[0]] for row in _rows(files["page"]) if row[1] == CATEGORY and row[0] in targets}
 
@@ -143,11 +143,8 @@ def _end(key: str, redirects: Mapping[str, str]) -> str:
 
 def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
     names = {title.partition(":")[2]: title for title in titles}
-    found: dict[str, set[str]] = defaultdict(set)
-    for item, predicate, value, _ in triples(_lines(truthy)):
-        if predicate == "P373" and value in names:
-            found[names[value]].add(item)
-    return {title: min(items) for title, items in found.items() if len(items) == 1}
+    named = triples(_lines(truthy))
+    return only_items((names[value], item) for item, prop, value, _ in named if prop == "P373" and value in names)
 
 
 def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
@@ -157,29 +154,19 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
     for item, predicate, value, _ in triples(_lines(truthy)):
         if item in wanted:
             values.setdefault(item, {}).setdefault(predicate, []).append(value)
-    return {i: _entity(i, values[i]) if i in values else MISSING for i in ids}
-
-
-def _entity(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
-    classes = tuple(dict.fromkeys(values.get("P31", ())))
-    return Entity(
-        item,
-        classes,
-        tuple(values.get("P301", ())),
-        tuple(values.get("P279", ())),
-        len(classes),
-        combines="P971" in values,
-    )
+    for properties in values.values():
+        properties[INSTANCE_OF] = list(dict.fromkeys(properties.get(INSTANCE_OF, ())))
+    return {i: entity_of(i, values[i]) if i in values else MISSING for i in ids}
 
 
 def _names(truthy: Path, ids: Sequence[str]) -> dict[str, Named]:
     wanted = set(ids)
-    found = {
-        (item, language): Named(value, language)
+    labels = {
+        (item, language): value
         for item, predicate, value, language in triples(_lines(truthy))
         if predicate == "label" and language in ("en", "mul") and item in wanted
     }
-    return {i: found.get((i, "en"), found.get((i, "mul"), Named())) for i in ids}
+    return in_english(ids, labels)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, ...]]:
@@ -196,13 +183,9 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with _opened(path) as lines:
+    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+    with opener(path, "rt", encoding="utf-8") as lines:
         yield from lines
-
-
-def _opened(path: Path) -> IO[str]:
-    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
-    return opener(path, "rt", encoding="utf-8")  # type: ignore[no-any-return, operator]
 
 
 def _file(folder: Path, pattern: str) -> Path:
@@ -217,15 +200,9 @@ def _file(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _key(title: str) -> str:
-    return title.partition(":")[2].replace(" ", "_")
-
-
 def _text(cell: str) -> str:
     if not cell.startswith("'"):
         return "" if cell == "NULL" else cell
-    return re.sub(r"\\(.)", _unescaped, cell[1:-1], flags=re.DOTALL) if "\\" in cell else cell[1:-1]
-
-
-def _unescaped(pair: re.Match[str]) -> str:
-    return _ESCAPES.get(pair[1], pair[1])
+    if "\\" not in cell:
+        return cell[1:-1]
+    return re.sub(r"\\(.)", lambda pair: _ESCAPES.get(pair[1], pair[1]), cell[1:-1], flags=re.DOTALL)

@@ -12,10 +12,18 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from hbench.core.errors import SourceError
-from hbench_hgldv2.labels.scrape import FactSource
 from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
-from hbench_hgldv2.wikimedia.entities import MISSING, Entity, Named
-from hbench_hgldv2.wikimedia.pages import Page
+from hbench_hgldv2.wikimedia.facts import (
+    MISSING,
+    Entity,
+    FactSource,
+    Named,
+    Page,
+    entity_of,
+    existing_page,
+    in_english,
+    only_items,
+)
 from hbench_hgldv2.wikimedia.responses import Good
 
 COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
@@ -38,13 +46,7 @@ REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:
     """The query service as a source. It knows no revision, no wikitext, and only the best-ranked statements."""
     ask = QueryService(client, servers)
-    return FactSource(
-        pages=ask.pages,
-        soft_targets=lambda titles: {},
-        by_category=ask.by_category,
-        entities=ask.entities,
-        names=ask.names,
-    )
+    return FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
 
 
 def iri_of(title: str) -> str:
@@ -57,11 +59,11 @@ def iri_of(title: str) -> str:
 
 
 def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The rows of a SPARQL JSON result, variable -> value; unbound variables and unknown values (blank
-    nodes) are left out.
+    """The rows of a SPARQL JSON result, variable -> value, items by their ids alone; unbound variables and unknown values
+    (blank nodes) are left out.
     """
     return [
-        {name: cell["value"] for name, cell in row.items() if cell["type"] != "bnode"}
+        {name: cell["value"].removeprefix(ENTITY) for name, cell in row.items() if cell["type"] != "bnode"}
         for row in answer["results"]["bindings"]
     ]
 
@@ -73,47 +75,35 @@ class QueryService:
         self._client, self._endpoint = client, Endpoint(servers.query, maxlag=False, posts=True)
 
     def pages(self, titles: Sequence[str]) -> dict[str, Page]:
-        items = {}
-        for row in self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles]):
-            if "item" in row:
-                title = unquote(row["page"].removeprefix(COMMONS_PAGE)).replace("_", " ")
-                items[title] = row["item"].removeprefix(ENTITY)
-        return {t: Page(t, "found", items[t], "sitelink") if t in items else Page(t, "no_item") for t in titles}
+        rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
+        items = {row["page"]: row["item"] for row in rows if "item" in row}
+        items = {unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item for page, item in items.items()}
+        return {title: existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
         """Title -> the only item whose P373 names it."""
         named = {title.partition(":")[2]: title for title in titles}
-        found: dict[str, set[str]] = defaultdict(set)
-        for row in self._rows(BY_CATEGORY, [_literal(name) for name in named]):
-            found[named[row["name"]]].add(row["item"].removeprefix(ENTITY))
-        return {title: min(items) for title, items in found.items() if len(items) == 1}
+        rows = self._rows(BY_CATEGORY, [_literal(name) for name in named])
+        return only_items((named[row["name"]], row["item"]) for row in rows)
 
     def entities(self, ids: Sequence[str]) -> dict[str, Entity]:
         """A merged item is looked up once more under its target."""
-        found = self._statements(ids)
-        targets = self._targets([i for i in ids if i not in found])
+        statements = self._statements(ids)
+        absent = [f"wd:{i}" for i in ids if i not in statements]
+        targets = {row["item"]: row["target"] for row in self._rows(REDIRECTS, absent)}
         moved = self._statements(sorted(set(targets.values())))
-        return {i: _entity(found.get(i) or moved.get(targets.get(i, "")), targets.get(i, i)) for i in ids}
+        return {i: _entity(statements.get(i) or moved.get(targets.get(i, "")), targets.get(i, i)) for i in ids}
 
     def names(self, ids: Sequence[str]) -> dict[str, Named]:
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
-        found = {
-            (row["item"].removeprefix(ENTITY), row["language"]): Named(row["label"], row["language"]) for row in rows
-        }
-        return {i: found.get((i, "en"), found.get((i, "mul"), Named())) for i in ids}
+        return in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
 
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-        found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row in self._rows(ENTITIES, [f"wd:{i}" for i in ids]):
             if "value" in row:
-                found[row["item"].removeprefix(ENTITY)][row["property"].rpartition("/")[2]].append(
-                    row["value"].removeprefix(ENTITY)
-                )
-        return found
-
-    def _targets(self, ids: Sequence[str]) -> dict[str, str]:
-        rows = self._rows(REDIRECTS, [f"wd:{i}" for i in ids])
-        return {row["item"].removeprefix(ENTITY): row["target"].removeprefix(ENTITY) for row in rows}
+                values[row["item"]][row["property"].rpartition("/")[2]].append(row["value"])
+        return values
 
     def _rows(self, query: str, values: Sequence[str]) -> Iterator[dict[str, str]]:
         for start in range(0, len(values), BATCH):
@@ -132,11 +122,8 @@ def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> Entity
     """
     if statements is None:
         return MISSING
-    values = {key: tuple(sorted(set(listed), key=lambda qid: (len(qid), qid))) for key, listed in statements.items()}
-    classes = values.get("P31", ())
-    return Entity(
-        item, classes, values.get("P301", ()), values.get("P279", ()), len(classes), combines="P971" in values
-    )
+    order = lambda qid: (len(qid), qid)  # noqa: E731
+    return entity_of(item, {key: sorted(set(values), key=order) for key, values in statements.items()})
 
 
 def _literal(text: str) -> str:

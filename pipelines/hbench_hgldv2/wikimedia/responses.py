@@ -1,4 +1,4 @@
-"""Judges the responses of Wikimedia's servers: whether to go on, ask again, halve the batch, or give up.
+"""Judges the responses of Wikimedia's servers: whether to take them, ask again, halve the batch, or give up.
 
 >>> judge(200, {}, b'{"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged."}}', now=0)
 Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)

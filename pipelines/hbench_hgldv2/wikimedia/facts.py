@@ -1,0 +1,114 @@
+"""What Wikimedia knows that the pipeline asks for: pages of Commons, entities of Wikidata, and the source that tells them.
+
+>>> title_of("http://commons.wikimedia.org/wiki/Category:Nago-ji_(Tateyama,_Chiba)")
+'Category:Nago-ji (Tateyama, Chiba)'
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from hbench.core.errors import DataError
+
+WIKI = "commons.wikimedia.org/wiki/"
+INSTANCE_OF, SUBCLASS_OF, MAIN_TOPIC, COMBINES = "P31", "P279", "P301", "P971"
+QID = re.compile(r"Q[1-9][0-9]*")
+MOST_HOPS = 5
+
+
+class Page(NamedTuple):
+    """What a requested title is: "found", "redirected", "missing", "invalid" or "no_item".
+
+    `title` is the page's own, `item` its Wikidata item, `via` how it was reached: sitelink, redirect, soft redirect or
+    P373.
+    """
+
+    title: str
+    status: str
+    item: str = ""
+    via: str = ""
+
+
+class Entity(NamedTuple):
+    """One item: `item` is its own id (another one after a redirect), "" when missing or deleted.
+
+    `classes`, `topics`, `parents` are the best-ranked values of P31, P301 and P279; `n_classes` counts all P31
+    statements; `preferred` tells that a rank chose among them; `combines` that it is an intersection of topics (P971);
+    `qualifiers` has the qualifiers of each of the classes, where the source tells them.
+    """
+
+    item: str
+    classes: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    n_classes: int = 0
+    preferred: bool = False
+    combines: bool = False
+    revision: int = 0
+    qualifiers: tuple[str, ...] = ()
+
+
+MISSING = Entity("")
+
+
+class Named(NamedTuple):
+    """The label of a class: the text and the language it is in ("" and "" without one)."""
+
+    text: str = ""
+    language: str = ""
+
+
+class FactSource(NamedTuple):
+    """Where facts come from: each function takes unique keys and answers for every one it knows something of.
+
+    `pages` and `entities` answer for every key; `soft_targets` gives a title's category-redirect target, `by_category`
+    the item whose P373 names a title, `names` the English labels of classes.
+    """
+
+    pages: Callable[[Sequence[str]], dict[str, Page]]
+    soft_targets: Callable[[Sequence[str]], dict[str, str]]
+    by_category: Callable[[Sequence[str]], dict[str, str]]
+    entities: Callable[[Sequence[str]], dict[str, Entity]]
+    names: Callable[[Sequence[str]], dict[str, Named]]
+
+
+def title_of(url: str) -> str:
+    """The page title in a Commons URL: percent-decoded UTF-8, underscores as spaces, NFC; raises DataError for another
+    URL.
+    """
+    _, site, path = url.partition(WIKI)
+    if not site or not path:
+        raise DataError("this is not a Commons page", expected=f"https://{WIKI}Category:…", found=url)
+    return unicodedata.normalize("NFC", unquote(path, errors="strict").replace("_", " ").strip())
+
+
+def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
+    """The page of a title that exists, with its item, "" for none."""
+    if not item:
+        return Page(title, "no_item")
+    return Page(title, "redirected", item, "redirect") if redirected else Page(title, "found", item, "sitelink")
+
+
+def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
+    """The entity whose best-ranked statements have these values, property -> items."""
+    classes = tuple(values.get(INSTANCE_OF, ()))
+    topics, parents = tuple(values.get(MAIN_TOPIC, ())), tuple(values.get(SUBCLASS_OF, ()))
+    return Entity(item, classes, topics, parents, len(classes), combines=COMBINES in values)
+
+
+def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Title -> item of the (title, item) pairs, for the titles that one item alone names."""
+    items: dict[str, set[str]] = {}
+    for title, item in pairs:
+        items.setdefault(title, set()).add(item)
+    return {title: min(named) for title, named in items.items() if len(named) == 1}
+
+
+def in_english(ids: Sequence[str], labels: Mapping[tuple[str, str], str]) -> dict[str, Named]:
+    """The label of each id from (id, language) -> text: the English one, else that of all languages ("mul"), else none."""
+    languages = {i: next((name for name in ("en", "mul") if (i, name) in labels), "") for i in ids}
+    return {i: Named(labels[i, language], language) if language else Named() for i, language in languages.items()}
