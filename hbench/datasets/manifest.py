@@ -183,18 +183,6 @@ def from_names(
     )
 
 
-def from_columns(
-    items: Sequence[str],
-    columns: Sequence[Sequence[str]],
-    *,
-    levels: Sequence[str],
-    query: NDArray[np.bool_] | None = None,
-    gallery: NDArray[np.bool_] | None = None,
-) -> Manifest:
-    """A manifest from a column of label names per level, coarse to fine; every item asks and is ranked by default."""
-    return from_names(items, list(zip(*columns, strict=True)), levels=levels, query=query, gallery=gallery)
-
-
 TYPES = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
 
 

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
 from hbench.core.tables import read_sheet, texts
 from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
+from hbench.datasets.own_data import images_below
 
 
-def text_of(path: Path) -> str:
-    """The text in a file; raises DataError where it is missing or no text."""
-    try:
-        return read_text(path, most=ANNOTATIONS)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not a text file", found=str(error)) from None
+def shipped(name: str) -> str:
+    """The text of a file that lies in `benchmarks`."""
+    return resources.files("hbench.datasets.benchmarks").joinpath(name).read_text(encoding="utf-8")
+
+
+def shipped_rows(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV that lies in `benchmarks`, by the names of its columns."""
+    return list(csv.DictReader(shipped(name).splitlines()))
+
+
+def images_in(raw: Path, folder: str) -> list[str]:
+    """The images below a folder of the raw folder, sorted; raises DataError where there are none."""
+    items = [f"{folder}/{item}" for item in sorted(images_below(raw / folder))]
+    if not items:
+        raise DataError(f"{raw / folder} holds no images", fix="look at the layout: hbench datasets NAME")
+    return items
 
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
-    return [line for line in text_of(path).splitlines() if line.strip()]
+    return [line for line in _content(path, read_text, "a text file").splitlines() if line.strip()]
 
 
 def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None = None) -> list[list[str]]:
@@ -50,13 +61,17 @@ def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None 
 
 
 def json_of(path: Path) -> Any:
-    """The content of a JSON file; raises DataError where it is missing or none."""
+    """The content of a JSON file; raises DataError where it is missing or not JSON."""
+    return _content(path, read_json, "JSON")
+
+
+def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
     try:
-        return read_json(path, most=ANNOTATIONS)
+        return reader(path, most=ANNOTATIONS)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except ValueError as error:
-        raise DataError(f"{path} is not JSON", found=str(error)) from None
+        raise DataError(f"{path} is not {kind}", found=str(error)) from None
 
 
 def columns_of(path: Path, *names: str) -> list[list[str]]:

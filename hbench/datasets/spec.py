@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from PIL import Image
 
 from hbench.core.registry import Registry
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.manifest import Manifest, open_picture
+from hbench.datasets.manifest import Manifest, from_names, open_picture
+from hbench.tree.names import NameTable, Row, stripped
+from hbench.tree.policies import mend
 
 Picture = Callable[[Path, str], Image.Image]  # the image of an item, given the folder that items are relative to
 Splits = dict[str, Manifest]  # "train", "test" or, where there are several tests, their names
 Names = dict[str, dict[str, str]]
 Counts = Mapping[str, Mapping[str, int]]
+Labelled = Iterable[tuple[str, Row]]  # items, each with its names, coarse to fine
+
+RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
+PARTIAL = ("fill-from-parent", "unknown", "by-path")  # policies: a path that ends early is unknown below its end
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,39 @@ class Spec:
 
 
 specs: Registry[Spec] = Registry("dataset", group="hbench.datasets", type=Spec)
+
+
+def splits_of(parts: Mapping[str, Labelled], levels: Sequence[str]) -> Splits:
+    """The manifest of each part; all of its items are queries, and the gallery."""
+    return {split: from_names(*_columns(labelled), levels=levels) for split, labelled in parts.items()}
+
+
+def split_by(labelled: Labelled, levels: Sequence[str], *, trains: Callable[[Row], bool]) -> Splits:
+    """The manifests of train and test: of the items whose names `trains` takes, and of the others."""
+    parts: dict[str, list[tuple[str, Row]]] = {"train": [], "test": []}
+    for item, names in labelled:
+        parts["train" if trains(names) else "test"].append((item, names))
+    return splits_of(parts, levels)
+
+
+def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str]) -> Manifest:
+    """The manifest of a test whose queries rank other items."""
+    queries = list(queries)
+    items, rows = _columns([*queries, *gallery])
+    query = np.arange(len(items)) < len(queries)
+    return from_names(items, rows, levels=levels, query=query, gallery=~query)
+
+
+def _columns(labelled: Labelled) -> tuple[list[str], list[Row]]:
+    pairs = list(labelled)
+    return [item for item, _ in pairs], [names for _, names in pairs]
+
+
+def mended(rows: Iterable[Row], levels: Sequence[str], *policies: str) -> dict[Row, Row]:
+    """The names of each row after the policies (hbench.tree.policies), which make a tree of all rows together."""
+    rows = list(rows)
+    final = mend(NameTable.of(levels, rows), policies).final
+    return {row: final[stripped(row)] or () for row in rows}
 
 
 def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:

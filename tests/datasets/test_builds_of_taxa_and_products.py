@@ -335,7 +335,7 @@ def test_sfm_trains_and_tests_on_other_models(raw):
     assert dataset.train.items.tolist() == ["ims/aa/aa/11/00001111aaaa", "ims/bb/aa/11/00001111aabb"]
     assert dataset.tests["test"].tree.names == (("model 700", "model 701"),)
     (raw / "retrieval-SfM-120k.pkl").write_bytes(pickle.dumps({"train": part, "val": {"cids": []}}, protocol=2))
-    with pytest.raises(DataError, match="has no list of images in val"):
+    with pytest.raises(DataError, match="is not the list of SfM-120k"):
         build("sfm-120k", raw)
 
 

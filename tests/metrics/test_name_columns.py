@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import hbench
 from hbench.datasets import Dataset, Protocol
 from hbench.datasets import manifest as manifests
-from hbench.datasets.benchmarks.inat18 import FULL, POLICIES
+from hbench.datasets.benchmarks.inat18 import POLICIES
+from hbench.datasets.spec import RANKS
 from hbench.evaluation import embeddings as embedding_files
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.rankings import files as run_files
@@ -39,20 +40,20 @@ SPECIES = [
 BY_COLUMN = ("AP", "mAP@R", "R@1", "R@3", "P@3", "mAP@4", "TR@5", "ASI")
 METRICS = [
     *("H-AP", "H-AP(alpha=2)", "ASI", "NDCG", "NDCG@5", "wAP", "AP#genus", "AP#phylum"),
-    *(f"{metric}/{level}" for metric in BY_COLUMN for level in FULL),
+    *(f"{metric}/{level}" for metric in BY_COLUMN for level in RANKS),
 ]
 
 
 def dataset_of(species, *, query=None, gallery=None):
     """One image of SPECIES[i] per i, labelled by the tree that the build makes of the names."""
-    final = mend(NameTable.of(FULL, SPECIES), POLICIES).final
+    final = mend(NameTable.of(RANKS, SPECIES), POLICIES).final
     rows = [final[SPECIES[i]] for i in species]
     official = {
         level: {mended[column]: plain[column] for plain, mended in final.items() if plain[column] != mended[column]}
-        for column, level in enumerate(FULL)
+        for column, level in enumerate(RANKS)
     }
     items = [f"{place}.jpg" for place in range(len(species))]
-    test = manifests.from_names(items, rows, levels=FULL, query=query, gallery=gallery)
+    test = manifests.from_names(items, rows, levels=RANKS, query=query, gallery=gallery)
     return Dataset("names", "1", Protocol(similarity="dot"), None, {"test": test}, official_names=official)
 
 
@@ -66,12 +67,12 @@ def released(vectors, names, query, items, asked):
     scores = [float(np.dot(vectors[query], vectors[k])) for k in items]
     level = {k: sum(a == b for a, b in zip(names[query], names[k], strict=True)) for k in {*items, *asked}}
     ranked = oracle.rank_levels(scores, [level[k] for k in items])
-    counts = [sum(level[k] == at for k in asked) for at in range(len(FULL) + 1)]
+    counts = [sum(level[k] == at for k in asked) for at in range(len(RANKS) + 1)]
     columns = [oracle.rank_levels(scores, [int(names[query][c] == names[k][c]) for k in items]) for c in range(7)]
     values = {
         "H-AP": released_h_ap(ranked, counts, 1),
         "H-AP(alpha=2)": released_h_ap(ranked, counts, 2),
-        "ASI": oracle.asi(ranked, len(FULL)),
+        "ASI": oracle.asi(ranked, len(RANKS)),
         "NDCG": oracle.ndcg(ranked),
         "NDCG@5": oracle.ndcg(ranked, 5),
         "AP#genus": oracle.ap_exclusive(ranked, 6),
@@ -79,7 +80,7 @@ def released(vectors, names, query, items, asked):
     }
     defined = [ap for ap in (oracle.ap(column) for column in columns) if not math.isnan(ap)]
     values["wAP"] = sum(defined) / len(defined) if defined else math.nan
-    for name, column in zip(FULL, columns, strict=True):
+    for name, column in zip(RANKS, columns, strict=True):
         values |= {f"{metric}/{name}": value for metric, value in of_column(column).items()}
     return values
 
@@ -222,7 +223,7 @@ def hbench_cli(home, *arguments):
 def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(tmp_path):
     raw = tmp_path / "raw"
     (raw / "Inat_dataset_splits").mkdir(parents=True)
-    keys = [*FULL[:-1], "name"]
+    keys = [*RANKS[:-1], "name"]
     categories = [dict(zip(keys, row, strict=True), id=i, supercategory=row[2]) for i, row in enumerate(SPECIES)]
     (raw / "categories.json").write_text(json.dumps(categories))
     species = [*range(len(SPECIES))] * 4

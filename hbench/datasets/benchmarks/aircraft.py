@@ -6,33 +6,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import lines_of, rows_of
-from hbench.datasets.spec import Spec, Splits, specs
-
-PARTS = ("trainval", "test")
+from hbench.datasets.spec import Spec, Splits, specs, split_by
 
 
 def build(raw: Path) -> Splits:
     """images_LEVEL_PART.txt give the name of every image at each level; variants.txt orders the variants."""
     of_image: dict[str, dict[str, str]] = {}
     for level in SPEC.levels:
-        for part in PARTS:
+        for part in ("trainval", "test"):
             for image, name in rows_of(raw / f"images_{level}_{part}.txt", columns=2):
                 of_image.setdefault(image, {})[level] = name
     if short := [image for image, names in of_image.items() if len(names) != len(SPEC.levels)]:
         raise DataError(f"{raw} has images without a name at some level", found=", ".join(short[:5]))
     variants = lines_of(raw / "variants.txt")
     training = {name.strip() for name in variants[: len(variants) // 2]}
-    splits = {}
-    for split in ("train", "test"):
-        own = {
-            image: names for image, names in of_image.items() if (names["variant"] in training) == (split == "train")
-        }
-        rows = [tuple(names[level] for level in SPEC.levels) for names in own.values()]
-        splits[split] = manifests.from_names([f"images/{image}.jpg" for image in own], rows, levels=SPEC.levels)
-    return splits
+    labelled = [
+        (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels)) for image, names in of_image.items()
+    ]
+    return split_by(labelled, SPEC.levels, trains=lambda names: names[-1] in training)
 
 
 SPEC = Spec(

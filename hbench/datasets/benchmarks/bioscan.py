@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.manifest import Manifest
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import PARTIAL, Spec, Splits, mended, queries_against, specs, splits_of
 
 LEVELS = ("class", "order", "family", "genus", "species")
 TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
@@ -26,17 +23,13 @@ TESTS = {"seen": ("test", "train"), "unseen": ("test_unseen", "key_unseen")}  # 
 
 def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
     """{partition: {image: its names}}. A path that ends early is unknown below; a hole in it is a class of its own."""
-    from hbench.tree.names import NameTable, stripped
-    from hbench.tree.policies import mend
-
     parts, chunks, numbers = (texts(table, name) for name in ("split", "chunk", "processid"))
     rows = list(zip(*(texts(table, level) for level in LEVELS), strict=True))
-    final = mend(NameTable.of(LEVELS, rows), ["fill-from-parent", "unknown", "by-path"]).final
-    found: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in set(parts)}
+    final = mended(rows, LEVELS, *PARTIAL)
+    images: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in set(parts)}
     for part, chunk, number, row in zip(parts, chunks, numbers, rows, strict=True):
-        image = "/".join(filter(None, (part, chunk, f"{number}.jpg")))
-        found[part][image] = final[stripped(row)] or ()
-    return found
+        images[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = final[row]
+    return images
 
 
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
@@ -46,16 +39,11 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
     of_part = labelled(table.filter(pc.is_in(table["split"], value_set=pa.array(used))))
     if lost := [part for part in used if part not in of_part]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
-    learnt = {image: names for part in training for image, names in of_part[part].items()}
-    train = manifests.from_names(list(learnt), list(learnt.values()), levels=LEVELS)
-    return {"train": train} | {test: asked(of_part[own], of_part[keys]) for test, (own, keys) in TESTS.items()}
-
-
-def asked(queries: dict[str, tuple[str, ...]], keys: dict[str, tuple[str, ...]]) -> Manifest:
-    """The images of one partition against those of another."""
-    both = queries | keys
-    query = np.arange(len(both)) < len(queries)
-    return manifests.from_names(list(both), list(both.values()), levels=LEVELS, query=query, gallery=~query)
+    train = splits_of({"train": [pair for part in training for pair in of_part[part].items()]}, LEVELS)
+    return train | {
+        test: queries_against(of_part[queries].items(), of_part[gallery].items(), LEVELS)
+        for test, (queries, gallery) in TESTS.items()
+    }
 
 
 SUBFAMILY = (
@@ -92,7 +80,7 @@ bioscan5m/
       CHUNK/                                             none in the small partitions
         PROCESSID.jpg""",
 )
-PARTIAL = dataclasses.replace(
+PARTIAL_SPEC = dataclasses.replace(
     SPEC,
     name="bioscan-5m-partial",
     title="BIOSCAN-5M, all that may be trained on",
@@ -112,5 +100,5 @@ PARTIAL = dataclasses.replace(
         "layout: both unpacked into bioscan5m/images/cropped_256/pretrain/"
     ),
 )
-for _spec in (SPEC, PARTIAL):
+for _spec in (SPEC, PARTIAL_SPEC):
     specs.register(_spec.name)(_spec)

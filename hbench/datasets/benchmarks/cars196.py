@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-from importlib import resources
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.raw_files import shipped_rows
+from hbench.datasets.spec import Spec, Splits, specs, split_by
 
 TRAINING_CLASSES = 98
 
 
-def types() -> dict[int, tuple[str, str]]:
-    """Body type and model of each class, after "Your Flamingo is My Bird" (MIT)."""
-    text = resources.files("hbench.datasets.benchmarks").joinpath("cars196_types.csv").read_text(encoding="utf-8")
-    return {int(row["class_id"]): (row["type"], row["class_name"]) for row in csv.DictReader(text.splitlines())}
-
-
 def build(raw: Path) -> Splits:
-    """cars_annos.mat lists the images and their classes; its own flag `test` is of another, closed split."""
+    """cars_annos.mat lists the images and their classes; its own flag `test` is of another, closed split.
+
+    Body types and models are those of "Your Flamingo is My Bird" (MIT).
+    """
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
     path = raw / "cars_annos.mat"
     try:
         annotations = loadmat(path, squeeze_me=True)["annotations"]
-        rows = [
+        classes = [
             (str(item), int(number))
             for item, number in zip(annotations["relative_im_path"], annotations["class"], strict=True)
         ]
@@ -36,13 +31,9 @@ def build(raw: Path) -> Splits:
         raise DataError(
             f"{path} cannot be read", expected="annotations with relative_im_path and class", found=str(error)
         ) from None
-    of_class = types()
-    splits = {}
-    for split in ("train", "test"):
-        own = [(item, number) for item, number in rows if (number <= TRAINING_CLASSES) == (split == "train")]
-        names = [of_class[number] for _, number in own]
-        splits[split] = manifests.from_names([item for item, _ in own], names, levels=SPEC.levels)
-    return splits
+    names = {int(row["class_id"]): (row["type"], row["class_name"]) for row in shipped_rows("cars196_types.csv")}
+    training = {names[number] for number in names if number <= TRAINING_CLASSES}
+    return split_by([(item, names[number]) for item, number in classes], SPEC.levels, trains=training.__contains__)
 
 
 SPEC = Spec(

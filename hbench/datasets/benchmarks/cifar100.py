@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
@@ -31,14 +30,17 @@ def records(path: Path) -> NDArray[np.uint8]:
 
 def build(raw: Path) -> Splits:
     """train.bin and test.bin hold labels and pixels; an item is the number of its record."""
-    names = [lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine")]
-    splits = {}
-    for split in ("train", "test"):
-        labels = records(raw / f"{split}.bin")[:, :2]
-        items = [f"{split}/{number:05d}.png" for number in range(len(labels))]
-        columns = [[names[level][label] for label in labels[:, level]] for level in (0, 1)]
-        splits[split] = manifests.from_columns(items, columns, levels=SPEC.levels)
-    return splits
+    coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
+    return splits_of(
+        {
+            split: [
+                (f"{split}/{number:05d}.png", (coarse[above], fine[below]))
+                for number, (above, below) in enumerate(records(raw / f"{split}.bin")[:, :2])
+            ]
+            for split in ("train", "test")
+        },
+        SPEC.levels,
+    )
 
 
 @cache

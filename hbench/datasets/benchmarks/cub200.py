@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from importlib import resources
 from pathlib import Path
 
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.raw_files import rows_of, shipped_rows
+from hbench.datasets.spec import Spec, Splits, specs, split_by
 
 TRAINING_CLASSES = 100
 MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passerellidae")
@@ -22,26 +19,25 @@ def tree() -> dict[int, tuple[str, str, str]]:
     By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two orders; a family that
     occurs in two orders is named with its order.
     """
-    text = resources.files("hbench.datasets.benchmarks").joinpath("cub200_tree.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
-    names = [(row["order"], MERGED.get(row["family"], row["family"]), row["species"].replace("_", " ")) for row in rows]
-    orders = Counter(family for _, family in {(order, family) for order, family, _ in names})
+    rows = {int(row["class_id"]): row for row in shipped_rows("cub200_tree.csv")}
+    families = {number: MERGED.get(row["family"], row["family"]) for number, row in rows.items()}
+    orders = Counter(family for family, _ in {(families[number], row["order"]) for number, row in rows.items()})
     return {
-        int(row["class_id"]): (order, family if orders[family] == 1 else f"{family} ({order})", species)
-        for row, (order, family, species) in zip(rows, names, strict=True)
+        number: (
+            row["order"],
+            families[number] if orders[families[number]] == 1 else f"{families[number]} ({row['order']})",
+            row["species"].replace("_", " "),
+        )
+        for number, row in rows.items()
     }
 
 
 def build(raw: Path) -> Splits:
     """images.txt lists the images; the number of a class is the beginning of its folder."""
-    of_class = tree()
-    rows = [(path, int(path.split(".")[0])) for _, path in rows_of(raw / "images.txt", columns=2)]
-    splits = {}
-    for split in ("train", "test"):
-        own = [(path, number) for path, number in rows if (number <= TRAINING_CLASSES) == (split == "train")]
-        names = [of_class[number] for _, number in own]
-        splits[split] = manifests.from_names([path for path, _ in own], names, levels=SPEC.levels)
-    return splits
+    names = tree()
+    training = {names[number] for number in names if number <= TRAINING_CLASSES}
+    labelled = [(path, names[int(path.split(".")[0])]) for _, path in rows_of(raw / "images.txt", columns=2)]
+    return split_by(labelled, SPEC.levels, trains=training.__contains__)
 
 
 SPEC = Spec(

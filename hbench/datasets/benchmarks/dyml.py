@@ -6,15 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.copies import same_content
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import columns_of, lines_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # whatever the granularity of the test
@@ -66,43 +63,41 @@ def called(raw: Path) -> Callable[[str, str], str]:
     return lambda level, number: " ".join(filter(None, (level, number, known.get((level, number)))))
 
 
-def labelled(raw: Path, path: Path, folder: str) -> Manifest:
-    """A manifest with three levels from a label.csv."""
-    rows, name = rows_of(path, TRAIN_HEADER), called(raw)
-    names = [tuple(name(level, label) for level, label in zip(LEVELS, labels, strict=True)) for _, *labels in rows]
-    return manifests.from_names([f"{folder}/{file}" for file, *_ in rows], names, levels=LEVELS)
+def labelled(raw: Path, folder: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The images of a folder with their names at three levels, from its label.csv."""
+    name = called(raw)
+    return [
+        (f"{folder}/imgs/{file}", tuple(map(name, LEVELS, labels)))
+        for file, *labels in rows_of(raw / folder / "label.csv", TRAIN_HEADER)
+    ]
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
     """The test at one level. The gallery holds copies of the queries: each is left out of its own query's list."""
-    folder = f"bmk_{level}"
-    parts = {part: rows_of(raw / folder / f"{part}.csv", TEST_HEADER) for part in ("query", "gallery")}
-    items = [f"{folder}/{part}/{file}" for part, rows in parts.items() for file, _ in rows]
     name = called(raw)
-    labels = [[name(level, label) for rows in parts.values() for _, label in rows]]
-    query = np.arange(len(items)) < len(parts["query"])
-    manifest = manifests.from_columns(items, labels, levels=TEST_LEVELS, query=query, gallery=~query)
-    return dataclasses.replace(manifest, ignore=same_content(raw, items))
+    queries, gallery = (
+        [
+            (f"bmk_{level}/{part}/{file}", (name(level, label),))
+            for file, label in rows_of(raw / f"bmk_{level}" / f"{part}.csv", TEST_HEADER)
+        ]
+        for part in ("query", "gallery")
+    )
+    manifest = queries_against(queries, gallery, TEST_LEVELS)
+    return dataclasses.replace(manifest, ignore=same_content(raw, manifest.items.tolist()))
 
 
 def build_benchmarks(raw: Path) -> Splits:
     """Vehicle and Animal: train/label.csv, and a query and a gallery folder per level."""
-    return {"train": labelled(raw, raw / "train" / "label.csv", "train/imgs")} | {
-        level: benchmark(raw, level) for level in reversed(LEVELS)
-    }
+    tests = {level: benchmark(raw, level) for level in reversed(LEVELS)}
+    return splits_of({"train": labelled(raw, "train")}, LEVELS) | tests
 
 
 def build_product(raw: Path) -> Splits:
     """Product: train/label.csv, and one test set with three labels per image, each level a test of its own."""
-    test = labelled(raw, raw / PRODUCT / "label.csv", f"{PRODUCT}/imgs")
-    names = [[of_level[i] for i in ids] for of_level, ids in zip(test.tree.names, test.labels.T, strict=True)]
-    tests = {
-        level: manifests.from_columns(list(test.items), [names[i]], levels=TEST_LEVELS)
-        for i, level in enumerate(LEVELS)
-    }
-    return {"train": labelled(raw, raw / "train" / "label.csv", "train/imgs")} | {
-        level: tests[level] for level in reversed(LEVELS)
-    }
+    images = labelled(raw, PRODUCT)
+    tests = {level: [(item, (names[place],)) for item, names in images] for place, level in enumerate(LEVELS)}
+    train = splits_of({"train": labelled(raw, "train")}, LEVELS)
+    return train | splits_of({level: tests[level] for level in reversed(LEVELS)}, TEST_LEVELS)
 
 
 VEHICLE = Spec(

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 IMAGES = "IMAGO_build_test_resized"
-PARTS = ("train", "test")  # val.json is for choosing a model
 
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
@@ -20,13 +18,11 @@ def specimens(path: Path) -> dict[str, tuple[str, ...]]:
     entries: Any = json_of(path)
     try:
         return {
-            f"{IMAGES}/{each['image_path']}/{each['image_name']}": (
-                each["family"],
-                each["subfamily"],
-                each["genus"],
-                f"{each['genus']} {each['specific_epithet']}",
+            f"{IMAGES}/{entry['image_path']}/{entry['image_name']}": (
+                *(entry[level] for level in SPEC.levels[:-1]),
+                f"{entry['genus']} {entry['specific_epithet']}",
             )
-            for each in entries.values()
+            for entry in entries.values()
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
@@ -35,13 +31,13 @@ def specimens(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def build(raw: Path) -> Splits:
-    """splits/train.json and splits/test.json list the specimens; an image of both belongs to the training."""
-    found = {part: specimens(raw / "splits" / f"{part}.json") for part in PARTS}
-    own = {"train": found["train"]} | {"test": {k: v for k, v in found["test"].items() if k not in found["train"]}}
-    return {
-        part: manifests.from_names(list(images), list(images.values()), levels=SPEC.levels)
-        for part, images in own.items()
-    }
+    """splits/train.json and splits/test.json list the specimens; an image of both belongs to the training.
+
+    splits/val.json is for choosing a model.
+    """
+    train, test = (specimens(raw / "splits" / f"{part}.json") for part in ("train", "test"))
+    unseen = {image: names for image, names in test.items() if image not in train}
+    return splits_of({"train": train.items(), "test": unseen.items()}, SPEC.levels)
 
 
 SPEC = Spec(

@@ -9,13 +9,11 @@ from typing import Any
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, mended, specs, splits_of
 
-FOLDERS = {"train": "train", "test": "test"}  # the archive of validation and test images unpacks to test/
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
 PARTS = {"garment parts", "closures", "decorations"}  # of a garment: no class of its own here
 NICKNAME = "nickname"
@@ -26,8 +24,8 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     content: dict[str, Any] = json_of(path)
     try:
         files = {image["id"]: image["file_name"] for image in content["images"]}
-        kinds = {each["id"]: (each["supercategory"], each["name"]) for each in content["categories"]}
-        called = {each["id"]: each["name"] for each in content["attributes"] if each["supercategory"] == NICKNAME}
+        kinds = {entry["id"]: (entry["supercategory"], entry["name"]) for entry in content["categories"]}
+        called = {entry["id"]: entry["name"] for entry in content["attributes"] if entry["supercategory"] == NICKNAME}
         for box in content["annotations"]:
             kind = kinds[box["category_id"]]
             if kind[0] in PARTS:
@@ -40,17 +38,15 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def build(raw: Path) -> Splits:
-    """A nickname under several categories (a DAG) is a node under each; a garment without one repeats its category."""
-    from hbench.tree.names import NameTable
-    from hbench.tree.policies import mend
+    """A nickname under several categories (a DAG) is a node under each; a garment without one repeats its category.
 
-    found = {split: dict(garments(_annotations(raw, split), folder)) for split, folder in FOLDERS.items()}
-    rows = [row for own in found.values() for row in own.values()]
-    final = mend(NameTable.of(SPEC.levels, rows), ["repeat-leaf", "by-path"]).final
-    return {
-        split: manifests.from_names(list(own), [final[row] or () for row in own.values()], levels=SPEC.levels)
-        for split, own in found.items()
-    }
+    The folders of images are called as the splits: the archive of validation and test images unpacks to test/.
+    """
+    parts = {split: dict(garments(_annotations(raw, split), split)) for split in FILES}
+    final = mended((row for part in parts.values() for row in part.values()), SPEC.levels, "repeat-leaf", "by-path")
+    return splits_of(
+        {split: [(item, final[row]) for item, row in part.items()] for split, part in parts.items()}, SPEC.levels
+    )
 
 
 def _annotations(raw: Path, split: str) -> Path:

@@ -6,28 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import columns_of, json_of
-from hbench.datasets.spec import Spec, Splits, held_out, specs
+from hbench.datasets.spec import PARTIAL, RANKS, Spec, Splits, held_out, mended, specs, splits_of
 
-LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 ANNOTATIONS = "dataset_train.json"
 TAXONOMY = "taxonomy.csv"
 
 
 def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
     """The path of each category; what is named at a higher rank than species ends early, and is unknown below it."""
-    from hbench.tree.names import NameTable, stripped
-    from hbench.tree.policies import mend
-
-    known, *ranks = columns_of(raw / TAXONOMY, "name", *LEVELS)
-    rows = {name: stripped(row) for name, row in zip(known, zip(*ranks, strict=True), strict=True)}
+    known, *ranks = columns_of(raw / TAXONOMY, "name", *RANKS)
+    rows = dict(zip(known, zip(*ranks, strict=True), strict=True))
     if lost := sorted(names - set(rows)):
         raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
-    table = NameTable.of(LEVELS, [rows[name] for name in sorted(names)])
-    final = mend(table, ["fill-from-parent", "unknown", "by-path"]).final
-    return {name: final[rows[name]] or () for name in names}
+    final = mended((rows[name] for name in sorted(names)), RANKS, *PARTIAL)
+    return {name: final[rows[name]] for name in names}
 
 
 def build(raw: Path) -> Splits:
@@ -40,19 +34,16 @@ def build(raw: Path) -> Splits:
         raise DataError(f"{raw / ANNOTATIONS} is not in COCO's form", found=f"no {error}") from None
     of_name = paths(raw, set(names.values()))
     test = held_out(names.values(), fraction=0.5, seed=0)
-    splits = {}
-    for split in ("train", "test"):
-        own = [
-            (f"{image}_{box}.png", of_name[name]) for image, box, name in boxes if (name in test) == (split == "test")
-        ]
-        splits[split] = manifests.from_names([item for item, _ in own], [path for _, path in own], levels=LEVELS)
-    return splits
+    splits: dict[str, list[tuple[str, tuple[str, ...]]]] = {"train": [], "test": []}
+    for image, box, name in boxes:
+        splits["test" if name in test else "train"].append((f"{image}_{box}.png", of_name[name]))
+    return splits_of(splits, RANKS)
 
 
 SPEC = Spec(
     name="fathomnet-2025",
     title="FathomNet 2025 (FGVC12)",
-    levels=LEVELS,
+    levels=RANKS,
     build=build,
     markers=(ANNOTATIONS,),
     images=("rois", "train/rois"),

@@ -6,16 +6,14 @@ import dataclasses
 from pathlib import Path
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -75,14 +73,12 @@ def hierarchy(raw: Path, space: str) -> Paths:
 def training(raw: Path, paths: Paths | None) -> Manifest:
     """train_clean.csv, with the paths of its labelled landmarks only, or of all where there is no hierarchy."""
     landmarks, lists = columns(raw, TRAIN, "landmark_id", "images")
-    items, names = [], []
+    labelled: list[tuple[str, tuple[str, ...]]] = []
     for landmark, images in zip(landmarks, lists, strict=True):
         path = (landmark_name("train", landmark),) if paths is None else paths.get(landmark)
         if path is not None:
-            own = [file_of("train", image) for image in images.split()]
-            items += own
-            names += [path] * len(own)
-    return manifests.from_names(items, names, levels=FLAT if paths is None else SPEC.levels)
+            labelled += [(file_of("train", image), path) for image in images.split()]
+    return splits_of({"train": labelled}, FLAT if paths is None else SPEC.levels)["train"]
 
 
 def truth(raw: Path) -> dict[str, list[str]]:
@@ -101,11 +97,8 @@ def testing(raw: Path, paths: Paths | None) -> Manifest:
     else:
         levels = SPEC.levels
     index = {image: paths[landmark] for image, landmark in zip(images, landmarks, strict=True) if landmark in paths}
-    queries = {query: index[own[0]] for query, own in truth(raw).items() if own[0] in index}
-    items = [*(file_of("test", query) for query in queries), *(file_of("index", image) for image in index)]
-    query = np.arange(len(items)) < len(queries)
-    names = [*queries.values(), *index.values()]
-    return manifests.from_names(items, names, levels=levels, query=query, gallery=~query)
+    queries = [(file_of("test", query), index[images[0]]) for query, images in truth(raw).items() if images[0] in index]
+    return queries_against(queries, [(file_of("index", image), path) for image, path in index.items()], levels)
 
 
 def build(raw: Path) -> Splits:

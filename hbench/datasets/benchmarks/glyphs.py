@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,10 @@ from PIL import Image, ImageDraw, ImageFont, features
 from hbench.core import paths
 from hbench.core.files import replacing
 from hbench.core.untrusted import parse_toml, read_array
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.spec import Spec, Splits, held_out, specs
+from hbench.datasets.raw_files import shipped
+from hbench.datasets.spec import Spec, Splits, held_out, specs, split_by
 
 SIDE = 32
 MARGIN = 1
@@ -35,7 +34,7 @@ CASES = {"Lu": "capital", "Ll": "small"}
 
 def letters() -> list[tuple[int, str]]:
     """Every pair of code point and font of the benchmark, in order; pure data, so that it is the same everywhere."""
-    data = parse_toml(resources.files("hbench.datasets.benchmarks").joinpath("glyphs.toml").read_text(encoding="utf-8"))
+    data = parse_toml(shipped("glyphs.toml"))
     pairs = []
     for group in data["letters"]:
         fonts = [font for font, held in zip(data["fonts"], group["fonts"], strict=True) if held == "1"]
@@ -84,12 +83,8 @@ def build(_raw: Path) -> Splits:
     """Half of the base letters (seed 0) train, the others test."""
     pairs = letters()
     test_bases = held_out((path_of(code)[2] for code, _ in pairs), fraction=0.5, seed=SEED)
-    splits = {}
-    for split in ("train", "test"):
-        own = [pair for pair in pairs if (path_of(pair[0])[2] in test_bases) == (split == "test")]
-        rows = [path_of(code) for code, _ in own]
-        splits[split] = manifests.from_names([item_of(*pair) for pair in own], rows, levels=SPEC.levels)
-    return splits
+    labelled = [(item_of(*pair), path_of(pair[0])) for pair in pairs]
+    return split_by(labelled, SPEC.levels, trains=lambda names: names[2] not in test_bases)
 
 
 def images(manifest: Manifest) -> NDArray[np.uint8]:

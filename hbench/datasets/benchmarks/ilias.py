@@ -7,13 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hbench.core.errors import DataError, examples
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, mended, queries_against, specs
 
 TAXONOMY = "taxonomy.json"
 QUERIES, POSITIVES, DISTRACTORS = (f"image_ids/{name}_ids.txt" for name in ("image_query", "positive", "distractor"))
@@ -22,41 +19,37 @@ NOTHING = ("distractor",) * 4
 
 def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
     """{object: its domain, category, kind and itself}; one "other" is not another's."""
-    from hbench.tree.names import NameTable
-    from hbench.tree.policies import mend
-
     nested: Any = json_of(path)
     try:
         rows = {
-            each: (domain, category, kind, each)
+            thing: (domain, category, kind, thing)
             for domain, categories in nested.items()
             for category, kinds in categories.items()
-            for kind, objects in kinds.items()
-            for each in objects
+            for kind, things in kinds.items()
+            for thing in things
         }
     except (AttributeError, TypeError):
         raise DataError(f"{path} is not the taxonomy of ILIAS", expected="domain, category, kind, [object]") from None
-    final = mend(NameTable.of(SPEC.levels, rows.values()), ["by-path"]).final
-    return {each: final[row] or () for each, row in rows.items()}
+    final = mended(rows.values(), SPEC.levels, "by-path")
+    return {thing: final[row] for thing, row in rows.items()}
 
 
 def images(path: Path, folder: str) -> list[str]:
     """The images of a list of ids; what follows the first comma (scale, clutter) is not needed."""
     ids = [line.split(",")[0].strip() for line in lines_of(path)]
-    return [f"{folder}/{each}" if each.endswith(".jpg") else f"{folder}/{each}.jpg" for each in ids]
+    return [f"{folder}/{image.removesuffix('.jpg')}.jpg" for image in ids]
 
 
 def build(raw: Path, *, distractors: bool) -> Splits:
     """The folder of a query or positive is its object; a distractor is of no object."""
     paths = taxonomy(raw / TAXONOMY)
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
-    others = images(raw / DISTRACTORS, "yfcc100m") if distractors else []
-    core = [*queries, *positives]
-    if lost := sorted({item.split("/")[1] for item in core} - set(paths)):
+    if lost := sorted({item.split("/")[1] for item in (*queries, *positives)} - set(paths)):
         raise DataError(f"objects of {raw / POSITIVES} are not in {TAXONOMY}", found=examples(lost))
-    rows = [*(paths[item.split("/")[1]] for item in core), *[NOTHING] * len(others)]
-    query = np.arange(len(rows)) < len(queries)
-    return {"test": manifests.from_names([*core, *others], rows, levels=SPEC.levels, query=query, gallery=~query)}
+    labelled = ([(item, paths[item.split("/")[1]]) for item in items] for items in (queries, positives))
+    others = [(item, NOTHING) for item in images(raw / DISTRACTORS, "yfcc100m")] if distractors else []
+    core, gallery = labelled
+    return {"test": queries_against(core, [*gallery, *others], SPEC.levels)}
 
 
 SPEC = Spec(

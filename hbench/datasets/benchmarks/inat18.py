@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import Names, Spec, Splits, specs
+from hbench.datasets.spec import RANKS, Names, Spec, Splits, mended, specs, splits_of
 
 BASE = ("supercategory", "species")
-FULL = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 KEYS = {"species": "name"}
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
 IMAGES = "train_val2018"
@@ -31,20 +29,17 @@ def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]
 def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """The names of each category id as a tree: genera of one name in two families are told apart, "NA" is filled
     from its parent."""
-    from hbench.tree.names import NameTable
-    from hbench.tree.policies import mend
-
     named = categories(raw, levels)
-    final = mend(NameTable.of(levels, list(named.values())), POLICIES).final
-    return {number: final[names] or names for number, names in named.items()}
+    final = mended(named.values(), levels, *POLICIES)
+    return {number: final[names] for number, names in named.items()}
 
 
 def official_names(raw: Path) -> Names:
     """The released loader numbers each level by name alone: one NA, one Iris."""
-    plain, mended = categories(raw, FULL), tree(raw, FULL)
+    plain, mended = categories(raw, RANKS), tree(raw, RANKS)
     return {
         level: {mended[number][i]: plain[number][i] for number in plain if mended[number][i] != plain[number][i]}
-        for i, level in enumerate(FULL)
+        for i, level in enumerate(RANKS)
         if any(mended[number][i] != plain[number][i] for number in plain)
     }
 
@@ -52,7 +47,7 @@ def official_names(raw: Path) -> Names:
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
     """The split files list images as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, categories.json names the categories."""
     of_category = tree(raw, levels)
-    splits = {}
+    labelled = {}
     for split in ("train", "test"):
         path = raw / SPLITS.format(split=split)
         parts = [line.strip().split("/")[-3:] for line in lines_of(path)]
@@ -62,9 +57,8 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
             raise DataError(
                 f"{path} cannot be understood", expected="SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg", found=examples(bad)
             )
-        names = [of_category[int(category)] for _, category, _ in parts]
-        splits[split] = manifests.from_names(["/".join((IMAGES, *part)) for part in parts], names, levels=levels)
-    return splits
+        labelled[split] = [("/".join((IMAGES, *part)), of_category[int(part[1])]) for part in parts]
+    return splits_of(labelled, levels)
 
 
 SPEC = Spec(
@@ -98,8 +92,8 @@ FULL_SPEC = dataclasses.replace(
     SPEC,
     name="inat18-full",
     title="iNaturalist 2018, seven levels",
-    levels=FULL,
-    build=partial(build, levels=FULL),
+    levels=RANKS,
+    build=partial(build, levels=RANKS),
     official_names=official_names,
     counts={
         "train": {

@@ -7,61 +7,43 @@ import dataclasses
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.own_data import images_below
-from hbench.datasets.spec import Spec, Splits, held_out, specs
+from hbench.datasets.raw_files import images_in
+from hbench.datasets.spec import RANKS, Spec, Splits, held_out, mended, specs, split_by, splits_of
 
-LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 FOLDERS = {"train": "train_mini", "test": "val"}
-Labelled = list[tuple[str, tuple[str, ...]]]
 
 
-def labelled(raw: Path) -> dict[str, Labelled]:
+def labelled(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     """{split: images with their names}; the folders are NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet."""
-    from hbench.tree.names import NameTable
-    from hbench.tree.policies import mend
-
-    items = {
-        split: [f"{folder}/{item}" for item in sorted(images_below(raw / folder))] for split, folder in FOLDERS.items()
-    }
-    folders = {item.split("/")[1] for split in items.values() for item in split}
+    items = {split: images_in(raw, folder) for split, folder in FOLDERS.items()}
+    folders = dict.fromkeys(item.split("/")[1] for images in items.values() for item in images)
     parts = {folder: folder.split("_", maxsplit=7)[1:] for folder in folders}
     if bad := [folder for folder, names in parts.items() if len(names) != 7]:
         raise DataError(
             f"folders of {raw} are not a taxonomy", expected="NNNNN_Kingdom_…_Genus_epithet", found=examples(bad)
         )
     rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
-    final = mend(NameTable.of(LEVELS, list(rows.values())), ["by-path"]).final
-    return {split: [(item, final[rows[item.split("/")[1]]] or ()) for item in own] for split, own in items.items()}
-
-
-def made(splits: dict[str, Labelled]) -> Splits:
-    """The manifests of labelled images."""
-    return {
-        split: manifests.from_names([item for item, _ in own], [names for _, names in own], levels=LEVELS)
-        for split, own in splits.items()
-    }
+    final = mended(rows.values(), RANKS, "by-path")
+    return {split: [(item, final[rows[item.split("/")[1]]]) for item in images] for split, images in items.items()}
 
 
 def build(raw: Path) -> Splits:
     """The official training and validation images."""
-    return made(labelled(raw))
+    return splits_of(labelled(raw), RANKS)
 
 
 def build_open(raw: Path) -> Splits:
     """All images of both folders; three species of ten, by a hash of their names, are the test."""
-    everything = [one for own in labelled(raw).values() for one in own]
-    test = held_out((names[-1] for _, names in everything), fraction=0.3, seed=0)
-    return made(
-        {split: [one for one in everything if (one[1][-1] in test) == (split == "test")] for split in ("train", "test")}
-    )
+    images = [image for part in labelled(raw).values() for image in part]
+    test = held_out((names[-1] for _, names in images), fraction=0.3, seed=0)
+    return split_by(images, RANKS, trains=lambda names: names[-1] not in test)
 
 
 SPEC = Spec(
     name="inat21-mini",
     title="iNaturalist 2021, mini training set",
-    levels=LEVELS,
+    levels=RANKS,
     build=build,
     markers=(FOLDERS["train"],),
     protocol=Protocol(recalls=(1, 4, 16, 32)),

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
+from hbench.datasets.manifest import from_names
 from hbench.datasets.raw_files import lines_of
 from hbench.datasets.spec import Spec, Splits, specs
 
@@ -28,15 +28,13 @@ def build(raw: Path) -> Splits:
         raise DataError(f"{path} is cut short", expected=f"{lines[0].strip()} images", found=f"{len(rows)}")
     splits = {}
     for split, parts in (("train", {"train"}), ("test", {"query", "gallery"})):
-        own = [row for row in rows if row[2] in parts]
-        part = np.asarray([row[2] for row in own])
-        everyone = np.ones(len(own), dtype=bool)
-        splits[split] = manifests.from_columns(
-            [row[0] for row in own],
-            [["/".join(row[0].split("/")[1:3]) for row in own], [row[1] for row in own]],
+        images, products, kinds = zip(*(row for row in rows if row[2] in parts), strict=True)
+        splits[split] = from_names(
+            images,
+            [("/".join(image.split("/")[1:3]), product) for image, product in zip(images, products, strict=True)],
             levels=SPEC.levels,
-            query=everyone if split == "train" else part == "query",
-            gallery=everyone if split == "train" else part == "gallery",
+            query=np.array([kind != "gallery" for kind in kinds]),
+            gallery=np.array([kind != "query" for kind in kinds]),
         )
     return splits
 

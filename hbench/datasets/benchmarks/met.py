@@ -5,39 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
 
 DATABASE = "ground_truth/MET_database.json"
 QUERIES = "ground_truth/testset.json"
 
 
-def exhibits(path: Path, number: str) -> dict[str, str]:
+def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
     """{image: exhibit} of a list of pictures; those without an exhibit are left out."""
     entries: Any = json_of(path)
     try:
-        return {entry["path"]: f"exhibit {int(entry[number])}" for entry in entries if entry.get(number) is not None}
+        return {entry["path"]: (f"exhibit {int(entry[number])}",) for entry in entries if entry.get(number) is not None}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is not a list of pictures", expected=f"path and {number}", found=str(error)) from None
 
 
 def build(raw: Path) -> Splits:
     """The museum's pictures train, and are the gallery of the test; visitors' pictures of an exhibit ask."""
-    database = exhibits(raw / DATABASE, "id")
-    queries = exhibits(raw / QUERIES, "MET_id")
-    both = queries | database
-    query = np.arange(len(both)) < len(queries)
-    return {
-        "train": manifests.from_columns(list(database), [list(database.values())], levels=SPEC.levels),
-        "test": manifests.from_columns(
-            list(both), [list(both.values())], levels=SPEC.levels, query=query, gallery=~query
-        ),
-    }
+    database, queries = exhibits(raw / DATABASE, "id"), exhibits(raw / QUERIES, "MET_id")
+    test = queries_against(queries.items(), database.items(), SPEC.levels)
+    return splits_of({"train": database.items()}, SPEC.levels) | {"test": test}
 
 
 SPEC = Spec(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import TreeError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 ROOT = "0"
 DEPTH = 4
@@ -19,7 +18,7 @@ def paths(raw: Path) -> dict[str, tuple[str, ...]]:
     root is 0."""
     names = {number: f"{name} #{number}" for number, name in rows_of(raw / "classes.txt", columns=2)}
     parents = dict(rows_of(raw / "hierarchy.txt", columns=2))
-    found = {}
+    paths = {}
     for leaf in names:
         path = [leaf]
         while (parent := parents.get(path[0], ROOT)) != ROOT:
@@ -28,8 +27,8 @@ def paths(raw: Path) -> dict[str, tuple[str, ...]]:
                     f"class {leaf} of {raw / 'hierarchy.txt'} lies too deep", expected=f"at most {DEPTH} levels"
                 )
             path.insert(0, parent)
-        found[leaf] = tuple(names[number] for number in path + path[-1:] * (DEPTH - len(path)))
-    return found
+        paths[leaf] = tuple(names[number] for number in path + path[-1:] * (DEPTH - len(path)))
+    return paths
 
 
 def build(raw: Path) -> Splits:
@@ -38,12 +37,14 @@ def build(raw: Path) -> Splits:
     labels = dict(rows_of(raw / "image_class_labels.txt", columns=2))
     training = dict(rows_of(raw / "train_test_split.txt", columns=2))
     images = rows_of(raw / "images.txt", columns=2)
-    splits = {}
-    for split, flag in (("train", "1"), ("test", "0")):
-        own = [(image, path) for image, path in images if training[image] == flag]
-        rows = [of_class[labels[image]] for image, _ in own]
-        splits[split] = manifests.from_names([path for _, path in own], rows, levels=SPEC.levels)
-    return splits
+    flags = {"train": "1", "test": "0"}
+    return splits_of(
+        {
+            split: [(path, of_class[labels[image]]) for image, path in images if training[image] == flag]
+            for split, flag in flags.items()
+        },
+        SPEC.levels,
+    )
 
 
 SPEC = Spec(

@@ -6,11 +6,9 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.own_data import images_below
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.raw_files import images_in
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}
@@ -18,15 +16,17 @@ SMALL = {"train": "images_background_small1", "test": "images_background_small2"
 
 def build(raw: Path, *, folders: dict[str, str]) -> Splits:
     """The folders are the labels: FOLDER/ALPHABET/characterNN/IMAGE.png."""
-    splits = {}
-    for split, folder in folders.items():
-        items = [f"{folder}/{item}" for item in sorted(images_below(raw / folder))]
-        if not items:
-            raise DataError(f"no images in {raw / folder}", expected="ALPHABET/characterNN/IMAGE.png")
-        rows = [item.split("/") for item in items]
-        names = [(alphabet, f"{alphabet} {character}") for _, alphabet, character, _ in rows]
-        splits[split] = manifests.from_names(items, names, levels=SPEC.levels)
-    return splits
+    return splits_of(
+        {
+            split: [
+                (item, (alphabet, f"{alphabet} {character}"))
+                for item in images_in(raw, folder)
+                for _, alphabet, character, _ in [item.split("/")]
+            ]
+            for split, folder in folders.items()
+        },
+        SPEC.levels,
+    )
 
 
 LAYOUT = """\

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 TRAIN, TEST = "train.csv", "test_kaggletest.csv"
 
@@ -17,17 +16,17 @@ def build(raw: Path) -> Splits:
     """train.csv has image, product and group; the test has image and product, whose group is that of the training."""
     images, products, groups = columns_of(raw / TRAIN, "name", "class", "group")
     group_of = dict(zip(products, groups, strict=True))
-    tested, own = columns_of(raw / TEST, "name", "class")
-    if lost := sorted(set(own) - set(group_of)):
+    tested, classes = columns_of(raw / TEST, "name", "class")
+    if lost := sorted(set(classes) - set(group_of)):
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
-    return {
-        split: manifests.from_columns(
-            [f"{split}/{image}" for image in names],
-            [[f"group {group_of[each]}" for each in classes], [f"product {each}" for each in classes]],
-            levels=SPEC.levels,
-        )
-        for split, names, classes in (("train", images, products), ("test", tested, own))
-    }
+    lists = {"train": zip(images, products, strict=True), "test": zip(tested, classes, strict=True)}
+    return splits_of(
+        {
+            split: [(f"{split}/{image}", (f"group {group_of[number]}", f"product {number}")) for image, number in pairs]
+            for split, pairs in lists.items()
+        },
+        SPEC.levels,
+    )
 
 
 SPEC = Spec(

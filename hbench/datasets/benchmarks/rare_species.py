@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import RANKS, Spec, Splits, mended, specs, splits_of
 
-TAXONOMY = ("kingdom", "phylum", "class", "order", "family", "genus")
 TABLE = "metadata.csv"
 
 
 def build(raw: Path) -> Splits:
     """metadata.csv gives the file and the seven ranks of every image; a species goes by its scientific name."""
-    from hbench.tree.names import NameTable
-    from hbench.tree.policies import mend
-
-    files, *ranks = columns_of(raw / TABLE, "file_name", *TAXONOMY, "sciName")
+    files, *ranks = columns_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
     rows = list(zip(*ranks, strict=True))
-    final = mend(NameTable.of(SPEC.levels, rows), ["by-path"]).final
-    return {"test": manifests.from_names(files, [final[row] or () for row in rows], levels=SPEC.levels)}
+    final = mended(rows, RANKS, "by-path")
+    return splits_of({"test": zip(files, map(final.__getitem__, rows), strict=True)}, RANKS)
 
 
 SPEC = Spec(
     name="rare-species",
     title="Rare Species",
-    levels=(*TAXONOMY, "species"),
+    levels=RANKS,
     build=build,
     markers=(TABLE,),
     protocol=Protocol(recalls=(1, 5, 10)),

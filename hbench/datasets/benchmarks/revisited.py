@@ -6,17 +6,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.pair_labels import LEFT_OUT, list_of
 from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, queries_against, specs
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
 PARTS = ("easy", "hard", "junk")
@@ -51,11 +49,11 @@ def build(raw: Path, *, file: str) -> Splits:
     """Three tests of the same items: the lists say what is positive in each. The labels are the buildings in the
     file names."""
     truth = ground_truth(raw / file)
-    items = [*(f"query/{image}.jpg" for image in truth["qimlist"]), *(f"jpg/{image}.jpg" for image in truth["imlist"])]
-    names = [[landmark_of(Path(item).stem) for item in items]]
-    query = np.arange(len(items)) < len(truth["qimlist"])
-    manifest = manifests.from_columns(items, names, levels=("landmark",), query=query, gallery=~query)
-    return dict.fromkeys(POSITIVE, manifest)
+    queries, gallery = (
+        [(f"{folder}/{image}.jpg", (landmark_of(image),)) for image in truth[images]]
+        for folder, images in (("query", "qimlist"), ("jpg", "imlist"))
+    )
+    return dict.fromkeys(POSITIVE, queries_against(queries, gallery, ("landmark",)))
 
 
 def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:

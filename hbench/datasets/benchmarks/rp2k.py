@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.own_data import images_below
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.raw_files import images_in
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 
 def build(raw: Path) -> Splits:
     """The folder of an image is its product; train and test are folders too."""
-    splits = {}
-    for split in ("train", "test"):
-        items = [f"{split}/{item}" for item in sorted(images_below(raw / split))]
-        if not items:
-            raise DataError(f"{raw / split} holds no images", expected=f"{split}/PRODUCT/IMAGE.jpg")
-        products = [item.split("/")[1] for item in items]
-        splits[split] = manifests.from_columns(items, [products], levels=SPEC.levels)
-    return splits
+    return splits_of(
+        {split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)] for split in ("train", "test")},
+        SPEC.levels,
+    )
 
 
 SPEC = Spec(

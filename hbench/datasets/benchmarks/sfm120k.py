@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hbench.core.errors import DataError
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 FILE = "retrieval-SfM-120k.pkl"
 PARTS = {"train": "train", "test": "val"}
@@ -25,29 +22,26 @@ def file_of(cid: str) -> str:
     return f"ims/{cid[-2:]}/{cid[-4:-2]}/{cid[-6:-4]}/{cid}"
 
 
-def part_of(content: dict[str, Any], part: str, path: Path) -> Manifest:
-    """The images of one part, by the number of their model."""
-    try:
-        images = {file_of(str(cid)): f"model {int(model)}" for cid, model in _pairs(content[part])}
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{path} has no list of images in {part}", expected="cids and cluster", found=str(error)
-        ) from None
-    return manifests.from_columns(list(images), [list(images.values())], levels=SPEC.levels)
-
-
-def _pairs(part: dict[str, Any]) -> list[tuple[Any, Any]]:
-    return list(zip(part["cids"], part["cluster"], strict=True))
-
-
 def build(raw: Path) -> Splits:
-    """The models of the training and those of the validation, which is the test here; no model is in both."""
+    """The models of the training and those of the validation, which is the test here; no model is in both.
+
+    An image is labelled by the number of its model.
+    """
     path = raw / FILE
     try:
         content = plain_pickle(path, keys=tuple(PARTS.values()))
-    except ValueError as error:
-        raise DataError(f"{path} is not the list of SfM-120k", found=str(error)) from None
-    return {split: part_of(content, part, path) for split, part in PARTS.items()}
+        images = {
+            split: {
+                file_of(str(cid)): (f"model {int(model)}",)
+                for cid, model in zip(content[part]["cids"], content[part]["cluster"], strict=True)
+            }
+            for split, part in PARTS.items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} is not the list of SfM-120k", expected="{train, val}: {cids, cluster}", found=str(error)
+        ) from None
+    return splits_of({split: models.items() for split, models in images.items()}, SPEC.levels)
 
 
 SPEC = Spec(

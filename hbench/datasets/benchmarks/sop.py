@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Spec, Splits, specs, splits_of
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 
 
 def build(raw: Path) -> Splits:
     """Ebay_train.txt and Ebay_test.txt list the images; the kind is the folder, less its `_final`."""
-    splits = {}
-    for split in ("train", "test"):
-        rows = rows_of(raw / f"Ebay_{split}.txt", header=HEADER)
-        kinds = [path.split("/")[0].removesuffix("_final") for *_, path in rows]
-        products = [f"{kind} {product}" for kind, (_, product, _, _) in zip(kinds, rows, strict=True)]
-        splits[split] = manifests.from_columns([row[3] for row in rows], [kinds, products], levels=SPEC.levels)
-    return splits
+    return splits_of(
+        {
+            split: [
+                (path, (kind, f"{kind} {product}"))
+                for _, product, _, path in rows_of(raw / f"Ebay_{split}.txt", header=HEADER)
+                for kind in [path.split("/")[0].removesuffix("_final")]
+            ]
+            for split in ("train", "test")
+        },
+        SPEC.levels,
+    )
 
 
 SPEC = Spec(

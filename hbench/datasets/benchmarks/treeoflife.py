@@ -7,35 +7,27 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import PARTIAL, RANKS, Spec, Splits, mended, specs, splits_of
 
-LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 TABLE = "metadata/catalog.csv"
 PARTS = {"train": "train_small", "test": "val"}
 
 
 def build(raw: Path) -> Splits:
     """The catalogue gives the part and the seven ranks of every image; what is not named to the species has partial labels."""
-    from hbench.tree.names import NameTable, stripped
-    from hbench.tree.policies import mend
-
-    table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *LEVELS))
-    found = {}
+    table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
+    rows: dict[str, dict[str, tuple[str, ...]]] = {}
     for split, part in PARTS.items():
-        own = table.filter(pc.equal(table["split"], part))
-        *above, genera, epithets = (texts(own, level) for level in LEVELS)
-        species = [full(genus, epithet) for genus, epithet in zip(genera, epithets, strict=True)]
-        rows = zip(*above, genera, species, strict=True)
-        items = (f"images/{each}.jpg" for each in texts(own, "treeoflife_id"))
-        found[split] = {item: row for item, row in zip(items, map(stripped, rows), strict=True) if row}
-    table = NameTable.of(LEVELS, (row for own in found.values() for row in own.values()))
-    final = mend(table, ["fill-from-parent", "unknown", "by-path"]).final
-    return {
-        split: manifests.from_names(list(own), [final[row] or () for row in own.values()], levels=LEVELS)
-        for split, own in found.items()
-    }
+        part_table = table.filter(pc.equal(table["split"], part))
+        *above, genera, epithets = (texts(part_table, level) for level in RANKS)
+        species = map(full, genera, epithets)
+        names = zip(texts(part_table, "treeoflife_id"), zip(*above, genera, species, strict=True), strict=True)
+        rows[split] = {f"images/{image}.jpg": row for image, row in names if any(row)}
+    final = mended((row for images in rows.values() for row in images.values()), RANKS, *PARTIAL)
+    return splits_of(
+        {split: [(item, final[row]) for item, row in images.items()] for split, images in rows.items()}, RANKS
+    )
 
 
 def full(genus: str, epithet: str) -> str:
@@ -50,7 +42,7 @@ def full(genus: str, epithet: str) -> str:
 SPEC = Spec(
     name="treeoflife-10m-small",
     title="TreeOfLife-10M, the parts train_small and val",
-    levels=LEVELS,
+    levels=RANKS,
     build=build,
     markers=(TABLE,),
     protocol=Protocol(recalls=(1, 5, 10)),

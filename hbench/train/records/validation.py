@@ -22,7 +22,7 @@ from hbench.datasets.spec import held_out
 from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.threads import on_threads
 from hbench.evaluation import embeddings
-from hbench.evaluation.submission import evaluate
+from hbench.evaluation.evaluate import evaluate
 from hbench.metrics.names import MetricName, goodness
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, together
@@ -106,5 +106,6 @@ def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
         np.array(names, dtype=object)[ids[rows]]
         for names, ids in zip(manifest.tree.names, manifest.labels.T, strict=True)
     ]
-    part = manifests.from_columns(manifest.items[rows].tolist(), [c.tolist() for c in columns], levels=manifest.levels)
+    names = list(zip(*columns, strict=True))
+    part = manifests.from_names(manifest.items[rows].tolist(), names, levels=manifest.levels)
     return dataclasses.replace(part, picture=manifest.picture)
