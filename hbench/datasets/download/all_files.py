@@ -81,8 +81,15 @@ def clear_leftovers(folder: Path) -> None:
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
     """Read every file again and compare it with its checksums, and what was unpacked with its archive; the
     failures by file."""
-    problems = {source.file: _check(source, folder) for source in sources}
-    return {file: problem for file, problem in problems.items() if problem is not None}
+    problems: dict[str, HBenchError] = {}
+    for source in sources:
+        try:
+            if lost := _verified(source, folder):
+                message = f"{len(lost)} files unpacked from {source.file} are missing or cut"
+                problems[source.file] = IntegrityError(message, found=examples(lost))
+        except HBenchError as problem:
+            problems[source.file] = problem
+    return problems
 
 
 def check_room(sources: Sequence[RemoteFile], folder: Path) -> None:
@@ -212,46 +219,34 @@ def _with_md5(source: RemoteFile, own: requests.Session, job: DownloadOptions) -
     return dataclasses.replace(source, md5=words[0])
 
 
-def _check(source: RemoteFile, folder: Path) -> HBenchError | None:
-    """What is wrong with a file or with what was unpacked from it."""
+def _place(source: RemoteFile, folder: Path) -> tuple[Path, DownloadRecord | None]:
+    """Where the file of a source is, and its record."""
     record = read_record(folder, source)
-    path = Path(record.path) if record else folder / source.file
-    if not path.exists():
-        return (
-            None if record and record.unpacked is not None else DataError(f"{source.file} is missing", fix="fetch it")
-        )
-    try:
-        lost = _verified(source, folder, record)
-    except HBenchError as problem:
-        return problem
-    return (
-        IntegrityError(f"{len(lost)} files unpacked from {source.file} are missing or cut", found=examples(lost))
-        if lost
-        else None
-    )
+    return Path(record.path) if record else folder / source.file, record
 
 
-def _verified(source: RemoteFile, folder: Path, record: DownloadRecord | None) -> list[str]:
-    """The files of an archive that are not as they were unpacked; none of a plain file.
+def _verified(source: RemoteFile, folder: Path) -> list[str]:
+    """The files of an archive that are not as they were unpacked; none of a plain file, or where the archive was removed.
 
-    Raises IntegrityError where the file itself is wrong, by its published checksums or those of when it came.
+    Raises IntegrityError where the file itself is wrong, by its published checksums or those of when it came; DataError
+    where it is missing.
     """
-    if record is None:
-        verify(folder / source.file, source)
-        return []
-    verify(Path(record.path), dataclasses.replace(source, md5=source.md5 or record.md5))
-    unpacked = record.unpacked is not None and source.unpack is not None
-    return not_unpacked(Path(record.path), folder / str(source.unpack)) if unpacked else []
+    path, record = _place(source, folder)
+    unpacked = record is not None and record.unpacked is not None
+    if not path.exists():
+        if unpacked:
+            return []
+        raise DataError(f"{source.file} is missing", fix="fetch it")
+    verify(path, dataclasses.replace(source, md5=source.md5 or (record.md5 if record else None)))
+    return not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
 
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     """Remove a file that is wrong, so that it is fetched again; forget that one was unpacked whose files are wrong."""
-    record = read_record(folder, source)
-    path = Path(record.path) if record else folder / source.file
-    if not path.exists():
-        return
+    path, record = _place(source, folder)
     try:
-        lost = _verified(source, folder, record)
+        if _verified(source, folder) and record is not None:
+            write_record(folder, source, dataclasses.replace(record, unpacked=None))
     except IntegrityError as problem:
         if not path.is_relative_to(folder):
             raise UsageError(
@@ -261,6 +256,5 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
             ) from None
         path.unlink()
         forget_record(folder, source)
-    else:
-        if lost and record is not None:
-            write_record(folder, source, dataclasses.replace(record, unpacked=None))
+    except DataError:  # it is missing
+        return

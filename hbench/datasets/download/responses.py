@@ -22,16 +22,11 @@ def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
     if answer.status_code == 200:
         return 0, int(length) if re.fullmatch("[0-9]{1,18}", length) else None
     if answer.status_code == 206:
-        found = re.fullmatch(
-            r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", answer.headers.get("Content-Range", "")
-        )
-        if found and int(found[1]) == here:
-            return here, int(found[2]) if found[2] != "*" else None
-        raise SourceError(
-            f"{answer.url} sent another part than asked for",
-            expected=f"bytes from {here}",
-            found=answer.headers.get("Content-Range", "no Content-Range"),
-        )
+        sent = answer.headers.get("Content-Range", "no Content-Range")
+        place = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", sent)
+        if place and int(place[1]) == here:
+            return here, int(place[2]) if place[2] != "*" else None
+        raise SourceError(f"{answer.url} sent another part than asked for", expected=f"bytes from {here}", found=sent)
     wait = answer.headers.get("Retry-After")
     raise SourceError(
         f"{answer.url} refused",
@@ -48,13 +43,10 @@ def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float 
     if not said:
         return shortest * 2.0**attempt
     with suppress(ValueError, OverflowError, TypeError):
-        asked = float(said) if re.fullmatch("[0-9]{1,9}", said) else _until(said)
-        return asked if asked <= LONGEST_WAIT else None
+        is_number = re.fullmatch("[0-9]{1,9}", said)
+        wait = float(said) if is_number else (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
+        return max(wait, 0.0) if wait <= LONGEST_WAIT else None
     return None
-
-
-def _until(date: str) -> float:
-    return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
 
 
 def refuse_wrong_kind(answer: requests.Response, url: str, total: int | None, size: int | None) -> None:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, Field, NonNegativeInt
 
-from hbench.core.errors import ConfigError, UnknownName
-from hbench.core.schema import Strict
+from hbench.core.errors import ConfigError
+from hbench.core.schema import Strict, build
 from hbench.core.untrusted import parse_toml, read_text
 
 
@@ -43,14 +44,13 @@ class RemoteFile:
     unpack: str | None = None
 
 
+UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
+
+
 def _inside(path: str) -> str:
     parts = PurePosixPath(path).parts
-    if (
-        path.startswith("/")
-        or ".." in parts
-        or any(part.startswith(".hbench") for part in parts)
-        or UNPRINTABLE.search(path)
-    ):
+    outside = path.startswith("/") or ".." in parts or UNPRINTABLE.search(path)
+    if outside or any(part.startswith(".hbench") for part in parts):
         raise ValueError("it must stay inside the raw folder, and is not one of hbench's own records")
     return path
 
@@ -73,8 +73,6 @@ class RemoteTable(Strict):
 
 
 GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
-FIELDS = set(RemoteTable.model_fields)
-UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def own_file() -> Path:
@@ -85,57 +83,37 @@ def own_file() -> Path:
 
 def sources_of(dataset: str, *, part: str | None = None, mirror: str | None = None) -> list[RemoteFile]:
     """The files of a dataset, of one `part` or all; `mirror` is a base address that is tried before every other."""
-    tables = {table["file"]: table for table in _shipped().get(dataset, [])}
-    for table in _own().get(dataset, []):
+    text = resources.files("hbench.datasets.download").joinpath("sources.toml").read_text(encoding="utf-8")
+    tables = {table["file"]: table for table in parse_toml(text).get(dataset, [])}
+    for table in _tables_of_user(own_file()).get(dataset, []):
         tables[table["file"]] = tables.get(table["file"], {}) | table
-    sources = [source for table in tables.values() for source in _expanded(table)]
+    sources = [source for table in tables.values() for source in _expanded(**table)]
     if mirror:
-        sources = [
-            dataclasses.replace(source, urls=(f"{mirror.rstrip('/')}/{source.file}", *source.urls))
-            for source in sources
-        ]
+        base = mirror.rstrip("/")
+        sources = [dataclasses.replace(source, urls=(f"{base}/{source.file}", *source.urls)) for source in sources]
     return [source for source in sources if part in {None, source.part}]
 
 
-def _expanded(table: dict[str, Any]) -> list[RemoteFile]:
-    rest = {key: value for key, value in table.items() if key != "count"}
-    return [RemoteFile(**_filled(rest, f"{i:03d}")) for i in range(table.get("count", 1))]
+def _expanded(urls: Sequence[str], count: int = 1, **table: Any) -> Iterator[RemoteFile]:
+    filled: dict[str, Any] = {}
+    for number in (f"{i:03d}" for i in range(count)):
+        for key, value in table.items():
+            filled[key] = value.replace("{i}", number) if isinstance(value, str) else value
+        filled["urls"] = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in urls)
+        yield RemoteFile(**filled)
 
 
-def _filled(table: dict[str, Any], number: str) -> dict[str, Any]:
-    filled = {key: value.replace("{i}", number) if isinstance(value, str) else value for key, value in table.items()}
-    return filled | {"urls": tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in table["urls"])}
-
-
-def _shipped() -> dict[str, list[dict[str, Any]]]:
-    text = resources.files("hbench.datasets.download").joinpath("sources.toml").read_text(encoding="utf-8")
-    return _checked(parse_toml(text), Path("sources.toml"))
-
-
-def _own() -> dict[str, list[dict[str, Any]]]:
-    path = own_file()
+def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The checked tables of the user's sources.toml; none where there is no such file."""
     if not path.exists():
         return {}
     try:
-        return _checked(parse_toml(read_text(path)), path)
+        tables = parse_toml(read_text(path))
     except ValueError as error:
         raise ConfigError(f"{path} is not TOML", found=str(error)) from None
-
-
-def _checked(tables: dict[str, Any], path: Path) -> dict[str, list[dict[str, Any]]]:
     for dataset, files in tables.items():
-        for table in files if isinstance(files, list) else [{}]:
+        for table in files if isinstance(files, list) else [files]:
             if not isinstance(table, dict):
-                raise ConfigError(f"{path} is no list of files", expected=f"[[{dataset}]]", found=f"{table!r:.80}")
-            if unknown := sorted(set(table) - FIELDS):
-                raise UnknownName(f"key in {path} [[{dataset}]]", unknown[0], sorted(FIELDS))
-            try:
-                RemoteTable.model_validate(table)
-            except ValidationError as error:
-                first = error.errors()[0]
-                raise ConfigError(
-                    f"a table of {path} is incomplete or holds what it must not",
-                    expected='[[DATASET]] with file = "…" and urls = ["…"], inside its folder',
-                    found=f"{dataset}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
-                ) from None
+                raise ConfigError(f"{path} is not a list of files", expected=f"[[{dataset}]]", found=f"{table!r:.80}")
+            build(RemoteTable, table, source=f"{path} [[{dataset}]]")
     return tables
