@@ -84,6 +84,7 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
     from hbench.core.files import write_text
     from hbench.datasets import folders, save
     from hbench.datasets.build import writable_folder
+    from hbench.datasets.metadata.cards import write_cards
     from hbench.datasets.own_data import refuse_name, write_images
 
     images: dict[str, bytes] = {}
@@ -104,8 +105,8 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
         (folder / COPIES).unlink(missing_ok=True)
         if copies is not None:
             write_text(folder / COPIES, copies.table())
-        if options["cards"]:
-            _write_cards(dataset, folder)
+        if options["cards"] and not write_cards(dataset, folder):
+            terminal.say(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
     except OSError as error:
         raise DataError(
             f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
@@ -118,15 +119,6 @@ def command(name: str | None, *, source: Path | None, out: Path | None, as_json:
         for line in [*copies.remarks(), f"{folder / COPIES} lists the copies", *effects]:
             terminal.say(line)
     _tell(dataset, folder, as_json=as_json)
-
-
-def _write_cards(dataset: Dataset, folder: Path) -> None:
-    from hbench.datasets.metadata.croissant import write_croissant
-    from hbench.datasets.metadata.hugging_face import write_hugging_face
-
-    write_croissant(dataset, folder)
-    if not write_hugging_face(dataset, folder):
-        terminal.say(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
 
 
 def _remarks(dataset: Dataset, source: Path, root: Path) -> Iterator[str]:

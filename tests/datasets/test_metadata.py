@@ -18,8 +18,7 @@ from hbench.cli import group
 from hbench.datasets import read, save, specs
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.datasets.manifest import from_names
-from hbench.datasets.metadata.croissant import croissant, write_croissant
-from hbench.datasets.metadata.hugging_face import MARK, card_text, write_hugging_face
+from hbench.datasets.metadata.cards import MARK, card_text, croissant, write_cards
 
 READ = """
 import json, sys
@@ -92,7 +91,7 @@ def published(name, rows):
 def test_a_published_set_says_all_that_croissant_recommends(tmp_path):
     dataset = published("cub200", [("A", "B", "C"), ("A", "B", "D")])
     save(dataset, tmp_path)
-    write_croissant(dataset, tmp_path)
+    write_cards(dataset, tmp_path)
     found = read_by_mlcroissant(tmp_path)
     assert found["issues"] == []
     assert found["authors"][0] == "Catherine Wah"
@@ -107,7 +106,7 @@ def test_splits_of_other_levels_are_configurations_of_their_own(tmp_path):
     grouped = dataclasses.replace(test, ignore=np.array([0, -1]))
     dataset = Dataset("two", "1", Protocol(), train, {"fine": test, "middle": grouped})
     save(dataset, tmp_path)
-    write_hugging_face(dataset, tmp_path)
+    write_cards(dataset, tmp_path)
     load = hugging_face.load_dataset
     assert set(load(str(tmp_path), "train", cache_dir=str(tmp_path / "c"))["train"].features) >= {"coarse", "fine"}
     files = json.loads(card_text(dataset).split("configs: ")[1].splitlines()[0])
@@ -119,9 +118,9 @@ def test_a_readme_of_somebody_else_stays(built, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(built, folder)
     assert MARK in (folder / "README.md").read_text(encoding="utf-8")
-    assert write_hugging_face(read(built), folder)
+    assert write_cards(read(built), folder)
     (folder / "README.md").write_text("mine", encoding="utf-8")
-    assert not write_hugging_face(read(built), folder)
+    assert not write_cards(read(built), folder)
     assert (folder / "README.md").read_text(encoding="utf-8") == "mine"
 
 

@@ -1,0 +1,212 @@
+"""Describes a built dataset to other tools: in Croissant 1.0, and as a folder that `datasets.load_dataset(FOLDER)` takes.
+
+Next to the manifests it writes `croissant.json`, JSON-LD with a record set per split and a field per column
+(https://docs.mlcommons.org/croissant/docs/croissant-spec.html); a card, README.md, whose head names the splits; and in
+`huggingface/` a parquet file per split with an image column (the path of every image that is a file) and class labels that
+are numbers with names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hbench.core.files import replacing, write_text
+from hbench.datasets.dataset import Dataset
+from hbench.datasets.manifest import Manifest
+from hbench.datasets.metadata.publications import bibtex, cited
+
+CROISSANT, CARD, FILES = "croissant.json", "README.md", "huggingface"
+MARK = "<!-- written by hbench build -->"  # a README.md without it is somebody else's
+IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # how datasets.Image is stored
+TERMS = (  # of the vocabulary `cr`, by their own names
+    "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format",
+    "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
+    "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
+)  # fmt: skip
+CONTEXT = {  # word for word that of the specification, appendix 1
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "sc": "https://schema.org/",
+    **{term: f"cr:{term}" for term in TERMS},
+}
+
+
+def write_cards(dataset: Dataset, folder: Path) -> bool:
+    """Describe the dataset in the folder that it was saved in; False where a README.md that hbench did not write was left
+    as it is."""
+    write_text(folder / CROISSANT, json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n")
+    for levels in {manifest.levels for manifest in dataset.manifests.values()}:
+        alike = {name: manifest for name, manifest in dataset.manifests.items() if manifest.levels == levels}
+        classes = [  # of a level over several splits, so that a number means the same in each
+            sorted({name for manifest in alike.values() for name in manifest.tree.names[level]})
+            for level in range(len(levels))
+        ]
+        for name, manifest in alike.items():
+            with replacing(folder / FILES / f"{name}.parquet") as temporary:
+                pq.write_table(_numbered(manifest, classes, dataset.root), temporary, compression="zstd")
+    card = folder / CARD
+    if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
+        return False
+    write_text(card, card_text(dataset))
+    return True
+
+
+def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
+    """The description of a saved dataset as JSON values; its manifests are read for their checksums."""
+    papers = cited(str(dataset.card.get("citation", "")))
+    authors = papers[0].authors if papers else []
+    sizes = ", ".join(f"{name}: {len(manifest):,} images" for name, manifest in dataset.manifests.items())
+    facts = {
+        "description": f"{_title(dataset)}. Hierarchical image retrieval with labels {' / '.join(dataset.levels)}, "
+        f"coarse to fine, which form a tree. {sizes}.",
+        "license": dataset.card.get("licence"),
+        "url": dataset.card.get("homepage"),
+        "citeAs": _bibtex(dataset),
+        "datePublished": str(papers[0].year) if papers and papers[0].year else None,
+        "creator": [{"@type": "sc:Person", "name": " ".join(reversed(name.split(", ")))} for name in authors],
+    }
+    return {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": dataset.name,
+        "version": _three_numbers(dataset.version),
+        **{name: value for name, value in facts.items() if value},
+        "distribution": [_file(folder / f"{name}.parquet") for name in dataset.manifests],
+        "recordSet": [_records(name, manifest) for name, manifest in dataset.manifests.items()],
+    }
+
+
+def _title(dataset: Dataset) -> str:
+    return str(dataset.card.get("title", dataset.name))
+
+
+def _bibtex(dataset: Dataset) -> str:
+    papers = cited(str(dataset.card.get("citation", "")))
+    return bibtex({paper.key: paper.cited[0] for paper in papers}).strip()
+
+
+def _three_numbers(version: str) -> str:
+    """A dataset's version as Croissant wants one: "1" is 1.0.0, "1+3f2a90c1" 1.0.0+3f2a90c1, a digest 0.0.0+digest."""
+    number, plus, digest = version.partition("+")
+    if not number.replace(".", "").isdigit():
+        return f"0.0.0+{version}"
+    return f"{number}{'.0' * (2 - number.count('.'))}{plus}{digest}"
+
+
+def _file(path: Path) -> dict[str, str]:
+    content = path.read_bytes()
+    return {
+        "@type": "cr:FileObject",
+        "@id": path.name,
+        "name": path.name,
+        "contentUrl": path.name,
+        "contentSize": f"{len(content)} B",
+        "encodingFormat": "application/x-parquet",
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def _records(name: str, manifest: Manifest) -> dict[str, Any]:
+    levels = {
+        level: ("sc:Text", f"Class at level {place} of {len(manifest.levels)}, coarse to fine.")
+        for place, level in enumerate(manifest.levels, start=1)
+    }
+    columns = {
+        "item": ("sc:Text", "The image: its path below the folder of the images, or its id."),
+        **levels,
+        "query": ("sc:Boolean", "Whether it is a query."),
+        "gallery": ("sc:Boolean", "Whether it is ranked."),
+    }
+    if manifest.ignore is not None:
+        columns["ignore"] = ("sc:Integer", "Items of a query's group are left out of its list; -1 is no group.")
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"{name}/{column}",
+            "name": column,
+            "description": description,
+            "dataType": kind,
+            "source": {"fileObject": {"@id": f"{name}.parquet"}, "extract": {"column": column}},
+        }
+        for column, (kind, description) in columns.items()
+    ]
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/item"}, "field": fields}
+
+
+def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -> pa.Table:
+    """Columns item, image, the levels as numbers, query, gallery; what they are is said in the metadata."""
+    columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
+    features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
+    if root is not None and (root / str(manifest.items[0])).is_file():
+        name = "image" if "image" not in manifest.levels else "image_file"
+        paths = pa.array([str(root / item) for item in manifest.items], pa.string())
+        columns[name] = pa.StructArray.from_arrays([pa.nulls(len(paths), pa.binary()), paths], fields=list(IMAGE))
+        features[name] = {"_type": "Image"}
+    for level, names, nodes, labels in zip(
+        manifest.levels, classes, manifest.tree.names, manifest.labels.T, strict=True
+    ):
+        place = {name: number for number, name in enumerate(names)}
+        columns[level] = pa.array(np.array([place[name] for name in nodes], np.int64)[labels])
+        features[level] = {"names": names, "_type": "ClassLabel"}
+    for mask in ("query", "gallery"):
+        columns[mask] = pa.array(getattr(manifest, mask))
+        features[mask] = {"dtype": "bool", "_type": "Value"}
+    if manifest.ignore is not None:
+        columns["ignore"] = pa.array(manifest.ignore)
+        features["ignore"] = {"dtype": "int64", "_type": "Value"}
+    return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def card_text(dataset: Dataset) -> str:
+    """The card: a head in YAML (every value in JSON, which YAML takes), then what a person wants to know."""
+    head = {
+        "pretty_name": _title(dataset),
+        "tags": ["hbench", "image-retrieval", "hierarchical"],
+        "configs": _configs(dataset),
+    }
+    yaml = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items())
+    facts = [
+        f"- {name}: {dataset.card[key]}"
+        for name, key in (("Source", "homepage"), ("Licence", "licence"), ("Size", "size"))
+        if key in dataset.card
+    ]
+    sizes = [
+        f"| {name} | {len(manifest):,} | {' / '.join(manifest.levels)} |"
+        for name, manifest in dataset.manifests.items()
+    ]
+    defects = [f"- {text}" for text in dataset.card.get("defects", ())]
+    entries = _bibtex(dataset)
+    parts = [
+        f"---\n{yaml}\n---\n{MARK}",
+        f"# {head['pretty_name']}",
+        "\n".join([f"Built by hbench as `{dataset.name}@{dataset.version}`.", "", *facts]).rstrip(),
+        "\n".join(["| split | images | levels, coarse to fine |", "|---|---|---|", *sizes]),
+        '```python\nimport datasets\n\ndatasets.load_dataset("THIS FOLDER")\n```',
+        *(["## Known defects\n\n" + "\n".join(defects)] if defects else []),
+        *([f"## To cite\n\n```bibtex\n{entries}\n```"] if entries else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _configs(dataset: Dataset) -> list[dict[str, Any]]:
+    """The splits in the words of datasets; a training set of other levels than the tests is a configuration of its own."""
+    parts: dict[str, list[dict[str, str]]] = {"default": []}
+    for name, manifest in dataset.manifests.items():
+        files = parts.setdefault("default" if manifest.levels == dataset.levels else name, [])
+        files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
+    return [{"config_name": name, "data_files": files} for name, files in parts.items()]
