@@ -34,9 +34,14 @@ def images_in(raw: Path, folder: str) -> list[str]:
     return items
 
 
+def text_of(path: Path) -> str:
+    """The text in a file; raises DataError where it is missing or not a text."""
+    return str(_content(path, read_text, "a text file"))
+
+
 def lines_of(path: Path) -> list[str]:
     """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
-    return [line for line in _content(path, read_text, "a text file").splitlines() if line.strip()]
+    return [line for line in text_of(path).splitlines() if line.strip()]
 
 
 def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None = None) -> list[list[str]]:
