@@ -16,7 +16,7 @@ import numpy as np
 from hbench_hgldv2.curation import review
 from hbench_hgldv2.curation.decisions import Decisions
 from hbench_hgldv2.grouping import cluster, encode
-from hbench_hgldv2.grouping.cluster import Settings, algorithms
+from hbench_hgldv2.grouping.cluster import ClusterSettings, algorithms
 from hbench_hgldv2.labels.label import Label
 from playwright.sync_api import sync_playwright
 
@@ -45,7 +45,7 @@ def main() -> None:
     ids, names = [label.class_id for label in labels], {label.class_id: label.label for label in labels}
     unit = timed("similarity matrix", lambda: vectors @ vectors.T, None)
     for name in ("faiss", "ward", "average"):
-        run = partial(cluster.cluster, ids, vectors, Settings(K), algorithms[name])
+        run = partial(cluster.cluster, ids, vectors, ClusterSettings(K), algorithms[name])
         found = timed_value(f"cluster, {name}", run, unit)
     rows = cluster.details(names, vectors, found)
     page = timed_value("page", lambda: review.page(review.Material(labels, rows, {}, {}, Decisions())), unit)

@@ -14,8 +14,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hbench_hgldv2.cli.scrape import expected_requests
 from hbench_hgldv2.labels import scrape
+from hbench_hgldv2.labels.scrape import expected_requests
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers
 

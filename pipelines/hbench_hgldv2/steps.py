@@ -1,7 +1,8 @@
-"""Lists the steps of the pipeline, in order: what each does, and which files of the work folder it reads and writes.
+"""Lists the steps of the pipeline, in order: where each is written, what it does, and which files of the work folder it reads and
+writes.
 
-The command group, its help, and the advice for a missing file are made from this table; the tests compare it with what the
-steps do. A file in brackets is read where it is there.
+The verbs of `hbench hgldv2`, their help, and the advice for a missing file are made from this table; the tests compare it with
+what the steps do. A file in brackets is read where it is there.
 
 >>> maker("clusters.csv"), maker("notes.txt")
 ('cluster', None)
@@ -13,8 +14,9 @@ from typing import NamedTuple
 
 
 class PipelineStep(NamedTuple):
-    """A step of the pipeline: what it `does`, and the files of the work folder that it `reads` and `writes`."""
+    """A step of the pipeline: the `module` that holds its `run`, what it `does`, and the files that it `reads` and `writes`."""
 
+    module: str
     does: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -32,40 +34,48 @@ HIERARCHY = ("hierarchy/metadata/train_label_to_hierarchical.csv", "hierarchy/me
 ASSIGNED = ("assigned_train.csv", "assigned_index.csv")
 STEPS = {
     "scrape": PipelineStep(
-        "landmark → Commons category → Wikidata item → classes", writes=("links.csv", "classes.csv", "cache.sqlite")
+        "labels.scrape", "landmark → Commons category → Wikidata item → classes",
+        writes=("links.csv", "classes.csv", "cache.sqlite"),
     ),
     "clean": PipelineStep(
-        "which landmarks keep a class, which are ambiguous or dropped, and why",
-        ("links.csv", "classes.csv"),
-        ("selection.csv", "labels.csv"),
+        "labels.clean", "which landmarks keep a class, which are ambiguous or dropped, and why",
+        ("links.csv", "classes.csv"), ("selection.csv", "labels.csv"),
     ),
-    "encode": PipelineStep("a unit vector per class label", ("labels.csv",), ("embeddings.npz",)),
-    "cluster": PipelineStep("group the labels by their vectors", (*LABELLED, "[decisions.yaml]"), ("clusters.csv",)),
-    "sweep": PipelineStep("what each number of clusters would cost and give", LABELLED, ("sweep.csv",)),
+    "encode": PipelineStep("grouping.encode", "a unit vector per class label", ("labels.csv",), ("embeddings.npz",)),
+    "cluster": PipelineStep(
+        "grouping.cluster", "group the labels by their vectors", (*LABELLED, "[decisions.yaml]"), ("clusters.csv",)
+    ),
+    "sweep": PipelineStep("grouping.sweep", "what each number of clusters would cost and give", LABELLED, ("sweep.csv",)),
     "review": PipelineStep(
-        "the clusters as a page, for curators to decide on",
-        (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]"),
-        ("review.html",),
+        "curation.review", "the clusters as a page, for curators to decide on",
+        (*GROUPED, "[embeddings.npz]", "[decisions.yaml]", "[taxonomy.csv]"), ("review.html",),
     ),
-    "decisions": PipelineStep("a released hierarchy as decisions, to replay and dispute", ("[labels.csv]",), ("decisions.yaml",)),
-    "replay": PipelineStep("apply the curators' decisions", (*GROUPED, "decisions.yaml"), ("mapping.csv",)),
-    "agreement": PipelineStep("two curators: share, Cohen's κ, what to talk about", GROUPED),
+    "decisions": PipelineStep(
+        "labels.released", "a released hierarchy as decisions, to replay and dispute",
+        ("[labels.csv]",), ("decisions.yaml",),
+    ),
+    "replay": PipelineStep(
+        "curation.replay", "apply the curators' decisions", (*GROUPED, "decisions.yaml"), ("mapping.csv",)
+    ),
+    "agreement": PipelineStep("curation.agreement", "two curators: share, Cohen's κ, what to talk about", GROUPED),
     "assemble": PipelineStep(
-        "the five-column files, the label tree, the card, the dataset",
+        "dataset.assemble", "the five-column files, the label tree, the card, the dataset",
         ("selection.csv", "mapping.csv", "[embeddings.npz]", *(f"[{name}]" for name in ASSIGNED)),
         ("hierarchy/", "hierarchy.csv", "card.md", "dataset/"),
     ),
-    "statistics": PipelineStep("landmarks per super-category, images per landmark, drawn", HIERARCHY, ("statistics.svg",)),
+    "statistics": PipelineStep(
+        "dataset.statistics", "landmarks per super-category, images per landmark, drawn", HIERARCHY, ("statistics.svg",)
+    ),
     "taxonomy": PipelineStep(
-        "a tree of several levels from Wikidata's subclasses", ("labels.csv",), ("taxonomy.csv", "taxonomy_removed.csv")
+        "grouping.taxonomy", "a tree of several levels from Wikidata's subclasses",
+        ("labels.csv",), ("taxonomy.csv", "taxonomy_removed.csv"),
     ),
     "quality": PipelineStep(
-        "measures against a reference, and without one",
-        (*LABELLED, "clusters.csv", "[mapping.csv]"),
-        ("quality.json", "quality.svg", "inconsistencies.csv"),
+        "grouping.quality", "measures against a reference, and without one",
+        (*LABELLED, "clusters.csv", "[mapping.csv]"), ("quality.json", "quality.svg", "inconsistencies.csv"),
     ),
     "assign": PipelineStep(
-        "images of unlabelled landmarks to super-categories", (*LABELLED, "mapping.csv"), ASSIGNED
+        "dataset.assign", "images of unlabelled landmarks to super-categories", (*LABELLED, "mapping.csv"), ASSIGNED
     ),
 }  # fmt: skip
 

@@ -169,7 +169,7 @@ def index() -> list[Released]:
 
 
 def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index: list[Released]) -> None:
-    selection, names = released.selection_of(index, "index")
+    selection, names = clean.selection_of({"index": index})
     labels = clean.labels_of(
         [row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection], names
     )
@@ -209,7 +209,7 @@ def test_the_sample_of_the_train_file_is_read_written_and_replayed_unchanged() -
     file = GOLDEN / "train_label_to_hierarchical.sample5col.csv"
     rows = released.read(file)
     assert rows_text(rows, Released) == file.read_text(encoding="utf-8")
-    selection, names = released.selection_of(rows, "train")
+    selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
     found = assemble.assemble(selection, curation.rows, "train")
     assert found.rows == rows
@@ -219,7 +219,7 @@ def test_all_163_official_labels_come_back_with_case_and_qualifier() -> None:
     rows = official_rows()
     assert len(rows) == 163
     assert len([row for row in rows if row.supercategory != normalised(row.supercategory)]) == 27
-    selection, names = released.selection_of(rows, "train")
+    selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
     assert assemble.assemble(selection, curation.rows, "train").rows == rows
 
@@ -229,7 +229,7 @@ def test_the_shipped_decisions_are_those_of_the_released_sample() -> None:
     shipped = decisions_file.load(released.SAMPLE)
     assert shipped == released.decisions_of([rows])
     assert "CC BY 4.0" in released.SAMPLE.read_text(encoding="utf-8").splitlines()[1]
-    selection, names = released.selection_of(rows, "train")
+    selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, shipped)
     require_clean(curation)
     assert assemble.assemble(selection, curation.rows, "train").rows == rows

@@ -6,12 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from hbench_hgldv2.curation.replay import suggest
 from hbench_hgldv2.grouping import cluster, encode, sweep
-from hbench_hgldv2.grouping import sweep as stability
-from hbench_hgldv2.grouping.cluster import Settings, algorithms
+from hbench_hgldv2.grouping.cluster import ClusterSettings, algorithms
 from hbench_hgldv2.grouping.constraints import Links
 from hbench_hgldv2.grouping.encode import Vectors
-from hbench_hgldv2.grouping.suggest import suggest
 from hbench_hgldv2.labels.label import Label
 from scipy.cluster.hierarchy import linkage
 
@@ -30,8 +29,8 @@ def blobs(seed: int = 0, groups: int = 6, spread: float = 0.15) -> Vectors:
 def test_the_order_of_the_labels_changes_nothing(name: str) -> None:
     vectors = blobs(spread=0.6)
     order = random.Random(1).sample(range(len(IDS)), len(IDS))
-    first = cluster.cluster(IDS, vectors, Settings(7), algorithms[name])
-    again = cluster.cluster([IDS[i] for i in order], vectors[order], Settings(7), algorithms[name])
+    first = cluster.cluster(IDS, vectors, ClusterSettings(7), algorithms[name])
+    again = cluster.cluster([IDS[i] for i in order], vectors[order], ClusterSettings(7), algorithms[name])
     assert first == again
     assert set(first.values()) == set(range(7))
     sizes = [list(first.values()).count(number) for number in range(7)]
@@ -40,14 +39,14 @@ def test_the_order_of_the_labels_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(algorithms))
 def test_separate_groups_are_found(name: str) -> None:
-    found = cluster.cluster(IDS, blobs(), Settings(6), algorithms[name])
+    found = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name])
     assert all(len({found[IDS[i]] for i in range(start, len(IDS), 6)}) == 1 for start in range(6))
 
 
 @pytest.mark.parametrize("name", list(algorithms))
 def test_must_and_cannot_links_are_respected(name: str) -> None:
     links = Links(must=(("Q1", "Q2", "Q3"), ("Q3", "Q10")), cannot=(("Q7", "Q13", "Q19"), ("Q1", "Q61")))
-    found = cluster.cluster(IDS, blobs(), Settings(6), algorithms[name], links)
+    found = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name], links)
     assert len({found[i] for i in ("Q1", "Q2", "Q3", "Q10")}) == 1
     assert len({found[i] for i in ("Q7", "Q13", "Q19")}) == 3
 
@@ -55,13 +54,13 @@ def test_must_and_cannot_links_are_respected(name: str) -> None:
 def test_links_that_contradict_or_need_more_clusters_are_refused() -> None:
     with pytest.raises(ConfigError, match="must be linked and must not be"):
         cluster.cluster(
-            IDS, blobs(), Settings(6), algorithms["ward"], Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),))
+            IDS, blobs(), ClusterSettings(6), algorithms["ward"], Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),))
         )
     with pytest.raises(UsageError, match="need more clusters"):
-        cluster.cluster(IDS, blobs(), Settings(2), algorithms["kmeans"], Links((), (("Q1", "Q2", "Q3"),)))
+        cluster.cluster(IDS, blobs(), ClusterSettings(2), algorithms["kmeans"], Links((), (("Q1", "Q2", "Q3"),)))
     for k in (0, 61):
         with pytest.raises(UsageError, match="cannot be made"):
-            cluster.cluster(IDS, blobs(), Settings(k), algorithms["ward"])
+            cluster.cluster(IDS, blobs(), ClusterSettings(k), algorithms["ward"])
 
 
 @pytest.mark.parametrize(("method", "metric"), [("ward", "euclidean"), ("average", "cosine")])
@@ -75,7 +74,7 @@ def test_the_dendrogram_is_scipys_on_pairwise_distances(method: str, metric: str
 def test_details_put_the_doubtful_first_and_flag_the_far() -> None:
     vectors = blobs()
     vectors[0] = encode.unit(-vectors[[1]] - vectors[[2]])[0]
-    found = cluster.cluster(IDS, vectors, Settings(6), algorithms["ward"])
+    found = cluster.cluster(IDS, vectors, ClusterSettings(6), algorithms["ward"])
     rows = cluster.details(dict.fromkeys(IDS, "x"), vectors, found)
     assert "Q1" in {row.class_id for row in rows if row.outlier}
     assert sum(row.outlier for row in rows) < 6
@@ -92,7 +91,7 @@ def test_a_sweep_prefers_the_true_number_and_counts_the_effort() -> None:
             names,
             blobs(spread=0.3),
             algorithms["ward"],
-            [Settings(k) for k in (3, 6, 12)],
+            [ClusterSettings(k) for k in (3, 6, 12)],
             reference=reference,
             resamples=4,
         )
@@ -108,20 +107,20 @@ def test_the_co_association_is_the_share_of_refits_in_which_a_labels_cluster_sta
     rng = np.random.default_rng(3)
     own = rng.integers(5, size=len(IDS))
     fits = [rng.integers(4, size=len(IDS)) for _ in range(3)]
-    found = stability.coassociation(IDS, dict(zip(IDS, own.tolist(), strict=True)), fits)
+    found = cluster.coassociation(IDS, dict(zip(IDS, own.tolist(), strict=True)), fits)
     for i, name in enumerate(IDS):
         others = [j for j in range(len(IDS)) if j != i and own[j] == own[i]]
         assert found[name] == pytest.approx(np.mean([[fit[j] == fit[i] for j in others] for fit in fits]))
-    assert np.isnan(stability.coassociation(["Q1"], {"Q1": 0}, [])["Q1"])
+    assert np.isnan(cluster.coassociation(["Q1"], {"Q1": 0}, [])["Q1"])
 
 
 def test_labels_between_two_groups_have_the_lowest_co_association() -> None:
     vectors = blobs(spread=0.3)
     vectors[0] = encode.unit(vectors[[0]] + vectors[[1]])[0]
     algorithm = algorithms["ward"]
-    found = cluster.cluster(IDS, vectors, Settings(6), algorithm)
-    fits = list(stability.refits(IDS, vectors, algorithm, Settings(6)))
-    held = stability.coassociation(IDS, found, fits)
+    found = cluster.cluster(IDS, vectors, ClusterSettings(6), algorithm)
+    fits = list(cluster.refits(IDS, vectors, algorithm, ClusterSettings(6)))
+    held = cluster.coassociation(IDS, found, fits)
     assert min(held, key=lambda name: held[name]) == "Q1"
 
 

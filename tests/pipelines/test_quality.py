@@ -11,6 +11,7 @@ from hbench_hgldv2.curation import agreement
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset.card import imbalance
 from hbench_hgldv2.grouping import encode, quality
+from hbench_hgldv2.grouping.cluster import silhouettes
 from hbench_hgldv2.labels.label import Label, head_noun
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +66,7 @@ def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed: int) -> Non
     vectors = rng.normal(size=(30, 5))
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     clusters = np.concatenate([rng.integers(0, 4, 28), [4, 5]])
-    assert quality.silhouettes(unit, clusters.tolist()) == pytest.approx(
+    assert silhouettes(unit, clusters.tolist()) == pytest.approx(
         silhouette_samples(unit.astype(float), clusters, metric="cosine"), abs=1e-5
     )
 

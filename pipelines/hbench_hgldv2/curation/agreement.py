@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from sklearn.metrics import cohen_kappa_score
 
+from hbench.cli import terminal
 from hbench.core.errors import ComparisonError
+from hbench_hgldv2.artefact import read_rows
+from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.operations import LabelPlace
-from hbench_hgldv2.curation.replay import Placed
+from hbench_hgldv2.curation.replay import Placed, replay
+from hbench_hgldv2.grouping.cluster import read_clusters
 from hbench_hgldv2.labels.label import Label
 
 
@@ -34,6 +40,29 @@ class Agreement(NamedTuple):
     weighted_observed: float
     weighted_kappa: float
     queue: list[Disagreement]
+
+
+def run(work: Path, first: Path, second: Path, *, as_json: Annotated[bool, "Print it as JSON."] = False) -> None:
+    """Compare two curators' decisions files.
+
+    \b
+    hbench hgldv2 agreement a.yaml b.yaml
+    """
+    labels, clusters = read_rows(work / "labels.csv", Label), read_clusters(work)
+    ours, theirs = (replay(labels, clusters, decisions_file.load(path)).rows for path in (first, second))
+    result = compare(ours, theirs, labels)
+    if as_json:
+        *numbers, queue = result
+        measures = [None if math.isnan(value) else value for value in numbers]
+        content = dict(zip(Agreement._fields, measures, strict=False))
+        terminal.show_json(content | {"queue": [row._asdict() for row in queue]})
+        return
+    terminal.show(
+        f"{result.labels:,} labels placed by both: agreement {result.observed:.3f}, κ {result.kappa:.3f}; "
+        f"by landmarks {result.weighted_observed:.3f}, κ {result.weighted_kappa:.3f}"
+    )
+    rows = [[str(value) for value in row] for row in result.queue]
+    terminal.show_table(f"{len(rows)} to talk about", Disagreement._fields, rows)
 
 
 def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[Label]) -> Agreement:

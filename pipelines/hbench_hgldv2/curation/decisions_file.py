@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import ValidationError
@@ -26,6 +26,14 @@ from pydantic import ValidationError
 from hbench.core.errors import ConfigError, DataError
 from hbench.core.untrusted import parse_yaml, read_text
 from hbench_hgldv2.curation.decisions import Decisions
+
+DecisionsFile = Annotated[Path | None, "Decisions; by default decisions.yaml in the work folder."]
+
+
+def decisions_in(work: Path, path: Path | None = None) -> Decisions:
+    """The decisions at `path`, or those in the work folder, or none yet."""
+    default = work / "decisions.yaml"
+    return load(path or default) if path or default.exists() else Decisions()
 
 
 def load(path: Path) -> Decisions:

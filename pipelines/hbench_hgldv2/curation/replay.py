@@ -1,5 +1,4 @@
-"""A replay: decisions applied in order to labels and their clusters; the same inputs give the same mapping, byte for
-byte.
+"""Replays decisions: applies them in order to labels and their clusters; the same inputs give the same mapping, byte for byte.
 
 Every label ends in exactly one place: a group, dropped, or unassigned. A label that no decision speaks of stays
 unassigned and needs review; it is never swept along by the cluster it happens to fall into.
@@ -7,15 +6,25 @@ unassigned and needs review; it is never swept along by the cluster it happens t
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
+import numpy as np
+
+from hbench.cli import terminal
 from hbench.core.errors import ComparisonError
+from hbench_hgldv2.artefact import counts_text, made_by, read_rows, write_rows
 from hbench_hgldv2.curation.decisions import CannotLink, Decisions, MustLink, check_known
+from hbench_hgldv2.curation.decisions_file import DecisionsFile, load
 from hbench_hgldv2.curation.operations import OPERATIONS, UNASSIGNED, Conflict, World, unlinked
+from hbench_hgldv2.grouping import encode
+from hbench_hgldv2.grouping.cluster import read_clusters
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
+
+SUGGESTED = 3  # groups suggested for a label
 
 
 class Placed(NamedTuple):
@@ -46,17 +55,84 @@ class Curation:
     def groups(self) -> dict[str, list[str]]:
         """Group -> its labels' ids, both sorted."""
         result = defaultdict(list)
-        for row in self.rows:
-            if row.status == "group":
-                result[row.group].append(row.class_id)
+        for class_id, group in self.placed().items():
+            result[group].append(class_id)
         return dict(sorted(result.items()))
+
+    def placed(self) -> dict[str, str]:
+        """Class -> its group, for the classes that are in one."""
+        return {row.class_id: row.group for row in self.rows if row.status == "group"}
+
+    def problems(self) -> list[str]:
+        """The conflicts and the stale approvals, a line each."""
+        conflicts = (
+            f"conflict in {c.decision} on {c.subject}: expected {c.expected}, found {c.found}" for c in self.conflicts
+        )
+        return [*conflicts, *(f"stale approval of {name}" for name in self.stale)]
 
     def counts(self) -> dict[str, int]:
         """Labels per reason."""
-        result: dict[str, int] = defaultdict(int)
-        for row in self.rows:
-            result[row.reason] += 1
-        return dict(result)
+        return dict(Counter(row.reason for row in self.rows))
+
+
+def run(
+    work: Path,
+    *,
+    decisions: DecisionsFile = None,
+    strict: Annotated[bool, "Fail when a precondition does not hold or an approval is stale."] = False,
+) -> None:
+    """Apply decisions.yaml to the labels and clusters.
+
+    \b
+    hbench hgldv2 replay --strict
+    """
+    path = decisions or work / "decisions.yaml"
+    labels, clusters, decided = read_rows(work / "labels.csv", Label), read_clusters(work), load(path)
+    placed = replay(labels, clusters, decided).placed()
+    curation = replay(labels, clusters, decided, suggestions=suggestions_for(work, labels, placed))
+    record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
+    if strict:
+        require_clean(curation)
+    write_rows(work / "mapping.csv", curation.rows, Placed, record=record, counts=curation.counts())
+    for problem in curation.problems():
+        terminal.say(problem)
+    terminal.say(counts_text(f"{len(curation.groups())} groups; labels", curation.counts()))
+
+
+def groups_in(mapping: Path) -> dict[str, str]:
+    """Class -> its group, for the classes that a mapping.csv puts in one."""
+    return {row.class_id: row.group for row in read_rows(mapping, Placed) if row.status == "group"}
+
+
+def suggestions_for(work: Path, labels: Sequence[Label], decided: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Class -> up to three groups: the nearest among the encoded group names and the labels decided so far; nothing without
+    embeddings.
+    """
+    path = work / "embeddings.npz"
+    if not path.exists():
+        return {}
+    names = [name.removeprefix(encode.GROUP) for name in encode.ids_of(path) if name.startswith(encode.GROUP)]
+    known = [label.class_id for label in labels if label.class_id in decided]
+    anchors = encode.rows_of(path, [*(encode.GROUP + name for name in names), *known])
+    nearest = suggest(encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)])
+    return {label.class_id: groups for label, groups in zip(labels, nearest, strict=True)}
+
+
+def suggest(vectors: encode.Vectors, anchors: encode.Vectors, groups: Sequence[str]) -> list[tuple[str, ...]]:
+    """The three groups with the most similar anchor, best first: unit vectors (n, D), (m, D), the group of each anchor.
+
+    A group may have several anchors, its name and its members; it counts once, at its best. Ties go by name.
+    """
+    names = sorted(set(groups))
+    number = np.asarray([names.index(group) for group in groups], np.int64)
+    similar = vectors @ anchors.T
+    best = (
+        np.stack([similar[:, number == column].max(axis=1) for column in range(len(names))], axis=1)
+        if names
+        else similar
+    )
+    order = np.argsort(-best, axis=1, kind="stable")[:, :SUGGESTED]
+    return [tuple(names[column] for column in row) for row in order]
 
 
 def replay(
@@ -103,8 +179,7 @@ def replay(
 
 def require_clean(curation: Curation) -> None:
     """Raise ComparisonError when a precondition failed or an approval is stale: the strict mode."""
-    problems = [f"{c.decision} on {c.subject}: expected {c.expected}, found {c.found}" for c in curation.conflicts]
-    problems += [f"stale approval of {name}" for name in curation.stale]
+    problems = curation.problems()
     if problems:
         raise ComparisonError(
             f"the decisions do not fit these labels in {len(problems)} places",
@@ -127,5 +202,5 @@ def _placed(
         (decisions.groups[group].parent or "") if group else "",
         reason,
         tuple(decided_by),
-        tuple(suggestions[:3]) if status == "unassigned" else (),
+        tuple(suggestions[:SUGGESTED]) if status == "unassigned" else (),
     )

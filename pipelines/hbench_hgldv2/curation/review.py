@@ -11,17 +11,26 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
+from hbench.cli import terminal
+from hbench.core.files import write_text
+from hbench.core.schema import build
+from hbench_hgldv2.artefact import csv_text, read_rows, record_of
+from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.decisions import Decisions, Inputs
-from hbench_hgldv2.curation.replay import Curation, replay
+from hbench_hgldv2.curation.decisions_file import DecisionsFile, decisions_in
+from hbench_hgldv2.curation.replay import Curation, replay, suggestions_for
+from hbench_hgldv2.grouping import cluster, encode, taxonomy
 from hbench_hgldv2.grouping.cluster import Clustered
+from hbench_hgldv2.labels import clean, released
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
-PAGE = Path(__file__).with_name("page")
+PAGE, DEMO = Path(__file__).with_name("page"), Path(__file__).with_name("demo")
+DEMO_CLUSTERS = 45  # for 29 groups
 SCRIPTS = (
     "model.js",
     "view.js",
@@ -37,38 +46,6 @@ FACTS = (
     "class id", "in train", "in index", "ambiguous", "cluster", "cluster name", "distance", "silhouette",
     "nearest cluster", "margin", "outlier", "co-association", "suggestions", "subclass of", "examples",
 )  # fmt: skip
-KEYS = {
-    "Go": (
-        ("↓ ↑ j k", "next, previous label"),
-        ("→ ← l h", "next, previous card"),
-        ("/", "search"),
-        ("i", "all that is known of the label"),
-    ),
-    "Select": (
-        ("x Space", "the label; Shift+click: a range; Ctrl+click: in other cards too"),
-        ("a", "all of the card"),
-    ),
-    "Undo and keep": (
-        ("u Ctrl+Z", "undo; y or Ctrl+Shift+Z: redo"),
-        ("c", "say why: a comment on the last decision"),
-        ("Shift+H", "all decisions"),
-        ("e", "export decisions.yaml"),
-        ("?", "this table"),
-    ),
-    "Decide": (
-        ("Enter 1 2 3", "take a suggestion: for the whole cluster, or for the selected labels"),
-        ("n", "name the cluster; r: rename the group"),
-        ("m", "move the selected labels (or drag them onto a group)"),
-        ("s", "split the selected labels off their group"),
-        ("g", "merge this card into a group"),
-        ("d", "drop the selected labels; Shift+D: the whole cluster"),
-        ("b", "the selected labels are ambiguous: both this and that"),
-        ("t", "natural ↔ human-made"),
-        ("= !", "the selected labels belong together; must not be together"),
-        ("v", "approve the group as it is"),
-        ("q", "what you and another reviewer disagree on"),
-    ),
-}
 
 
 class Second(NamedTuple):
@@ -96,6 +73,74 @@ class Material(NamedTuple):
         return {row.class_id: row.cluster for row in self.clustered}
 
 
+def run(
+    work: Path,
+    *,
+    decisions: DecisionsFile = None,
+    names: encode.Names = None,
+    against: Annotated[
+        Path | None, "Another reviewer's decisions.yaml: the page tells κ and what you two disagree on."
+    ] = None,
+    demo: Annotated[bool, "Try it: released labels, two reviewers, in the folder demo of the work folder."] = False,
+) -> None:
+    """Write the review page.
+
+    \b
+    hbench hgldv2 review
+    hbench hgldv2 review --against b.yaml
+    hbench hgldv2 review --demo
+    """
+    if demo:
+        work = work / "demo"
+        make_demo(work)
+        names, against = work / "names.csv", work / "released.yaml"
+    material = material_in(work, decisions_in(work, decisions), encode.kinds_in(names))
+    if against is not None:
+        second = decisions_file.load(against)
+        reviewers = [decision.by for decision in second.decisions if decision.by]
+        material = material._replace(second=Second(reviewers[-1] if reviewers else against.stem, second))
+    write_text(work / "review.html", page(material, made_with=_made_with(work)))
+    terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work}, then replay")
+
+
+def make_demo(work: Path) -> None:
+    """Run the steps before the review, without a network; decisions.yaml is kept where there is one.
+
+    The labels are the 162 of the released training landmarks that are words (CC BY 4.0, Ramzi et al.), a landmark each;
+    one reviewer, A, is invented and half way through, the other one is the release itself.
+    """
+    table = DEMO / "train_label_to_hierarchical.csv"
+    rows = released.read(table)
+    clean.run(work, released=[("train", table)])
+    kinds = sorted({(row.hierarchical_label, row.natural_or_human_made) for row in rows})
+    write_text(work / "names.csv", csv_text(kinds))
+    encode.run(work, encoder="tfidf", names=work / "names.csv")
+    cluster.run(work, k=DEMO_CLUSTERS, algorithm="ward")
+    if not (work / "decisions.yaml").exists():
+        write_text(work / "decisions.yaml", (DEMO / "decisions.yaml").read_text(encoding="utf-8"))
+    labels = read_rows(work / "labels.csv", Label)
+    write_text(work / "released.yaml", decisions_file.dumps(released.decisions_of([rows], labels)))
+
+
+def material_in(work: Path, decisions: Decisions, known_kinds: Mapping[str, str]) -> Material:
+    """What the work folder has to review."""
+    labels, clustered = read_rows(work / "labels.csv", Label), read_rows(work / "clusters.csv", Clustered)
+    placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decisions).placed()
+    tree = work / "taxonomy.csv"
+    ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
+    return Material(labels, clustered, suggestions_for(work, labels, placed), known_kinds, decisions, ancestors)
+
+
+def _made_with(work: Path) -> Inputs:
+    """The settings that the records of the embeddings and of the clusters tell."""
+    encoding, clustering = record_of(work / "embeddings.npz"), record_of(work / "clusters.csv")
+    if encoding is None or clustering is None:
+        return Inputs()
+    settings = {**encoding.settings, **clustering.settings, "weights_sha256": encoding.settings.get("weights") or None}
+    kept = {name: settings.get(name) for name in Inputs.model_fields if name in settings}
+    return build(Inputs, kept, source=f"the record of {work / 'clusters.csv'} or of its embeddings")
+
+
 def page(material: Material, *, title: str = "Review of super-categories", made_with: Inputs | None = None) -> str:
     """The review as one HTML document without any outside resource; labels are text in it, whatever they contain."""
     text = json.dumps(content(material, made_with or Inputs()), ensure_ascii=False)
@@ -106,7 +151,6 @@ def page(material: Material, *, title: str = "Review of super-categories", made_
     scripts = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return environment.get_template("review.html.jinja").render(
         title=title,
-        keys=KEYS,
         data=Markup(safe),
         css=Markup((PAGE / "review.css").read_text(encoding="utf-8")),
         script=Markup(scripts),

@@ -1,4 +1,4 @@
-"""An assembly: the curated mapping applied to landmarks, as the official five-column files and as label trees.
+"""Assembles the dataset: applies the curated mapping to landmarks, as the official five-column files and as label trees.
 
 Every landmark with a class has a row; it has a super-category when its class has a group, or, for an ambiguous one,
 when all its classes have the same group. A landmark that gets none so may get one from its images (`assign`), and then
@@ -7,18 +7,31 @@ has a row even without a class, as in the release. `source` says for each row wh
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
+from hbench import datasets
+from hbench.cli import terminal
 from hbench.core.errors import DataError
+from hbench.core.files import replacing, write_text
+from hbench.datasets.benchmarks import gldv2
 from hbench.tree import Labels, LabelTree
+from hbench_hgldv2.artefact import counts_text, made_by, read_rows, rows_text, sha256, write_rows
 from hbench_hgldv2.curation.replay import Placed
+from hbench_hgldv2.dataset import assign
 from hbench_hgldv2.dataset.assign import Assigned
+from hbench_hgldv2.dataset.card import card
+from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.labels.clean import CleanedLandmark
+from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.labels.released import Released
 
 LEVELS = ("natural_or_human_made", "supercategory", "landmark")
+SHOWN = 20  # inconsistencies on the card; the step quality lists all
 BETWEEN = " / "  # between the classes of an ambiguous landmark
 
 
@@ -51,6 +64,69 @@ class Assembled(NamedTuple):
     def rows(self) -> list[Released]:
         """The rows in the official five columns."""
         return [Released(*row[1:6]) for row in self.sourced]
+
+
+def run(
+    work: Path,
+    *,
+    raw: Annotated[
+        Path | None, "Folder of GLDv2's metadata: with it the dataset hgldv2 is built too, in dataset/."
+    ] = None,
+) -> None:
+    """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv to those it gives nothing, where there are such.
+
+    hierarchy.csv says in `source` where each super-category is from.
+
+    \b
+    hbench hgldv2 assemble --raw gldv2/raw
+    """
+    selection, mapping = read_rows(work / "selection.csv", CleanedLandmark), read_rows(work / "mapping.csv", Placed)
+    by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
+    inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
+    record = made_by("assemble", inputs, {})
+    assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
+    present = [split for split in SPLITS if any(row.split == split for row in selection)]
+    splits = {split: assemble(selection, mapping, split, assigned.get(split, ())) for split in present}
+    trees = {split: tree_of(made.rows)[0] for split, made in splits.items()}
+    for split, made in splits.items():
+        write_rows(file_of(work, split), made.rows, Released, record=record, counts=made.counts)
+    rows = {split: made.rows for split, made in splits.items()}
+    counts = {split: made.counts for split, made in splits.items()}
+    sources = {path.name: sha256(path) for path in inputs}
+    write_text(work / "hierarchy.csv", rows_text((row for made in splits.values() for row in made.sourced), Sourced))
+    write_text(work / "card.md", card(rows, counts, _odd(work, mapping), sources))
+    for split, made in splits.items():
+        terminal.say(counts_text(f"{split}: {len(trees[split].names[1])} super-categories; landmarks", made.counts))
+    if raw is not None:
+        _build(work, raw)
+
+
+def file_of(work: Path, split: str) -> Path:
+    """The assembled five-column file of a split, where hbench's build looks for the released one."""
+    return work / "hierarchy" / gldv2.LABELS.format(split)
+
+
+def _odd(work: Path, mapping: Sequence[Placed]) -> list[quality.Inconsistency]:
+    """The inconsistencies of a mapping that the card shows, by the embeddings where there are some."""
+    placed = [row for row in mapping if row.status == "group"]
+    path = work / "embeddings.npz"
+    vectors = encode.rows_of(path, [row.class_id for row in placed]) if path.exists() else None
+    return quality.inconsistencies([row.label for row in placed], [row.group for row in placed], vectors)[:SHOWN]
+
+
+def _build(work: Path, raw: Path) -> None:
+    """Build the dataset hgldv2 over these labels: the metadata it needs is copied next to them, the images stay in `raw`."""
+    for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH):
+        source = gldv2.found(raw, name)
+        if not source.exists():
+            raise DataError(f"{raw} has no {name}", fix="hbench download hgldv2 --part metadata")
+        with replacing(work / "hierarchy" / name) as temporary:
+            shutil.copyfile(source, temporary)
+    dataset = datasets.assemble(gldv2.SPEC, work / "hierarchy")
+    digest = next(iter(dataset.tests.values())).digest
+    dataset = dataclasses.replace(dataset, root=raw, version=f"{gldv2.SPEC.version}+{digest[:8]}")
+    datasets.save(dataset, work / "dataset")
+    terminal.say(f"hbench evaluate EMBEDDINGS --dataset {work / 'dataset'}")
 
 
 def assemble(

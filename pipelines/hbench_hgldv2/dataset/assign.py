@@ -1,4 +1,4 @@
-"""An assignment: images of landmarks without a class, to finished super-categories, by a vote per landmark.
+"""Assigns landmarks without a class to finished super-categories, by a vote of the images of each.
 
 The step the authors released (SupRank, gldv2_labels.py): each image takes the super-category of the raw class name
 whose text is nearest to it, or a softmax-weighted vote of its nearest names; the landmark takes the majority of its
@@ -7,15 +7,21 @@ images.
 
 from __future__ import annotations
 
+import csv
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.cli import terminal
 from hbench.core.errors import DataError
-from hbench_hgldv2.grouping.encode import Vectors
+from hbench_hgldv2.artefact import made_by, open_table, read_rows, write_rows
+from hbench_hgldv2.curation.replay import groups_in
+from hbench_hgldv2.grouping.encode import Vectors, ids_of, load, rows_of
+from hbench_hgldv2.labels.label import Label, Split
 
 SHARPNESS = 100.0  # CLIP's logit scale
 NEIGHBOURS = 5
@@ -30,6 +36,47 @@ class Assigned(NamedTuple):
     group: str
     images: int
     share: float
+
+
+def run(
+    work: Path,
+    *,
+    images: Annotated[Path, ".npz with ids (image ids) and vectors, from the image tower of the model of the labels."],
+    landmarks: Annotated[Path, "CSV with columns id, landmark_id."],
+    split: Annotated[Split, "Whose landmark ids these are."],
+    vote: Annotated[Literal["nearest", "top5"], "By the nearest class name, or by the five nearest."] = "nearest",
+) -> None:
+    """Assign the landmarks of images to the curated groups; `assemble` takes over those that no class places.
+
+    \b
+    hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_image_to_landmark.csv
+    """
+    placed = groups_in(work / "mapping.csv")
+    labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id in placed]
+    with open_table(landmarks) as lines:
+        landmark_of = {row["id"]: int(row["landmark_id"]) for row in csv.DictReader(lines)}
+    ids = [name for name in ids_of(images) if name in landmark_of]
+    if not ids:
+        raise DataError(f"no image of {images} has a landmark in {landmarks}", expected="the same image ids in both")
+    rows = assign(
+        rows_of(images, ids),
+        [landmark_of[i] for i in ids],
+        load(work / "embeddings.npz", labels),
+        [placed[label.class_id] for label in labels],
+        vote=VOTES[vote],
+    )
+    record = made_by("assign", [work / "mapping.csv", work / "embeddings.npz", images, landmarks], {"vote": vote})
+    counts = {"images": len(ids), "landmarks": len(rows)}
+    write_rows(file_of(work, split), rows, Assigned, record=record, counts=counts)
+    terminal.say(
+        f"{len(rows):,} landmarks by {len(ids):,} images; "
+        f"mean agreement within a landmark {np.mean([row.share for row in rows]):.2f}"
+    )
+
+
+def file_of(work: Path, split: str) -> Path:
+    """The landmarks of a split that images gave a super-category; ids of train and index are different spaces."""
+    return work / f"assigned_{split}.csv"
 
 
 def nearest_name(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
@@ -77,6 +124,9 @@ def assign(
     for landmark, group in zip(landmarks, np.concatenate(found) if found else (), strict=True):
         ballots[landmark][int(group)] += 1
     return [_row(landmark, ballots[landmark], known) for landmark in sorted(ballots)]
+
+
+VOTES: Mapping[str, Vote] = {"nearest": nearest_name, "top5": nearest_names}
 
 
 def _row(landmark: int, ballot: Mapping[int, int], known: Sequence[str]) -> Assigned:

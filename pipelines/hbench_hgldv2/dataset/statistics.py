@@ -11,18 +11,24 @@ import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
+from hbench.cli import terminal
+from hbench.core.errors import DataError, UsageError
+from hbench.core.files import replacing
 from hbench.datasets.benchmarks import gldv2
 from hbench_hgldv2.artefact import open_table
-from hbench_hgldv2.labels.released import Released
+from hbench_hgldv2.dataset.assemble import file_of
+from hbench_hgldv2.labels.label import SPLITS, Split
+from hbench_hgldv2.labels.released import Released, read
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
+FORMATS = (".svg", ".png", ".pdf")
 COLOURS = {"human-made": "#2457c5", "natural": "#2c7a4b"}
 SPLIT_FILLS = (1.0, 0.45)  # the opacity of the bars of the first and the second split
 PUBLISHED = {  # what the released files and the paper's configuration (gldv2_hier.yaml) have
@@ -41,6 +47,44 @@ class Count(NamedTuple):
     what: str
     found: int
     published: int | None
+
+
+def run(
+    work: Path,
+    *,
+    released: Annotated[
+        Sequence[tuple[Split, Path]], "A five-column file, instead of those of assemble.", "SPLIT FILE"
+    ] = (),
+    raw: Annotated[Path | None, "Folder of GLDv2's metadata: with it images are counted."] = None,
+    out: Annotated[Path | None, "statistics.svg in the work folder, or .png, .pdf."] = None,
+    as_json: Annotated[bool, "Print it as JSON."] = False,
+) -> None:
+    """Count what a hierarchy has next to what is published, and draw Fig. 9 and 10 of the paper (SupRank).
+
+    \b
+    hbench hgldv2 statistics --raw gldv2/raw
+    hbench hgldv2 statistics --released index index_label_to_hierarchical.csv -o index.png
+    """
+    target = out or work / "statistics.svg"
+    if target.suffix not in FORMATS:
+        raise UsageError(f"{target} is not a picture", expected="a name that ends in " + ", ".join(FORMATS))
+    paths: dict[str, Path] = dict(released) or {
+        split: path for split in SPLITS if (path := file_of(work, split)).exists()
+    }
+    splits = {split: read(path) for split, path in paths.items()}
+    if not any(row.hierarchical_label for rows in splits.values() for row in rows):
+        raise DataError("no landmark has a super-category", fix="hbench hgldv2 assemble, or --released SPLIT FILE")
+    images = {split: images_of(raw, split) for split in splits} if raw else {}
+    numbers = counts(splits, images)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as temporary:
+        draw(temporary, splits, images, target.suffix.removeprefix("."))
+    if as_json:
+        terminal.show_json([count._asdict() for count in numbers])
+        return
+    table = [(what, f"{number:,}", "" if known is None else f"{known:,}") for what, number, known in numbers]
+    terminal.show_table("counts", Count._fields, table)
+    terminal.say(str(target))
 
 
 def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> list[Count]:

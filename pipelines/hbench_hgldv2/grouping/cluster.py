@@ -1,5 +1,4 @@
-"""A clustering: labels grouped by their vectors, k-means as in the paper, or linkages, whose dendrogram is a tree of
-any depth.
+"""Clusters labels by their vectors: with k-means as in the paper, or with linkages, whose dendrogram is a tree of any depth.
 
 The result depends on the set of labels, the seed and the settings alone: labels are sorted first, clusters are numbered
 by size, and the arithmetic runs on one thread. What decisions say must be linked or must not be is respected.
@@ -8,28 +7,37 @@ by size, and the arithmetic runs on one thread. What decisions say must be linke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
+from hbench.cli import terminal
 from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
-from hbench_hgldv2.grouping.constraints import Links, collapse, separate
-from hbench_hgldv2.grouping.encode import Vectors
-from hbench_hgldv2.grouping.quality import silhouettes
+from hbench_hgldv2.artefact import is_done, made_by, read_rows, write_rows
+from hbench_hgldv2.curation.decisions_file import DecisionsFile, decisions_in
+from hbench_hgldv2.grouping.constraints import Links, collapse, links_of, separate
+from hbench_hgldv2.grouping.encode import Vectors, load
+from hbench_hgldv2.labels.label import Label
 
 Ids = NDArray[np.int64]
 Merges = NDArray[np.float64]
+DEFAULT_K = 140  # 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
+RESAMPLES, SHARE = 10, 0.8
+Seed = Annotated[int, "Of everything drawn at random."]
 LARGE = 5_000  # labels beyond which scikit-learn's k-means takes minutes and faiss's seconds
 FORBIDDEN = 1e3  # a distance no merge of unit vectors comes near
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClusterSettings:
     """How to cluster: `k` clusters, the seed, the restarts of k-means."""
 
     k: int
@@ -53,12 +61,67 @@ class Clustered(NamedTuple):
     coassociation: float = math.nan
 
 
-Algorithm = Callable[[Vectors, NDArray[np.float32], Settings, Sequence[tuple[int, int]]], Ids]
+Algorithm = Callable[[Vectors, NDArray[np.float32], ClusterSettings, Sequence[tuple[int, int]]], Ids]
 algorithms: Registry[Algorithm] = Registry("clustering algorithm")
 
 
+def run(
+    work: Path,
+    *,
+    k: Annotated[int, "Number of clusters; 1.5–2 × the wanted number of groups."] = DEFAULT_K,
+    algorithm: Annotated[
+        str | None, "By default kmeans, or faiss above 5,000 labels.", "kmeans|faiss|ward|average"
+    ] = None,
+    seed: Seed = 0,
+    restarts: Annotated[int, "Starts of k-means."] = 10,
+    resamples: Annotated[
+        int | None, "Random 80 % samples for the column coassociation; by default 10, or none above 5,000 labels."
+    ] = None,
+    decisions: DecisionsFile = None,
+) -> None:
+    """Cluster the labels.
+
+    \b
+    hbench hgldv2 cluster --k 120 --algorithm ward
+    """
+    labels = read_rows(work / "labels.csv", Label)
+    large = len(labels) > LARGE
+    algorithm = algorithm or ("faiss" if large else "kmeans")
+    resamples = (0 if large else RESAMPLES) if resamples is None else resamples
+    links = links_of(decisions_in(work, decisions))
+    described = {"k": k, "seed": seed, "restarts": restarts, "algorithm": algorithm, "resamples": resamples}
+    described["links"] = [sorted(map(list, links.must)), sorted(map(list, links.cannot))]
+    record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
+    if is_done(record, work / "clusters.csv"):
+        return
+    vectors, settings = load(work / "embeddings.npz", labels), ClusterSettings(k, seed, restarts)
+    ids, chosen = [label.class_id for label in labels], algorithms[algorithm]
+    clusters = cluster(ids, vectors, settings, chosen, links)
+    with terminal.progress() as bar:
+        fits = refits(ids, vectors, chosen, settings, resamples=resamples)
+        held = coassociation(ids, clusters, list(bar.track(fits, total=resamples, description="refits")))
+    rows = details({label.class_id: label.label for label in labels}, vectors, clusters)
+    rows = [row._replace(coassociation=held[row.class_id]) for row in rows]
+    counts = {
+        "labels": len(rows),
+        "clusters": len(set(clusters.values())),
+        "outliers": sum(row.outlier for row in rows),
+    }
+    write_rows(work / "clusters.csv", rows, Clustered, record=record, counts=counts)
+    terminal.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))
+
+
+def read_clusters(work: Path) -> dict[str, int]:
+    """Class -> its cluster, from clusters.csv."""
+    return {row.class_id: row.cluster for row in read_rows(work / "clusters.csv", Clustered)}
+
+
 def cluster(
-    class_ids: Sequence[str], vectors: Vectors, settings: Settings, algorithm: Algorithm, links: Links | None = None
+    class_ids: Sequence[str],
+    vectors: Vectors,
+    settings: ClusterSettings,
+    algorithm: Algorithm,
+    links: Links | None = None,
 ) -> dict[str, int]:
     """Class id -> cluster 0 … k−1, the largest first: n ids, unit vectors (n, D).
 
@@ -99,6 +162,32 @@ def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, i
     return sorted(rows, key=lambda row: (row.cluster, row.silhouette, row.class_id))
 
 
+def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:
+    """The silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,), 0 in clusters of one.
+
+    s = (b − a) / max(a, b), a and b the mean distances to the others of one's cluster and to the nearest other cluster.
+    The mean cosine distance to a cluster is 1 − x·mean, so no pair of vectors is ever formed: O(n·k·D).
+    """
+    ids = numbered(clusters)
+    sizes = np.bincount(ids).astype(np.float64)
+    if len(sizes) < 2:
+        return np.zeros(len(ids))
+    exact = vectors.astype(np.float64)
+    distances = 1 - exact @ _means(exact, ids).T
+    rows = np.arange(len(ids))
+    own = distances[rows, ids] * sizes[ids] / np.maximum(sizes[ids] - 1, 1)
+    others = distances.copy()
+    others[rows, ids] = np.inf
+    nearest = others.min(axis=1)
+    return np.where(sizes[ids] > 1, (nearest - own) / np.maximum(np.maximum(own, nearest), 1e-12), 0.0)
+
+
+def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Group ids as 0 … G−1, by first appearance."""
+    number: dict[Hashable, int] = {}
+    return np.asarray([number.setdefault(i, len(number)) for i in ids], np.int64)
+
+
 def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
     """Labels whose similarity to their nearest other label lies below Tukey's fence Q1 − 1.5·IQR: (n,
     D) -> bool (n,).
@@ -111,6 +200,46 @@ def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
         nearest[start : start + block] = similar.max(axis=1)
     low, high = np.quantile(nearest, [0.25, 0.75])
     return np.asarray(nearest < low - 1.5 * (high - low))
+
+
+def refits(
+    ids: Sequence[str], vectors: Vectors, algorithm: Algorithm, settings: ClusterSettings, *, resamples: int = 10
+) -> Iterator[Ids]:
+    """Clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the nearest centroid."""
+    rng = np.random.default_rng(settings.seed)
+    size = max(settings.k, round(SHARE * len(ids)))
+    for seed in range(resamples):
+        chosen = np.sort(rng.choice(len(ids), size, replace=False))
+        part = cluster(
+            [ids[i] for i in chosen], vectors[chosen], ClusterSettings(settings.k, settings.seed + seed, 1), algorithm
+        )
+        found = np.asarray([part[ids[i]] for i in chosen])
+        centres = np.stack([vectors[chosen][found == c].mean(axis=0) for c in range(int(found.max()) + 1)])
+        distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T
+        yield distances.argmin(axis=1)
+
+
+def stability(fits: Sequence[NDArray[np.integer]]) -> float:
+    """The mean ARI of all pairs of clusterings of the same labels; nan for fewer than two."""
+    pairs = list(combinations(fits, 2))
+    return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")
+
+
+def coassociation(
+    ids: Sequence[str], clusters: Mapping[str, int], fits: Sequence[NDArray[np.integer]]
+) -> dict[str, float]:
+    """How firmly each label sits in its cluster: class id -> the mean, over refits and over the other labels of its
+    cluster, of [both are in one cluster of the refit]; 1 for a label alone in its cluster, nan without refits.
+    """
+    own = np.asarray([clusters[i] for i in ids], np.int64)
+    others = np.bincount(own)[own] - 1
+    total = np.zeros(len(ids))
+    for fit in fits:
+        _, pair = np.unique(own * (int(fit.max()) + 1) + fit, return_inverse=True)
+        together = np.bincount(pair)[pair] - 1
+        total += np.where(others > 0, together / np.maximum(others, 1), 1.0)
+    shares = total / len(fits) if fits else np.full(len(ids), np.nan)
+    return dict(zip(ids, shares.tolist(), strict=True))
 
 
 def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()) -> Merges:
@@ -126,7 +255,9 @@ def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequ
 
 
 @algorithms.register("kmeans")
-def kmeans(points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]) -> Ids:
+def kmeans(
+    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
+) -> Ids:
     """Lloyd's k-means of scikit-learn, the best of several k-means++ starts."""
     from sklearn.cluster import KMeans
 
@@ -136,7 +267,7 @@ def kmeans(points: Vectors, weights: NDArray[np.float32], settings: Settings, ap
 
 @algorithms.register("faiss")
 def faiss_kmeans(
-    points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]
+    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
 ) -> Ids:
     """Lloyd's k-means of faiss, for many labels."""
     import faiss
@@ -155,13 +286,17 @@ def faiss_kmeans(
 
 
 @algorithms.register("ward")
-def ward(points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]) -> Ids:
+def ward(
+    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
+) -> Ids:
     """Ward's linkage, cut at k."""
     return _cut(dendrogram(points, "ward", apart), settings.k)
 
 
 @algorithms.register("average")
-def average(points: Vectors, weights: NDArray[np.float32], settings: Settings, apart: Sequence[tuple[int, int]]) -> Ids:
+def average(
+    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
+) -> Ids:
     """Average linkage on cosine distance, cut at k."""
     return _cut(dendrogram(points, "average", apart), settings.k)
 
@@ -199,6 +334,12 @@ def _points(vectors: Vectors, nodes: Ids) -> tuple[Vectors, NDArray[np.float32]]
     np.add.at(sums, nodes, vectors)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return sums / np.maximum(lengths, 1e-12), np.bincount(nodes).astype(np.float32)
+
+
+def _means(vectors: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    sums = np.zeros((int(ids.max()) + 1, vectors.shape[1]))
+    np.add.at(sums, ids, vectors)
+    return sums / np.bincount(ids)[:, None]
 
 
 def _centroids(vectors: Vectors, found: Ids) -> Vectors:

@@ -1,4 +1,4 @@
-"""An encoding: one unit vector per label, from a text encoder chosen by name.
+"""Encodes labels: one unit vector each, from a text encoder chosen by name.
 
 Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local sentence encoder,
 loaded through open_clip), "file:EMBEDDINGS.npz" (made elsewhere).
@@ -10,41 +10,90 @@ True
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.registry import Registry
 from hbench.core.untrusted import read_arrays, read_json
+from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_rows, sha256, write
 from hbench_hgldv2.labels.label import Label
 
 Vectors = NDArray[np.float32]
 Encoder = Callable[[Sequence[Label], str], Vectors]
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
+GROUP = "group:"  # the id prefix of group names among the embeddings
 BATCH = 64
+Names = Annotated[Path | None, "Wanted group names, a line each (name or name,kind): they become suggestions."]
 encoders: Registry[Callable[[str], Encoder]] = Registry("text encoder")
 
 
-def encoder(name: str) -> Encoder:
-    """The encoder a name such as "open_clip:ViT-B-32/openai" stands for; raises UnknownName."""
-    kind, _, argument = name.partition(":")
-    return encoders[kind](argument)
+def run(
+    work: Path,
+    *,
+    encoder: Annotated[
+        str, "tfidf, open_clip:MODEL/PRETRAINED, open_clip:FOLDER of a sentence encoder, or file:EMBEDDINGS.npz."
+    ] = DEFAULT,
+    prompt: Annotated[str, "What is encoded; {} is the label."] = PROMPT,
+    names: Names = None,
+) -> None:
+    """Encode the labels.
+
+    \b
+    hbench hgldv2 encode --encoder tfidf
+    """
+    kind, _, argument = encoder.partition(":")
+    local = Path(argument)
+    name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
+    inputs = [work / "labels.csv", *([names] if names else [])]
+    record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": _weights(local)})
+    if is_done(record, work / "embeddings.npz"):
+        return
+    groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
+    labels = [*read_rows(work / "labels.csv", Label), *groups]
+    vectors = encode(labels, encoder, prompt)
+    counts = {"labels": len(labels), "dimensions": vectors.shape[1]}
+    write(work / "embeddings.npz", record, counts, lambda file: save(file, labels, vectors))
+    terminal.say(f"{len(labels):,} labels in {vectors.shape[1]} dimensions")
+
+
+def kinds_in(names: Path | None) -> dict[str, str]:
+    """Group name -> kind ("" where none is named), from a file with a line each; a header of the official list is
+    skipped.
+    """
+    if names is None:
+        return {}
+    with open_table(names) as lines:
+        rows = [row for row in csv.reader(lines) if row and row[0] != "hierarchical_label"]
+    return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+
+
+def _weights(local: Path) -> str:
+    """What identifies a local encoder: the sha256 of its weights or embeddings; "" for one known by its name."""
+    files = [local] if local.is_file() else sorted(local.glob("*.safetensors")) if local.name and local.is_dir() else []
+    return sha256(files[0]) if files else ""
 
 
 def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:
-    """Unit vectors float32 (n, D) of the labels, in order; raises UsageError for a prompt without exactly one "{}"."""
+    """Unit vectors float32 (n, D) of the labels, in order, from an encoder such as "open_clip:ViT-B-32/openai".
+
+    Raises UnknownName for another encoder, UsageError for a prompt without exactly one "{}".
+    """
     if prompt.count("{}") != 1:
         raise UsageError("the prompt must say where the label goes", expected="one {}", found=repr(prompt))
-    return unit(encoder(name)(labels, prompt))
+    kind, _, argument = name.partition(":")
+    return unit(encoders[kind](argument)(labels, prompt))
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
@@ -106,7 +155,7 @@ def ids_of(path: Path) -> list[str]:
 
 def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
     try:
-        content = read_arrays(path)
+        content = read_arrays(checked(path))
         return content["ids"], content["vectors"]
     except (OSError, ValueError, KeyError) as error:
         raise DataError(

@@ -1,5 +1,4 @@
-"""Quality of a grouping of labels: agreement with a reference, effort left to a curator, and, without a reference,
-coherence.
+"""Measures a grouping of labels: agreement with a reference, effort left to a curator, and, without a reference, coherence.
 
 `found` and `reference` are group ids of the same n labels; `weights` count what each label stands for (its landmarks).
 
@@ -10,20 +9,35 @@ coherence.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
-from hbench_hgldv2.grouping.encode import tfidf
-from hbench_hgldv2.labels.label import head_noun, normalised
+from hbench.cli import terminal
+from hbench.core.errors import DataError
+from hbench.core.files import write_text
+from hbench_hgldv2.artefact import made_by, read_rows, record_of, write, write_rows
+from hbench_hgldv2.curation.replay import groups_in
+from hbench_hgldv2.grouping.cluster import (
+    ClusterSettings,
+    algorithms,
+    numbered,
+    read_clusters,
+    refits,
+    silhouettes,
+    stability,
+)
+from hbench_hgldv2.grouping.encode import Vectors, load, tfidf
+from hbench_hgldv2.labels.label import Label, head_noun, normalised
 
-Vectors = NDArray[np.float32]
 PRIOR = 3  # pairs of the average group that a group's spread starts from
 
 
@@ -51,6 +65,91 @@ class Inconsistency(NamedTuple):
     why: str
     sure: float
     repeats: bool
+
+
+def run(
+    work: Path,
+    *,
+    reference: Annotated[Path | None, "A mapping.csv to measure against; by default the folder's."] = None,
+    mapping: Annotated[Path | None, "Judge this mapping.csv instead of the clusters."] = None,
+    as_json: Annotated[bool, "Print it as JSON."] = False,
+) -> None:
+    """Measure the clusters, or a mapping, against a reference mapping.
+
+    \b
+    hbench hgldv2 quality --reference mapping.csv
+    """
+    labels = read_rows(work / "labels.csv", Label)
+    vectors = load(work / "embeddings.npz", labels)
+    reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
+    groups = (
+        groups_in(mapping) if mapping else {class_id: str(number) for class_id, number in read_clusters(work).items()}
+    )
+    truth = groups_in(reference) if reference else {}
+    measures, fared = measured(labels, groups, truth)
+    measures["without a reference"] = coherence(labels, vectors, groups)
+    if mapping is None:
+        measures["without a reference"]["stability"] = _stability(work, labels, vectors)
+    judged = [i for i, label in enumerate(labels) if label.class_id in truth]
+    true_groups = [truth[labels[i].class_id] for i in judged]
+    odd = inconsistencies([labels[i].label for i in judged], true_groups, vectors[judged])
+    inputs = [path for path in (reference, mapping or work / "clusters.csv") if path]
+    record = made_by("quality", [work / "labels.csv", work / "embeddings.npz", *inputs], {})
+    content = {"measures": measures, "recalls": [row._asdict() for row in fared]}
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write(work / "quality.json", record, {"pairs": len(odd)}, lambda path: write_text(path, text))
+    write(work / "quality.svg", record, {}, lambda path: draw_recalls(path, fared))
+    write_rows(work / "inconsistencies.csv", odd, Inconsistency, record=record, counts={"pairs": len(odd)})
+    if as_json:
+        terminal.show_json(measures)
+    else:
+        _show(measures, fared)
+        fresh = sum(not row.repeats for row in odd)
+        terminal.say(
+            f"{fresh} questions to curators, the surest first, and {len(odd)} pairs of near labels in different groups: "
+            f"{work / 'inconsistencies.csv'}"
+        )
+
+
+def measured(
+    labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
+) -> tuple[dict[str, dict[str, float]], list[Recall]]:
+    """The measures over labels that both have, unweighted and weighted by landmarks, and each group's recall."""
+    shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
+    ours, theirs = [groups[label.class_id] for label in shared], [truth[label.class_id] for label in shared]
+    weights = [label.landmarks for label in shared]
+    measures = {"labels": agreement_with(ours, theirs)} if shared else {}
+    if any(weights):
+        measures["landmarks"] = agreement_with(ours, theirs, weights)
+    return measures, recalls(ours, theirs)
+
+
+def coherence(labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]) -> dict[str, float]:
+    """The mean silhouette and the lexical coherence of the labels that are grouped."""
+    rows = [i for i, label in enumerate(labels) if label.class_id in groups]
+    names = [groups[labels[i].class_id] for i in rows]
+    return {
+        "silhouette": float(silhouettes(vectors[rows], names).mean()),
+        "coherence": lexical_coherence([labels[i].label for i in rows], names),
+    }
+
+
+def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
+    """The stability of the work folder's clustering, with the settings in its record."""
+    record = record_of(work / "clusters.csv")
+    if record is None:
+        raise DataError("clusters.csv has no record", expected="the settings it was made with", fix="cluster again")
+    settings = ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
+    algorithm = algorithms[str(record.settings["algorithm"])]
+    return stability(list(refits([label.class_id for label in labels], vectors, algorithm, settings)))
+
+
+def _show(measures: Mapping[str, Mapping[str, float]], fared: Sequence[Recall]) -> None:
+    for title, values in measures.items():
+        terminal.show_table(title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()])
+    if fared:
+        worst = [(row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments)) for row in fared[:15]]
+        terminal.show_table("worst groups", Recall._fields, worst)
 
 
 def agreement_with(
@@ -90,26 +189,6 @@ def recalls(found: Sequence[Hashable], reference: Sequence[str]) -> list[Recall]
         for group, count in clusters.items()
     ]
     return sorted(rows, key=lambda row: (row.recall, row.group))
-
-
-def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:
-    """The silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,), 0 in clusters of one.
-
-    s = (b − a) / max(a, b), a and b the mean distances to the others of one's cluster and to the nearest other cluster.
-    The mean cosine distance to a cluster is 1 − x·mean, so no pair of vectors is ever formed: O(n·k·D).
-    """
-    ids = numbered(clusters)
-    sizes = np.bincount(ids).astype(np.float64)
-    if len(sizes) < 2:
-        return np.zeros(len(ids))
-    exact = vectors.astype(np.float64)
-    distances = 1 - exact @ _means(exact, ids).T
-    rows = np.arange(len(ids))
-    own = distances[rows, ids] * sizes[ids] / np.maximum(sizes[ids] - 1, 1)
-    others = distances.copy()
-    others[rows, ids] = np.inf
-    nearest = others.min(axis=1)
-    return np.where(sizes[ids] > 1, (nearest - own) / np.maximum(np.maximum(own, nearest), 1e-12), 0.0)
 
 
 def lexical_coherence(labels: Sequence[str], clusters: Sequence[Hashable]) -> float:
@@ -154,12 +233,6 @@ def inconsistencies(
     return sorted(found, key=lambda row: row.repeats)
 
 
-def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Group ids as 0 … G−1, by first appearance."""
-    number: dict[Hashable, int] = {}
-    return np.asarray([number.setdefault(i, len(number)) for i in ids], np.int64)
-
-
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
     """How many spreads inside their groups the labels of each pair are nearer than labels of these groups are.
 
@@ -184,12 +257,6 @@ def _similarities(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
 
 
-def _means(vectors: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    sums = np.zeros((int(ids.max()) + 1, vectors.shape[1]))
-    np.add.at(sums, ids, vectors)
-    return sums / np.bincount(ids)[:, None]
-
-
 def _pairs(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> tuple[int, int, int]:
     (_, together_found), (together_reference, both) = pair_confusion_matrix(groups, clusters).tolist()
     return both, together_found, together_reference
@@ -205,3 +272,21 @@ def _by_word(names: Sequence[str], pick: Callable[[str], str]) -> dict[str, list
         if word := pick(name):
             words.setdefault(word, []).append(position)
     return words
+
+
+def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:
+    """Bars of each group's recall, worst on top, with its labels and fragments; the same rows give the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "hbench", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(8, 1 + 0.22 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        axes.barh(range(len(rows)), [row.recall for row in rows], color="#2457c5")
+        names = [row.group.replace("$", "\\$") for row in rows]  # a dollar would start a formula
+        texts = [f"{name} ({row.labels}; {row.fragments})" for name, row in zip(names, rows, strict=True)]
+        axes.set_yticks(range(len(rows)), texts, fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("share of the group's labels in one cluster (labels; clusters they lie in)")
+        figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""A sweep: what each number of clusters k would cost and give, so that a curator chooses k with open eyes.
+"""Sweeps the number of clusters k: what each would cost and give, so that a curator chooses k with open eyes.
 
 Silhouette is flat over k and inertia has no elbow on such labels; stability and the curator's effort tell more. The
 default is k ≈ 1.5–2 × the wanted number of groups: merging whole clusters is cheap, splitting them is not.
@@ -6,61 +6,28 @@ default is k ≈ 1.5–2 × the wanted number of groups: merging whole clusters 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
-
-from hbench_hgldv2.grouping.cluster import Algorithm, Ids, Settings, cluster
-from hbench_hgldv2.grouping.constraints import Links
-from hbench_hgldv2.grouping.encode import Vectors
-from hbench_hgldv2.grouping.quality import Recall, agreement_with, lexical_coherence, silhouettes
-
-SHARE = 0.8
-
-
-def refits(
-    ids: Sequence[str], vectors: Vectors, algorithm: Algorithm, settings: Settings, *, resamples: int = 10
-) -> Iterator[Ids]:
-    """Clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the nearest centroid."""
-    rng = np.random.default_rng(settings.seed)
-    size = max(settings.k, round(SHARE * len(ids)))
-    for seed in range(resamples):
-        chosen = np.sort(rng.choice(len(ids), size, replace=False))
-        part = cluster(
-            [ids[i] for i in chosen], vectors[chosen], Settings(settings.k, settings.seed + seed, 1), algorithm
-        )
-        found = np.asarray([part[ids[i]] for i in chosen])
-        centres = np.stack([vectors[chosen][found == c].mean(axis=0) for c in range(int(found.max()) + 1)])
-        distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T
-        yield distances.argmin(axis=1)
-
-
-def stability(fits: Sequence[NDArray[np.integer]]) -> float:
-    """The mean ARI of all pairs of clusterings of the same labels; nan for fewer than two."""
-    pairs = list(combinations(fits, 2))
-    return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")
-
-
-def coassociation(
-    ids: Sequence[str], clusters: Mapping[str, int], fits: Sequence[NDArray[np.integer]]
-) -> dict[str, float]:
-    """How firmly each label sits in its cluster: class id -> the mean, over refits and over the other labels of its
-    cluster, of [both are in one cluster of the refit]; 1 for a label alone in its cluster, nan without refits.
-    """
-    own = np.asarray([clusters[i] for i in ids], np.int64)
-    others = np.bincount(own)[own] - 1
-    total = np.zeros(len(ids))
-    for fit in fits:
-        _, pair = np.unique(own * (int(fit.max()) + 1) + fit, return_inverse=True)
-        together = np.bincount(pair)[pair] - 1
-        total += np.where(others > 0, together / np.maximum(others, 1), 1.0)
-    shares = total / len(fits) if fits else np.full(len(ids), np.nan)
-    return dict(zip(ids, shares.tolist(), strict=True))
+from hbench.cli import terminal
+from hbench.core.errors import UsageError
+from hbench_hgldv2.artefact import made_by, read_rows, write_rows
+from hbench_hgldv2.curation.replay import groups_in
+from hbench_hgldv2.grouping.cluster import (
+    RESAMPLES,
+    Algorithm,
+    ClusterSettings,
+    Seed,
+    algorithms,
+    cluster,
+    refits,
+    silhouettes,
+    stability,
+)
+from hbench_hgldv2.grouping.encode import Vectors, load
+from hbench_hgldv2.grouping.quality import agreement_with, lexical_coherence
+from hbench_hgldv2.labels.label import Label
 
 
 class Swept(NamedTuple):
@@ -77,13 +44,50 @@ class Swept(NamedTuple):
     merges: float
 
 
+def run(
+    work: Path,
+    *,
+    k: Annotated[str, "Numbers of clusters.", "K,K,…"] = "40,60,80,100,120,140,160,200",
+    algorithm: Annotated[str, "kmeans, faiss, ward or average."] = "kmeans",
+    seed: Seed = 0,
+    resamples: Annotated[int, "Random 80 % samples for the stability."] = RESAMPLES,
+    reference: Annotated[Path | None, "A mapping.csv to measure against."] = None,
+) -> None:
+    """Try several numbers of clusters.
+
+    \b
+    hbench hgldv2 sweep --k 80,120,160 --algorithm ward
+    """
+    if not all(number.strip().isdecimal() for number in k.split(",")):
+        raise UsageError("--k is a list of numbers of clusters", expected="such as 80,120,160", found=k)
+    labels, settings = (
+        read_rows(work / "labels.csv", Label),
+        [ClusterSettings(int(number), seed) for number in k.split(",")],
+    )
+    described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
+    inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
+    record = made_by("sweep", inputs, described)
+    swept = sweep(
+        [(label.class_id, label.label) for label in labels],
+        load(work / "embeddings.npz", labels),
+        algorithms[algorithm],
+        settings,
+        reference=groups_in(reference) if reference else {},
+        resamples=resamples,
+    )
+    with terminal.progress() as bar:
+        rows = list(bar.track(swept, total=len(settings), description="k"))
+    write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
+    shown = [(str(row.k), *(f"{value:.3f}" for value in row[1:])) for row in rows]
+    terminal.show_table(None, Swept._fields, shown)
+
+
 def sweep(
     names: Sequence[tuple[str, str]],
     vectors: Vectors,
     algorithm: Algorithm,
-    settings: Sequence[Settings],
+    settings: Sequence[ClusterSettings],
     *,
-    links: Links | None = None,
     reference: dict[str, str] | None = None,
     resamples: int = 10,
 ) -> Iterator[Swept]:
@@ -92,7 +96,7 @@ def sweep(
     """
     ids = [class_id for class_id, _ in names]
     for one in settings:
-        clusters = cluster(ids, vectors, one, algorithm, links)
+        clusters = cluster(ids, vectors, one, algorithm)
         found = [clusters[i] for i in ids]
         judged = [i for i in ids if reference and i in reference]
         yield Swept(
@@ -117,21 +121,3 @@ def _against(clusters: dict[str, int], judged: Sequence[str], reference: dict[st
         fragments - len(set(found)),
         fragments - len(set(groups)),
     )
-
-
-def recalls(path: Path, rows: Sequence[Recall]) -> None:
-    """Bars of each group's recall, worst on top, with its labels and fragments; the same rows give the same bytes."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"svg.hashsalt": "hbench", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8, 1 + 0.22 * len(rows)), layout="constrained")
-        axes = figure.add_subplot()
-        axes.barh(range(len(rows)), [row.recall for row in rows], color="#2457c5")
-        names = [row.group.replace("$", "\\$") for row in rows]  # a dollar would start a formula
-        texts = [f"{name} ({row.labels}; {row.fragments})" for name, row in zip(names, rows, strict=True)]
-        axes.set_yticks(range(len(rows)), texts, fontsize=8)
-        axes.invert_yaxis()
-        axes.set_xlim(0, 1)
-        axes.set_xlabel("share of the group's labels in one cluster (labels; clusters they lie in)")
-        figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""A taxonomy: a tree of several levels proposed from Wikidata's subclass graph (P279), next to the curated one.
+"""Proposes a taxonomy: a tree of several levels from Wikidata's subclass graph (P279), next to the curated one.
 
 Cycles are condensed, over-general classes left out, ancestors without enough landmarks skipped, and each class gets the
 one parent that tells most (information content). What is removed is kept beside the tree, so that the proposal can be
@@ -8,12 +8,18 @@ audited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import networkx as nx
 
-from hbench.core.errors import TreeError
-from hbench_hgldv2.wikimedia.facts import Entity
+from hbench.cli import terminal
+from hbench.core.errors import DataError, TreeError
+from hbench_hgldv2.artefact import made_by, read_rows, write_rows
+from hbench_hgldv2.labels.label import Label
+from hbench_hgldv2.wikimedia import api
+from hbench_hgldv2.wikimedia.client import CacheFile, Contact, Offline, Rate, opened
+from hbench_hgldv2.wikimedia.facts import Entity, FactSource
 
 ROOT = "Q35120"  # entity
 MOST_LEVELS = 12
@@ -68,6 +74,45 @@ class Taxonomy(NamedTuple):
     tree: nx.DiGraph[str]
     removed: tuple[Removed, ...]
     alternatives: Mapping[str, tuple[str, ...]]
+
+
+def run(
+    work: Path,
+    *,
+    least: Annotated[int, "Landmarks below an ancestor worth keeping."] = 17,
+    contact: Contact = None,
+    offline: Offline = False,
+    rate: Rate = 1.0,
+    cache: CacheFile = None,
+) -> None:
+    """Propose a taxonomy from P279, next to the curated one.
+
+    \b
+    hbench hgldv2 taxonomy --contact you@example.org
+    """
+    with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
+        propose(work, api.source(client), least=least)
+
+
+def propose(work: Path, source: FactSource, *, least: int) -> None:
+    """Make taxonomy.csv and taxonomy_removed.csv from a source."""
+    labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id.startswith("Q")]
+    if not labels:
+        raise DataError(
+            "no class has a QID, so no subclass of it is known",
+            expected="labels scraped from Wikidata",
+            fix="scrape, then clean without --released",
+        )
+    parents = ancestors_of([label.class_id for label in labels], source.entities)
+    made = taxonomy(parents, {label.class_id: label.landmarks for label in labels if label.landmarks}, least=least)
+    names = {label.class_id: label.label for label in labels}
+    others = sorted(set(made.tree) - set(names) - {ROOT})
+    names |= {class_id: name.text or class_id for class_id, name in source.names(others).items()}
+    nodes, removed = rows(made, names), list(made.removed)
+    record = made_by("taxonomy", [work / "labels.csv"], {"least": least})
+    write_rows(work / "taxonomy.csv", nodes, Node, record=record, counts={"nodes": len(nodes)})
+    write_rows(work / "taxonomy_removed.csv", removed, Removed, record=record, counts={"edges": len(removed)})
+    terminal.show("\n".join(f"{'  ' * (row.depth - 1)}{row.label} ({row.landmarks:,}, {row.kind})" for row in nodes))
 
 
 def ancestors_of(

@@ -1,4 +1,4 @@
-"""A selection: which landmarks keep a class, which are ambiguous, which are dropped, and by which rule.
+"""Selects the landmarks that keep a class, those that are ambiguous, and those that are dropped, and says by which rule.
 
 Rules look at the classes of one landmark in a fixed order; a landmark with several classes left is ambiguous and kept
 apart, because curation may send all of them to one group. Classes are keyed by QID; labels are attributes that drift
@@ -11,13 +11,15 @@ import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from hbench.core.errors import ConfigError
-from hbench_hgldv2.artefact import open_table
-from hbench_hgldv2.labels.label import Label, normalised
+from hbench.cli import terminal
+from hbench.core.errors import ConfigError, UsageError
+from hbench_hgldv2.artefact import counts_text, is_done, made_by, open_table, read_rows, write_rows
+from hbench_hgldv2.labels.label import PREFIX, Label, Split, normalised
+from hbench_hgldv2.labels.released import Released, read
 from hbench_hgldv2.labels.scrape import ClassName, Link
 from hbench_hgldv2.wikimedia.facts import title_of
 
@@ -51,6 +53,40 @@ class CleanedLandmark(NamedTuple):
     raw_label: str = ""
 
 
+def run(
+    work: Path,
+    *,
+    rules: Annotated[Path, "CSV label,qid,action,why."] = RULES,
+    released: Annotated[
+        Sequence[tuple[Split, Path]], "Start from a released five-column file instead of scraped links.", "SPLIT FILE"
+    ] = (),
+) -> None:
+    """Select landmarks and list their classes.
+
+    \b
+    hbench hgldv2 clean
+    hbench hgldv2 clean --released train train_label_to_hierarchical.csv
+    """
+    splits = [split for split, _ in released]
+    if len(set(splits)) != len(splits):
+        raise UsageError("a split is given twice", expected="one released file per split")
+    inputs = [path for _, path in released] or [work / "links.csv", work / "classes.csv", rules]
+    record = made_by("clean", inputs, {"splits": splits})
+    if is_done(record, work / "selection.csv", work / "labels.csv"):
+        return
+    if released:
+        selection, names = selection_of({split: read(path) for split, path in released})
+    else:
+        names = read_rows(work / "classes.csv", ClassName)
+        selection = select(read_rows(work / "links.csv", Link), names, read_rules(rules))
+    counted, labels = counts(selection), labels_of(selection, names)
+    write_rows(work / "selection.csv", selection, CleanedLandmark, record=record, counts=counted)
+    write_rows(work / "labels.csv", labels, Label, record=record, counts={"labels": len(labels)})
+    kept = {name: count for name, count in counted.items() if " " in name}
+    terminal.say(counts_text(f"{len(labels):,} classes; landmarks", kept))
+    terminal.say(counts_text("why not kept", {name: count for name, count in counted.items() if " " not in name}))
+
+
 def read_rules(path: Path = RULES) -> list[Rule]:
     """The rules in a CSV with columns label, qid, action, why; raises ConfigError naming the line at fault."""
     adapter = TypeAdapter(Rule)
@@ -78,6 +114,23 @@ def select(links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Ru
     labels = {name.class_id: name.label for name in names}
     actions = _actions(rules, labels)
     return [_selected(link, labels, actions) for link in links]
+
+
+def selection_of(splits: Mapping[str, Iterable[Released]]) -> tuple[list[CleanedLandmark], list[ClassName]]:
+    """The selection and the classes in released files, whose classes are known by their text only.
+
+    The key is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class; the
+    landmark keeps the text as it is released.
+    """
+    selection: list[CleanedLandmark] = []
+    for split, rows in splits.items():
+        for row in rows:
+            classes = (PREFIX + normalised(row.supercategory),) if row.supercategory else ()
+            status, reason = ("kept", "") if classes else ("dropped", "no_class")
+            where = (split, row.landmark_id, row.category)
+            selection.append(CleanedLandmark(*where, status, reason, classes, row.supercategory))
+    keys = {class_id for row in selection for class_id in row.classes}
+    return selection, [ClassName(key, key.removeprefix(PREFIX), "en") for key in sorted(keys)]
 
 
 def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) -> list[Label]:

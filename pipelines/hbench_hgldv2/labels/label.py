@@ -10,8 +10,10 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+Split = Literal["train", "index"]
+SPLITS: tuple[str, ...] = get_args(Split)
 PREFIX = "label:"  # the id of a class known by its text only, as in the released files
 
 

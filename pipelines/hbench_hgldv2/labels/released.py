@@ -1,5 +1,4 @@
-"""A released hierarchy: {train,index}_label_to_hierarchical.csv in the official five columns, read, written, and turned
-into decisions.
+"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns, and turns it into decisions.
 
 >>> text = ",".join(Released._fields) + "\\n7,http://…,castle,castle / fort,human-made\\n"
 >>> parse(text.splitlines())[0].hierarchical_label
@@ -12,15 +11,15 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from hbench.core.errors import DataError
-from hbench_hgldv2.artefact import open_table
+from hbench.cli import terminal
+from hbench.core.errors import DataError, UsageError
+from hbench.core.files import write_text
+from hbench_hgldv2.artefact import open_table, read_rows
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move
-from hbench_hgldv2.labels.clean import CleanedLandmark
+from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move, labels_named
 from hbench_hgldv2.labels.label import PREFIX, Label, normalised
-from hbench_hgldv2.labels.scrape import ClassName
 
 KINDS = ("human-made", "natural")
 SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions of the 156 classes that are known here
@@ -38,13 +37,38 @@ class Released(NamedTuple):
     natural_or_human_made: str
 
 
+def run(
+    work: Path,
+    *,
+    released: Annotated[Sequence[Path], "A released five-column file; once for each split."] = (),
+    sample: Annotated[bool, "The 156 released classes that ship with the package (CC BY 4.0)."] = False,
+    out: Annotated[Path | None, "decisions.yaml in the work folder by default."] = None,
+) -> None:
+    """Turn released super-categories into decisions: a move per group, and labels in several groups as ambiguous.
+
+    Where the work folder has labels, the decisions are about those of them that the files name; `hbench hgldv2
+    agreement` shows where curators went another way.
+
+    \b
+    hbench hgldv2 decisions --released train_label_to_hierarchical.csv --released index_label_to_hierarchical.csv
+    """
+    if sample == bool(released):
+        raise UsageError("decisions are made of released files or of the sample", fix="--released FILE, or --sample")
+    target = out or work / "decisions.yaml"
+    if out is None and target.exists():
+        raise UsageError(f"{target} is there already", fix="-o FILE writes another one")
+    labels = read_rows(work / "labels.csv", Label) if (work / "labels.csv").exists() else None
+    rows = [shipped_sample()] if sample else [read(path) for path in released]
+    made = decisions_of(rows, labels)
+    write_text(target, decisions_file.dumps(made))
+    named = sum(len(labels_named(decision)) for decision in made.decisions)
+    terminal.say(f"{target}: {named:,} labels in {len(made.groups)} groups, {len(made.decisions):,} decisions")
+
+
 def read(path: Path) -> list[Released]:
     """The rows of a released file; raises DataError for other columns, a landmark given twice, or half a label."""
-    try:
-        with open_table(path) as lines:
-            return parse(lines, source=str(path))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist", fix="hbench download hgldv2 fetches it") from None
+    with open_table(path) as lines:
+        return parse(lines, source=str(path))
 
 
 def parse(lines: Iterable[str], *, source: str = "the file") -> list[Released]:
@@ -68,34 +92,7 @@ def parse(lines: Iterable[str], *, source: str = "the file") -> list[Released]:
     return rows
 
 
-def selection_of(rows: Iterable[Released], split: str) -> tuple[list[CleanedLandmark], list[ClassName]]:
-    """The selection and the classes in a released file, whose classes are known by their text only.
-
-    The key is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class; the
-    landmark keeps the text as it is released.
-    """
-    selection: list[CleanedLandmark] = []
-    names: dict[str, ClassName] = {}
-    for row in rows:
-        key = PREFIX + normalised(row.supercategory)
-        kept = bool(row.supercategory)
-        if kept:
-            names.setdefault(key, ClassName(key, normalised(row.supercategory), "en"))
-        selection.append(
-            CleanedLandmark(
-                split,
-                row.landmark_id,
-                row.category,
-                "kept" if kept else "dropped",
-                "" if kept else "no_class",
-                (key,) if kept else (),
-                row.supercategory,
-            )
-        )
-    return selection, [names[key] for key in sorted(names)]
-
-
-def sample() -> list[Released]:
+def shipped_sample() -> list[Released]:
     """The labels that the shipped decisions place, without case and qualifier, as rows: a landmark each."""
     shipped = decisions_file.load(SAMPLE)
     placed = [(i, move.to) for move in shipped.decisions if isinstance(move, Move) for i in move.labels]

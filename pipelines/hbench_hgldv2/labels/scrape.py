@@ -1,7 +1,7 @@
-"""A link: from a landmark to its Commons category, to a Wikidata item, to the classes the item is an instance of.
+"""Links every landmark to its Commons category, that to a Wikidata item, and that to the classes the item is an instance of.
 
-Where the facts come from (the APIs, the query service, dumps) is a Source of five functions; following them is the same
-for all.
+Where the facts come from (the APIs, the query service, dumps) is a FactSource of five functions; following them is the
+same for all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from hbench.core.errors import DataError, IntegrityError, examples
-from hbench_hgldv2.artefact import open_table
+from hbench.cli import terminal
+from hbench.core.errors import DataError, IntegrityError, UsageError, examples
+from hbench_hgldv2.artefact import counts_text, is_done, made_by, open_table, write_rows
+from hbench_hgldv2.labels.label import SPLITS
+from hbench_hgldv2.wikimedia import api, query_service
+from hbench_hgldv2.wikimedia import dumps as dump_files
+from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, CacheFile, Contact, Offline, Rate, opened
 from hbench_hgldv2.wikimedia.facts import MISSING, MOST_HOPS, QID, Entity, FactSource, Named, Page, title_of
 
 META_CLASSES = frozenset(
@@ -23,6 +28,7 @@ META_CLASSES = frozenset(
 MOST_TOPICS = 3
 SPOKEN = ("en", "mul")  # a label in "mul" is every language's default, where English has none of its own
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
+NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
 
 
 class Landmark(NamedTuple):
@@ -63,18 +69,94 @@ class ClassName(NamedTuple):
     language: str
 
 
+def run(
+    work: Path,
+    *,
+    raw: Annotated[Path, "Folder of GLDv2's metadata: {train,index}_label_to_category.csv, in it or in metadata/."],
+    via: Annotated[Literal["api", "sparql", "dumps"], "Where the facts come from."] = "api",
+    dumps: Annotated[Path | None, "Folder of the dumps."] = None,
+    limit: Annotated[int | None, "Only the first N landmarks of each split, to try it out."] = None,
+    server: Annotated[
+        Sequence[tuple[Literal["commons", "wikidata", "query"], str]],
+        "Another address of commons, wikidata or query: a mirror.",
+        "NAME URL",
+    ] = (),
+    contact: Contact = None,
+    offline: Offline = False,
+    rate: Rate = 1.0,
+    cache: CacheFile = None,
+) -> None:
+    """Link every landmark to its classes. Interrupt it as you like: it resumes where it was.
+
+    \b
+    hbench hgldv2 scrape --raw gldv2/raw --contact you@example.org
+    hbench hgldv2 scrape --raw gldv2/raw --via dumps --dumps /data/dumps
+    """
+    if via == "dumps":
+        if dumps is None:
+            raise UsageError("no folder of dumps is named", fix="--dumps FOLDER")
+        link(work, raw, dump_files.source(dumps), {"via": via, "limit": limit})
+        return
+    for name, url in server:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"--server {name} is not an address", expected="http://… or https://…", found=url)
+    servers = SERVERS._replace(**dict(server))
+    with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
+        source = api.source(client, servers) if via == "api" else query_service.source(client, servers)
+        link(work, raw, source, {"via": via, "limit": limit})
+
+
+def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
+    """Make links.csv and classes.csv from a source, unless they are there already."""
+    files = {split: _landmark_file(raw, split) for split in SPLITS}
+    record = made_by("scrape", files.values(), settings)
+    if is_done(record, work / "classes.csv", work / "links.csv"):
+        return
+    limit = settings.get("limit")
+    landmarks = [row for split, file in files.items() for row in read_landmarks(file, split)[:limit]]
+    titles = len({landmark.category for landmark in landmarks})
+    terminal.say(
+        f"{len(landmarks):,} landmarks of {titles:,} categories; about {expected_requests(titles):,} requests to the APIs "
+        "if none is in the cache"
+    )
+    links, names = resolve(landmarks, source)
+    counted = counts(links)
+    write_rows(work / "links.csv", links, Link, record=record, counts=counted)
+    write_rows(work / "classes.csv", names, ClassName, record=record, counts={"classes": len(names)})
+    for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
+        shown = {name.removeprefix(prefix): count for name, count in counted.items() if name.startswith(prefix)}
+        terminal.say(counts_text(title, shown))
+    terminal.say(counts_text("without a class", {name: count for name, count in counted.items() if " " not in name}))
+
+
+def expected_requests(titles: int) -> int:
+    """How many requests this many categories take, within a tenth.
+
+    A batch of 50 titles is asked for their pages. Those with an item, and a tenth more for their main topics, are asked for
+    as entities; those without for their wikitext and, 200 at once, for P373: 2.1 batches if all have one, 2.25 if none has.
+    """
+    return round(2.2 * titles / BATCH) + 4
+
+
+def _landmark_file(raw: Path, split: str) -> Path:
+    """The file of a split's landmarks: the released hierarchy serves too, since it names the categories."""
+    for name in NAMES:
+        for path in (raw / name.format(split), raw / Path(name.format(split)).name):
+            if path.exists():
+                return path
+    raise DataError(
+        f"{raw} has no landmarks of {split}", expected=NAMES[0].format(split), fix="hbench download hgldv2 fetches it"
+    )
+
+
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
     """The landmarks of train_ or index_label_to_category.csv (columns landmark_id, category); raises DataError."""
-    try:
-        with open_table(path) as lines:
-            reader = csv.DictReader(lines)
-            if not {"landmark_id", "category"} <= set(reader.fieldnames or ()):
-                raise DataError(
-                    f"{path} lacks columns", expected="landmark_id, category", found=", ".join(reader.fieldnames or ())
-                )
-            rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist", fix="hbench download hgldv2 fetches it") from None
+    with open_table(path) as lines:
+        reader = csv.DictReader(lines)
+        columns = reader.fieldnames or ()
+        if not {"landmark_id", "category"} <= set(columns):
+            raise DataError(f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns))
+        rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
     twice = [i for i, count in Counter(row.landmark_id for row in rows).items() if count > 1]
     if twice:
         raise DataError(f"{path} has landmarks twice", expected="each landmark_id once", found=examples(twice))
