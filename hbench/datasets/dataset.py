@@ -17,11 +17,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 from PIL import Image
-from pydantic import BaseModel, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
-from hbench.core.schema import Strict
 from hbench.core.untrusted import LIST, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
@@ -43,9 +42,11 @@ class Protocol:
 
     similarity: str = "cosine"
     metrics: tuple[str, ...] = ("H-AP", "ASI", "NDCG", "AP")
-    recalls: tuple[int, ...] = (1, 10)
+    recalls: tuple[PositiveInt, ...] = (1, 10)
     official: str = "official"
     averaged: bool = False
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # in a dataset.json
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", tuple(self.metrics))
@@ -60,16 +61,6 @@ class Protocol:
 FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # of a file in the folder, without its suffix
 
 
-class ProtocolInWords(Strict):
-    """A protocol in dataset.json; every value is there."""
-
-    similarity: str
-    metrics: tuple[str, ...]
-    recalls: tuple[PositiveInt, ...]
-    official: str
-    averaged: bool
-
-
 class Description(BaseModel):
     """A dataset.json; keys of other versions are passed over."""
 
@@ -77,7 +68,7 @@ class Description(BaseModel):
     name: str
     version: str
     levels: dict[str, tuple[str, ...]]
-    protocol: ProtocolInWords
+    protocol: Protocol
     digests: dict[FileName, str]
     lists: dict[FileName, str]
     official_names: dict[str, dict[str, str]]
@@ -200,7 +191,7 @@ def read(folder: Path) -> Dataset:
     dataset = Dataset(
         name=description.name,
         version=description.version,
-        protocol=Protocol(**description.protocol.model_dump()),
+        protocol=description.protocol,
         train=found.pop("train", None),
         tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in found.items()},
         official_names=description.official_names,

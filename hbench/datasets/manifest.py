@@ -138,7 +138,7 @@ def open_picture(root: Path, item: str) -> Image.Image:
         raise DataError(
             f"the image of {item} cannot be read",
             found=str(error),
-            fix="look at the file (hbench download NAME --verify-only checks a published set's), "
+            fix="replace the file (hbench download NAME --repair does so in a published set), "
             "or leave it out: hbench embed --skip-unreadable",
         ) from None
 
@@ -146,14 +146,7 @@ def open_picture(root: Path, item: str) -> Image.Image:
 def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:
     """The image as a person sees it: turned as its EXIF says, what is transparent composited on `background`, where
     Pillow's conversion to RGB would show the colours hidden under it; "none" leaves it as `open_picture` does."""
-    try:
-        image = open_picture(root, item)
-    except DataError as error:
-        raise DataError(
-            error.problem,
-            found=error.found,
-            fix="replace the file, or leave it out: build again, or hbench embed --skip-unreadable",
-        ) from None
+    image = open_picture(root, item)
     if background == "none":
         return image
     image = ImageOps.exif_transpose(image)

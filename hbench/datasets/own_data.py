@@ -30,8 +30,12 @@ from hbench.tree import RESERVED, default_levels, refuse_depth
 from hbench.tree.names import NameTable, Row
 from hbench.tree.policies import advice
 
-SPLIT = "split"
-FEW = 5  # so many items of different classes may be chance
+SPLIT, SPLITS = "split", {"train", TEST, "query", "gallery"}
+FEW = 5  # items of different classes; this many may be chance
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
+OTHER_PICTURES = (
+    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng", ".cr2", ".nef", ".arw",
+)  # fmt: skip
 
 
 def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
@@ -45,7 +49,15 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
     table = read_sheet(path)
-    _refuse_without_items(path, table)
+    if (
+        "item" not in table.column_names
+    ):  # before its names are judged: ids with another title would be taken for a level
+        raise DataError(
+            f"{path} has no column of ids",
+            expected="one named item, and next to it the levels, coarse to fine",
+            found=", ".join(table.column_names),
+            fix="rename the column that the ids of the embeddings are in to item",
+        )
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
     if policies:
         from hbench.tree.record import mend_sheet  # which loads networkx
@@ -56,17 +68,6 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
     train, tests = by_split(table, levels=levels)
     version = next(iter(tests.values())).digest[:12]
     return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
-
-
-def _refuse_without_items(path: Path, table: pa.Table) -> None:
-    """Before its names are judged: a column of ids with another title would be taken for a level."""
-    if "item" not in table.column_names:
-        raise DataError(
-            f"{path} has no column of ids",
-            expected="one named item, and beside it the levels, coarse to fine",
-            found=", ".join(table.column_names),
-            fix="rename the column that the ids of the embeddings are in to item",
-        )
 
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
@@ -99,31 +100,23 @@ def _is_manifest(path: Path) -> bool:
         return False
 
 
-def by_split(
-    table: pa.Table, *, levels: list[str], item: str = "item", split: str = SPLIT
-) -> tuple[Manifest | None, dict[str, Manifest]]:
-    """The train manifest, or None, and the tests of a table; every row is of the test where there is no split
-    column."""
-    check_columns(table, [item, *levels])
+def by_split(table: pa.Table, *, levels: list[str]) -> tuple[Manifest | None, dict[str, Manifest]]:
+    """The train manifest, or None, and the tests of a table; every row is of the test where there is no column `split`."""
+    check_columns(table, ["item", *levels])
     _refuse_texts_as_classes(table, levels)
-    if split not in table.column_names:
-        return None, {TEST: manifest(table, item=item, levels=levels)}
-    of_row = np.asarray(table[split].to_pylist(), dtype=object)
-    found = sorted(set(of_row))
-    unknown = [name for name in found if name not in {"train", TEST, "query", "gallery"}]
-    if unknown:
+    if SPLIT not in table.column_names:
+        return None, {TEST: manifest(table, levels=levels)}
+    splits = np.asarray(table[SPLIT].to_pylist(), dtype=object)
+    if unknown := sorted(set(splits) - SPLITS):
         raise DataError(
-            f"the column {split} has unknown values",
+            f"the column {SPLIT} has unknown values",
             expected="train, test (or query and gallery)",
             found=examples(unknown),
         )
-    train = table.filter(pa.array(of_row == "train"))
-    test = table.filter(pa.array(of_row != "train"))
+    train, test = table.filter(pa.array(splits == "train")), table.filter(pa.array(splits != "train"))
     if len(test) == 0:
-        raise DataError(f"the column {split} has no test rows", expected="train and test", found=examples(found))
-    return manifest(train, item=item, levels=levels) if len(train) else None, {
-        TEST: manifest(test, item=item, levels=levels, split=split)
-    }
+        raise DataError(f"the column {SPLIT} has no test rows", expected="train and test", found=examples(set(splits)))
+    return manifest(train, levels=levels) if len(train) else None, {TEST: manifest(test, levels=levels)}
 
 
 def _refuse_texts_as_classes(table: pa.Table, levels: list[str]) -> None:
@@ -138,17 +131,16 @@ def _refuse_texts_as_classes(table: pa.Table, levels: list[str]) -> None:
         )
 
 
-def manifest(table: pa.Table, *, item: str, levels: list[str], split: str | None = None) -> Manifest:
-    """One manifest of the rows of a table; `split` names a column whose values query and gallery set the masks."""
+def manifest(table: pa.Table, *, levels: list[str]) -> Manifest:
+    """One manifest of the rows of a table; columns query and gallery, or values of the column split, set its masks."""
     masks = {}
-    for mask in ("query", "gallery"):
+    for mask, other in (("query", "gallery"), ("gallery", "query")):
         if mask in table.column_names:
             masks[mask] = _mask(table[mask], mask)
-        elif split is not None:
-            other = "gallery" if mask == "query" else "query"
-            masks[mask] = np.asarray([value != other for value in table[split].to_pylist()], dtype=bool)
+        elif SPLIT in table.column_names:
+            masks[mask] = np.asarray([value != other for value in table[SPLIT].to_pylist()], dtype=bool)
     rows = list(zip(*(texts(table, level) for level in levels), strict=True))
-    return manifests.from_names(texts(table, item), rows, levels=levels, **masks)
+    return manifests.from_names(texts(table, "item"), rows, levels=levels, **masks)
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:
@@ -208,25 +200,7 @@ def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
     return np.asarray([truth[value] for value in values], dtype=bool)
 
 
-SPLITS = {"train", TEST, "query", "gallery"}
-OTHER_PICTURES = (
-    ".heic",
-    ".heif",
-    ".avif",
-    ".jxl",
-    ".jp2",
-    ".j2k",
-    ".svg",
-    ".psd",
-    ".tga",
-    ".ico",
-    ".dng",
-    ".cr2",
-    ".nef",
-    ".arw",
-)
 OPENERS = "Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG"
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 
 
 def refuse_name(name: str) -> None:
@@ -262,7 +236,8 @@ def own_dataset(
             fix="say which it is with --image-column",
         )
     check_columns(table, [*levels, *([split] if split else [])])
-    items = below(root, texts(table, item))
+    start = f"{root.absolute().as_posix().rstrip('/')}/"
+    items = [path.removeprefix(start) for path in texts(table, item)]
     rows = _rows_of(table, items, levels)
     columns = {"item": pa.array(items)}
     columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
@@ -334,12 +309,6 @@ def folder_table(
         )
     padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
-
-
-def below(root: Path, paths: Sequence[str]) -> list[str]:
-    """Paths relative to `root`, also those that say it themselves."""
-    start = f"{root.absolute().as_posix().rstrip('/')}/"
-    return [path.removeprefix(start) for path in paths]
 
 
 def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:

@@ -108,24 +108,12 @@ class Restricted(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-NOT_A_PICKLE = (
-    OSError,
-    pickle.UnpicklingError,
-    EOFError,
-    TypeError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    IndexError,
-)
-
-
 def plain_pickle(path: Path, *, keys: Sequence[str]) -> dict[str, Any]:
     """A pickled dictionary of plain values that has these keys; raises ValueError for anything else, which never
     runs."""
     try:
         value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-    except NOT_A_PICKLE as error:
+    except (pickle.UnpicklingError, EOFError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(value, dict) or not set(keys) <= set(value):
         raise ValueError(f"it is not a dictionary with the keys {', '.join(keys)}")

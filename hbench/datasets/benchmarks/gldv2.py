@@ -13,6 +13,7 @@ from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
+from hbench.datasets.raw_files import columns_of
 from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
 
 TRAIN = "metadata/train_clean.csv"
@@ -32,9 +33,7 @@ def found(raw: Path, file: str) -> Path:
 
 def columns(raw: Path, file: str, *names: str) -> list[list[str]]:
     """The named columns of a metadata file, every value as text."""
-    table = read_sheet(found(raw, file))
-    check_columns(table, list(names))
-    return [texts(table, name) for name in names]
+    return columns_of(found(raw, file), *names)
 
 
 def file_of(space: str, image: str) -> str:
