@@ -49,9 +49,7 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
     table = read_sheet(path)
-    if (
-        "item" not in table.column_names
-    ):  # before its names are judged: ids with another title would be taken for a level
+    if "item" not in table.column_names:  # else ids with another title would be taken for a level
         raise DataError(
             f"{path} has no column of ids",
             expected="one named item, and next to it the levels, coarse to fine",
@@ -115,7 +113,9 @@ def by_split(table: pa.Table, *, levels: list[str]) -> tuple[Manifest | None, di
         )
     train, test = table.filter(pa.array(splits == "train")), table.filter(pa.array(splits != "train"))
     if len(test) == 0:
-        raise DataError(f"the column {SPLIT} has no test rows", expected="train and test", found=examples(set(splits)))
+        raise DataError(
+            f"the column {SPLIT} has no test rows", expected="train and test", found=examples(sorted(set(splits)))
+        )
     return manifest(train, levels=levels) if len(train) else None, {TEST: manifest(test, levels=levels)}
 
 
