@@ -30,9 +30,7 @@ class Disagreement(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """`observed` is the share of equal places, `kappa` Cohen's (nan when chance alone gives 1), weighted ones count
-    landmarks.
-    """
+    """How far two curators agree: the share of equal places and Cohen's κ; the weighted ones count landmarks."""
 
     labels: int
     observed: float
@@ -89,20 +87,12 @@ def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[
         if a != b
     ]
     queue.sort(key=lambda row: (-row.landmarks, row.class_id))
-    return Agreement(
-        len(shared),
-        _observed(pairs, plain),
-        kappa(pairs, plain),
-        _observed(pairs, weighted),
-        kappa(pairs, weighted),
-        queue,
-    )
+    by_label, by_landmark = ((_observed(pairs, weights), kappa(pairs, weights)) for weights in (plain, weighted))
+    return Agreement(len(shared), *by_label, *by_landmark, queue)
 
 
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """Cohen's κ = (p_o − p_e) / (1 − p_e), p_e = Σ_g p_first(g)·p_second(g), each pair counted with its weight; nan
-    when p_e = 1, and without weight.
-    """
+    """Cohen's κ = (p_o − p_e) / (1 − p_e), p_e = Σ_g p_first(g)·p_second(g), of weighted pairs; nan where p_e = 1."""
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
     number = {place: n for n, place in enumerate(dict.fromkeys(place for pair, _ in counted for place in pair))}
     if len(number) < 2:

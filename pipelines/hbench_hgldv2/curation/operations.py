@@ -1,17 +1,18 @@
-"""An operation: what one kind of decision does to the places of labels, and the preconditions it checks.
+"""Tells what each kind of decision does to the places of labels, and checks its preconditions.
 
-An operation yields (label, new place) and adds to the world's conflicts; it never moves anything itself.
+Nothing is moved here: the effects of a decision are (label, new place) pairs, which are read while they are applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hbench_hgldv2.curation.decisions import (
     REST,
     Ambiguous,
+    AnyDecision,
     CannotLink,
     Drop,
     Merge,
@@ -39,6 +40,11 @@ class LabelPlace(NamedTuple):
 UNASSIGNED, DROPPED = LabelPlace("unassigned"), LabelPlace("dropped")
 
 
+def in_group(group: str) -> LabelPlace:
+    """The place of a label that is in a group."""
+    return LabelPlace("group", group)
+
+
 class Conflict(NamedTuple):
     """A precondition of a decision that does not hold; the decision was not applied to that label."""
 
@@ -60,13 +66,41 @@ class World:
     spoken_of: set[str] = field(default_factory=set)  # labels that some decision so far has placed, or left open
 
     def members(self, group: str) -> list[str]:
-        return [label for label, place in self.places.items() if place == LabelPlace("group", group)]
+        return [label for label, place in self.places.items() if place == in_group(group)]
+
+    def expects(self, decision: str, label: str, group: str, members: Sequence[str] | None = None) -> bool:
+        """Whether a label is in a group (among its `members` before the decision, where they are given); else a conflict."""
+        place = self.places[label]
+        holds = place == in_group(group) if members is None else label in members
+        if not holds:
+            self.conflicts.append(Conflict(decision, label, group, place.group or place.status))
+        return holds
 
 
-Effects = Iterable[tuple[str, LabelPlace]]
+def effects(decision: AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
+    """The labels that a decision places, each with its new place; what does not hold is added to the world's conflicts."""
+    match decision:
+        case Name():
+            yield from _name(decision, world)
+        case Move():
+            yield from _move(decision, world)
+        case Split():
+            yield from _split(decision, world)
+        case Merge(groups=groups, to=to):
+            yield from ((label, in_group(to)) for group in groups if group != to for label in world.members(group))
+        case Rename(group=group, to=to) if group != to and world.members(to):
+            world.conflicts.append(Conflict(decision.id, group, f"no group {to!r} yet", "one with classes"))
+        case Rename(group=group, to=to):
+            yield from ((label, in_group(to)) for label in world.members(group))
+        case Drop(labels=labels):
+            yield from ((label, DROPPED) for label in labels)
+        case Ambiguous(labels=labels, use=use):
+            yield from ((label, UNASSIGNED if use is None else in_group(use)) for label in labels)
+        case SetKind(group=group, kind=kind):
+            world.kinds[group] = kind
 
 
-def _name(decision: Name, world: World) -> Effects:
+def _name(decision: Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
     numbers = sorted({world.clusters[label] for label in decision.members_of if label in world.clusters})
     covered = list(decision.members_of)
     if len(numbers) > 1 and world.whole_clusters:
@@ -77,64 +111,26 @@ def _name(decision: Name, world: World) -> Effects:
             for label in world.places
             if label not in world.spoken_of and world.clusters.get(label) in numbers and label not in covered
         ]
-    return [(label, LabelPlace("group", decision.to)) for label in covered]
+    return [(label, in_group(decision.to)) for label in covered]
 
 
-def _move(decision: Move, world: World) -> Effects:
+def _move(decision: Move, world: World) -> Iterable[tuple[str, LabelPlace]]:
     for label in decision.labels:
-        found = world.places[label]
-        if decision.expect_from is None or found == LabelPlace("group", decision.expect_from):
-            yield label, LabelPlace("group", decision.to)
-        else:
-            world.conflicts.append(Conflict(decision.id, label, decision.expect_from, found.group or found.status))
+        if decision.expect_from is None or world.expects(decision.id, label, decision.expect_from):
+            yield label, in_group(decision.to)
 
 
-def _split(decision: Split, world: World) -> Effects:
-    members, taken = dict.fromkeys(world.members(decision.group)), set()
+def _split(decision: Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
+    members = world.members(decision.group)
+    taken = set()
     for target, part in decision.into.items():
         for label in () if part == REST else part:
-            if label in members:
+            if world.expects(decision.id, label, decision.group, members):
                 taken.add(label)
-                yield label, LabelPlace("group", target)
-            else:
-                place = world.places[label]
-                world.conflicts.append(Conflict(decision.id, label, decision.group, place.group or place.status))
+                yield label, in_group(target)
     rest = next((target for target, part in decision.into.items() if part == REST), decision.group)
     if rest != decision.group:
-        yield from ((label, LabelPlace("group", rest)) for label in members if label not in taken)
-
-
-def _merge(decision: Merge, world: World) -> Effects:
-    for group in decision.groups:
-        if group != decision.to:
-            yield from ((label, LabelPlace("group", decision.to)) for label in world.members(group))
-
-
-def _rename(decision: Rename, world: World) -> Effects:
-    if decision.to != decision.group and world.members(decision.to):
-        world.conflicts.append(
-            Conflict(decision.id, decision.group, f"no group {decision.to!r} yet", "one with classes")
-        )
-        return
-    yield from ((label, LabelPlace("group", decision.to)) for label in world.members(decision.group))
-
-
-def _drop(decision: Drop, world: World) -> Effects:
-    return [(label, DROPPED) for label in decision.labels]
-
-
-def _ambiguous(decision: Ambiguous, world: World) -> Effects:
-    place = UNASSIGNED if decision.use is None else LabelPlace("group", decision.use)
-    return [(label, place) for label in decision.labels]
-
-
-def _set_kind(decision: SetKind, world: World) -> Effects:
-    world.kinds[decision.group] = decision.kind
-    return ()
-
-
-def _nothing(decision: MustLink | CannotLink, world: World) -> Effects:
-    return ()
+        yield from ((label, in_group(rest)) for label in members if label not in taken)
 
 
 def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
@@ -150,17 +146,3 @@ def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict
     groups = [place.group for place in places if place.group]
     if isinstance(decision, CannotLink) and len(set(groups)) < len(groups):
         yield Conflict(decision.id, decision.labels[0], "different groups", ", ".join(groups))
-
-
-OPERATIONS: Mapping[type, Callable[[Any, World], Effects]] = {
-    Name: _name,
-    Move: _move,
-    Split: _split,
-    Merge: _merge,
-    Rename: _rename,
-    Drop: _drop,
-    Ambiguous: _ambiguous,
-    SetKind: _set_kind,
-    MustLink: _nothing,
-    CannotLink: _nothing,
-}

@@ -19,7 +19,7 @@ from hbench.core.errors import ComparisonError
 from hbench_hgldv2.artefact import counts_text, made_by, read_rows, write_rows
 from hbench_hgldv2.curation.decisions import CannotLink, Decisions, MustLink, check_known
 from hbench_hgldv2.curation.decisions_file import DecisionsFile, load
-from hbench_hgldv2.curation.operations import OPERATIONS, UNASSIGNED, Conflict, World, unlinked
+from hbench_hgldv2.curation.operations import UNASSIGNED, Conflict, World, effects, unlinked
 from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.grouping.cluster import read_clusters
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
@@ -123,14 +123,11 @@ def suggest(vectors: encode.Vectors, anchors: encode.Vectors, groups: Sequence[s
 
     A group may have several anchors, its name and its members; it counts once, at its best. Ties go by name.
     """
-    names = sorted(set(groups))
-    number = np.asarray([names.index(group) for group in groups], np.int64)
+    names, labels = sorted(set(groups)), np.asarray(groups)
     similar = vectors @ anchors.T
-    best = (
-        np.stack([similar[:, number == column].max(axis=1) for column in range(len(names))], axis=1)
-        if names
-        else similar
-    )
+    best = np.zeros((len(vectors), len(names)), similar.dtype)
+    for column, name in enumerate(names):
+        best[:, column] = similar[:, labels == name].max(axis=1)
     order = np.argsort(-best, axis=1, kind="stable")[:, :SUGGESTED]
     return [tuple(names[column] for column in row) for row in order]
 
@@ -148,19 +145,12 @@ def replay(
     """
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
-    made_here = (decisions.inputs.labels_sha256, decisions.inputs.clusters_sha256) == (
-        digest(ids),
-        partition_digest(clusters),
-    )
-    world = World(
-        dict.fromkeys(ids, UNASSIGNED),
-        clusters,
-        {name: group.kind for name, group in decisions.groups.items()},
-        made_here,
-    )
+    inputs, kinds = decisions.inputs, {name: group.kind for name, group in decisions.groups.items()}
+    made_here = inputs.labels_sha256 == digest(ids) and inputs.clusters_sha256 == partition_digest(clusters)
+    world = World(dict.fromkeys(ids, UNASSIGNED), clusters, dict(kinds), made_here)
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
     for decision in decisions.decisions:
-        for label, place in OPERATIONS[type(decision)](decision, world):
+        for label, place in effects(decision, world):
             decided_by[label].append(decision.id)
             world.places[label] = place
             world.spoken_of.add(label)

@@ -31,17 +31,7 @@ from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
 PAGE, DEMO = Path(__file__).with_name("page"), Path(__file__).with_name("demo")
 DEMO_CLUSTERS = 45  # for 29 groups
-SCRIPTS = (
-    "model.js",
-    "view.js",
-    "cards.js",
-    "grid.js",
-    "actions.js",
-    "picker.js",
-    "marks.js",
-    "compare.js",
-    "input.js",
-)
+SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "compare", "input")
 FACTS = (
     "class id", "in train", "in index", "ambiguous", "cluster", "cluster name", "distance", "silhouette",
     "nearest cluster", "margin", "outlier", "co-association", "suggestions", "subclass of", "examples",
@@ -148,7 +138,7 @@ def page(material: Material, *, title: str = "Review of super-categories", made_
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    scripts = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    scripts = "\n".join((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     return environment.get_template("review.html.jinja").render(
         title=title,
         data=Markup(safe),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
@@ -14,6 +15,7 @@ from hbench_hgldv2.labels.released import Released
 
 SMALLEST = 17  # landmarks of the smallest super-category of the release
 
+CARD = Path(__file__).with_name("card.md.jinja")
 REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
 
 
@@ -61,7 +63,10 @@ def card(
     total = Counter[str]()
     for found in groups.values():
         total.update(found)
-    return _CARD.render(
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+    return environment.from_string(CARD.read_text(encoding="utf-8")).render(
         splits=list(splits),
         groups=groups,
         kinds=kinds,
@@ -74,61 +79,3 @@ def card(
         imbalance={name: imbalance(list(found.values())) for name, found in groups.items() if found},
         of_kind=Counter(kinds.values()),
     )
-
-
-_CARD = jinja2.Environment(
-    undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
-).from_string(
-    """\
----
-license: cc-by-4.0
-pretty_name: H-GLDv2 super-categories
----
-# Hierarchical landmarks: {{ total | length }} super-categories
-
-{{ of_kind["human-made"] }} human-made, {{ of_kind["natural"] }} natural; three levels: natural or human-made → super-
-category → landmark. Landmark ids of train and index are different id spaces. Rows without label are landmarks whose
-class has no super-category. *Labelled* and *recovered* ones have it by their class, *assigned* ones by their images.
-
-| split | rows | labelled | {% for reason in reasons %}{{ reason }} | {%
-endfor %}
-
-|---|---|---|---|---|---|---|---|
-{% for name in splits %}
-| {{ name }} | {{ counts[name].values() | sum }} | {{ counts[name].get("labelled", 0) }} |{% for reason in reasons
-%} {{ counts[name].get(reason, 0) }} |{% endfor %}
-
-{% endfor %}
-
-## Imbalance
-{% for name, row in imbalance.items() %}
-- {{ name }}: largest {{ "%.1f" | format(100 * row.top1) }} %, ten largest {{ "%.1f" | format(100 * row.top10) }} %,
-largest/smallest
-  {{ "%.0f" | format(row.ratio) }}, as uneven as {{ "%.1f" | format(row.effective) }} equal groups
-{% endfor %}
-
-## Super-categories
-
-| super-category | kind |{% for name in splits %} {{ name }} |{% endfor %} remark |
-|---|---|{% for name in splits %}---|{% endfor %}---|
-{% for group, count in total.most_common() %}
-| {{ group | replace("|", "\\\\|") }} | {{ kinds[group] }} |{% for name in splits %} {{ groups[name][group] }} |{%
-endfor %}
- {% if count < smallest %}fewer than {{ smallest }} landmarks{% endif %} |
-{% endfor %}
-
-## Known inconsistencies
-
-{% for row in odd %}
-- {{ row.label }} → {{ row.group }}, but {{ row.other }} → {{ row.other_group }} ({{ row.why }})
-{% else %}
-None found.
-{% endfor %}
-
-## Made from
-
-{% for name, digest in sources.items() %}
-- `{{ name }}` sha256 {{ digest }}
-{% endfor %}
-"""
-)

@@ -25,7 +25,7 @@ from hbench_hgldv2.artefact import is_done, made_by, read_rows, write_rows
 from hbench_hgldv2.curation.decisions_file import DecisionsFile, decisions_in
 from hbench_hgldv2.grouping.constraints import Links, collapse, links_of, separate
 from hbench_hgldv2.grouping.encode import Vectors, load
-from hbench_hgldv2.labels.label import Label
+from hbench_hgldv2.labels.label import Label, members_of
 
 Ids = NDArray[np.int64]
 Merges = NDArray[np.float64]
@@ -46,7 +46,7 @@ class ClusterSettings:
 
 
 class Clustered(NamedTuple):
-    """One label in clusters.csv. `name` is the cluster's medoid; `margin` how much nearer its own centroid is than the
+    """A label in clusters.csv. `name` is the cluster's medoid; `margin` how much nearer its own centroid is than the
     next one; `outlier` that even its nearest label is unusually far; `coassociation` how often it met its cluster's
     other labels again in refits, nan where none were made."""
 
@@ -173,7 +173,7 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
     if len(sizes) < 2:
         return np.zeros(len(ids))
     exact = vectors.astype(np.float64)
-    distances = 1 - exact @ _means(exact, ids).T
+    distances = 1 - exact @ (_sums(exact, ids) / sizes[:, None]).T
     rows = np.arange(len(ids))
     own = distances[rows, ids] * sizes[ids] / np.maximum(sizes[ids] - 1, 1)
     others = distances.copy()
@@ -189,9 +189,7 @@ def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
-    """Labels whose similarity to their nearest other label lies below Tukey's fence Q1 − 1.5·IQR: (n,
-    D) -> bool (n,).
-    """
+    """Labels less similar to their nearest other label than Tukey's fence Q1 − 1.5·IQR: (n, D) -> bool (n,)."""
     nearest = np.full(len(vectors), -1.0)
     for start in range(0, len(vectors), block):
         similar = vectors[start : start + block] @ vectors.T
@@ -243,9 +241,7 @@ def coassociation(
 
 
 def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()) -> Merges:
-    """The merges of a linkage ("ward" on Euclidean, "average" on cosine distances) of unit vectors, in scipy's form (n
-    − 1, 4).
-    """
+    """The merges of a linkage ("ward" on Euclidean, "average" on cosine distances), in scipy's form: (n, D) -> (n − 1, 4)."""
     import fastcluster
 
     distances = _condensed(vectors, _ROOTS[method])
@@ -285,26 +281,21 @@ def faiss_kmeans(
     return np.asarray(model.index.search(points, 1)[1][:, 0], np.int64)
 
 
-@algorithms.register("ward")
-def ward(
-    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
-) -> Ids:
-    """Ward's linkage, cut at k."""
-    return _cut(dendrogram(points, "ward", apart), settings.k)
+def _linkage(method: Literal["ward", "average"]) -> Algorithm:
+    """A linkage, cut at k."""
+
+    def cut(
+        points: Vectors, _: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
+    ) -> Ids:
+        from scipy.cluster.hierarchy import fcluster
+
+        return np.asarray(fcluster(dendrogram(points, method, apart), settings.k, "maxclust"), np.int64) - 1
+
+    return cut
 
 
-@algorithms.register("average")
-def average(
-    points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
-) -> Ids:
-    """Average linkage on cosine distance, cut at k."""
-    return _cut(dendrogram(points, "average", apart), settings.k)
-
-
-def _cut(merges: Merges, k: int) -> Ids:
-    from scipy.cluster.hierarchy import fcluster
-
-    return np.asarray(fcluster(merges, k, "maxclust"), np.int64) - 1
+algorithms.register("ward")(_linkage("ward"))
+algorithms.register("average")(_linkage("average"))
 
 
 _ROOTS: Mapping[str, Callable[[Any], Any]] = {
@@ -330,22 +321,19 @@ def _position(i: int, j: int, n: int) -> int:
 
 def _points(vectors: Vectors, nodes: Ids) -> tuple[Vectors, NDArray[np.float32]]:
     """Labels that must be linked, as one point, their mean direction, with their number as weight."""
-    sums = np.zeros((int(nodes.max()) + 1, vectors.shape[1]), np.float32)
-    np.add.at(sums, nodes, vectors)
-    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-    return sums / np.maximum(lengths, 1e-12), np.bincount(nodes).astype(np.float32)
+    return _centroids(vectors, nodes), np.bincount(nodes).astype(np.float32)
 
 
-def _means(vectors: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    sums = np.zeros((int(ids.max()) + 1, vectors.shape[1]))
-    np.add.at(sums, ids, vectors)
-    return sums / np.bincount(ids)[:, None]
-
-
-def _centroids(vectors: Vectors, found: Ids) -> Vectors:
-    sums = np.zeros((int(found.max()) + 1, vectors.shape[1]), np.float32)
-    np.add.at(sums, found, vectors)
+def _centroids(vectors: Vectors, clusters: Ids) -> Vectors:
+    sums = _sums(vectors, clusters)
     return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+def _sums(vectors: NDArray[Any], clusters: Ids) -> NDArray[Any]:
+    """The sum of the vectors of each cluster: (n, D), (n,) -> (k, D)."""
+    sums = np.zeros((int(clusters.max()) + 1, vectors.shape[1]), vectors.dtype)
+    np.add.at(sums, clusters, vectors)
+    return sums
 
 
 def _first_best(scores: NDArray[np.floating], among: NDArray[np.bool_]) -> int:
@@ -353,8 +341,5 @@ def _first_best(scores: NDArray[np.floating], among: NDArray[np.bool_]) -> int:
 
 
 def _by_size(clusters: Mapping[str, int]) -> dict[str, int]:
-    members: dict[int, list[str]] = {}
-    for class_id in sorted(clusters):
-        members.setdefault(clusters[class_id], []).append(class_id)
-    ordered = sorted(members.values(), key=lambda ids: (-len(ids), ids[0]))
+    ordered = sorted(members_of(clusters).values(), key=lambda ids: (-len(ids), ids[0]))
     return {class_id: number for number, ids in enumerate(ordered) for class_id in ids}

@@ -42,9 +42,7 @@ PRIOR = 3  # pairs of the average group that a group's spread starts from
 
 
 class Recall(NamedTuple):
-    """How a reference group fared: its labels' share in the cluster that holds most of them, and in how many clusters
-    they lie.
-    """
+    """How a reference group fared: the largest share of it in one cluster, and in how many clusters it lies."""
 
     group: str
     labels: int
@@ -165,7 +163,7 @@ def agreement_with(
     clusters, groups = (np.repeat(numbered(ids), copies) for ids in (found, reference))
     table = contingency_matrix(groups, clusters)
     cells = contingency_matrix(numbered(reference), numbered(found)) > 0
-    tp, fp, fn = _pairs(groups, clusters)
+    (_, fp), (fn, tp) = pair_confusion_matrix(groups, clusters).tolist()
     return {
         "purity": float(table.max(axis=0).sum() / table.sum()),
         "inverse_purity": float(table.max(axis=1).sum() / table.sum()),
@@ -255,11 +253,6 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 def _similarities(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """The cosine similarities of all pairs of unit vectors (n, D) -> (n·(n−1)/2,)."""
     return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
-
-
-def _pairs(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> tuple[int, int, int]:
-    (_, together_found), (together_reference, both) = pair_confusion_matrix(groups, clusters).tolist()
-    return both, together_found, together_reference
 
 
 def _first_word(label: str) -> str:

@@ -149,7 +149,7 @@ def taxonomy(
     alternatives: dict[str, tuple[str, ...]] = {}
     tree.add_node(ROOT)
     for node in sorted(kept):
-        candidates = sorted(_nearest_kept(graph, node, kept), key=lambda parent: (weights[parent], parent))
+        candidates = sorted(_nearest(node, graph.successors, kept), key=lambda parent: (weights[parent], parent))
         tree.add_edge(candidates[0] if candidates else ROOT, node)
         removed += [Removed(node, other, "less informative") for other in candidates[1:]]
         alternatives[node] = tuple(candidates[1:])
@@ -262,17 +262,9 @@ def _kept(
     kept: set[str] = set()
     for node in nx.topological_sort(graph):
         own = any(landmarks.get(member, 0) for member in members[node])
-        if own or (weights[node] >= least and len(_nearest_kept_below(graph, node, kept)) > 1):
+        if own or (weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1):
             kept.add(node)
     return kept
-
-
-def _nearest_kept_below(graph: nx.DiGraph[str], node: str, kept: set[str]) -> set[str]:
-    return _nearest(node, graph.predecessors, kept)
-
-
-def _nearest_kept(graph: nx.DiGraph[str], node: str, kept: set[str]) -> set[str]:
-    return _nearest(node, graph.successors, kept)
 
 
 def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
