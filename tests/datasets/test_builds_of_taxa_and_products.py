@@ -15,6 +15,7 @@ from PIL import Image
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.datasets import load, save
+from hbench.datasets.spec import RANKS
 from tests.raw_folders import build, names, touch, write
 
 
@@ -80,23 +81,9 @@ def test_bioscan_trains_on_what_has_no_species_too(bioscan):
     assert names(train, "pretrain/c1/A3.jpg")[2:] == ["Sciaridae", *["[unknown below family Sciaridae]"] * 2]
 
 
-def test_a_table_without_the_columns_is_refused(bioscan):
-    table = bioscan / "bioscan5m" / "metadata" / "csv" / "BIOSCAN_5M_Insect_Dataset_metadata.csv"
-    write(table, "processid,species\nA1,x\n")
-    with pytest.raises(DataError, match="a table with the columns processid, chunk, split"):
-        build("bioscan-5m", bioscan)
-
-
 # Rare Species and TreeOfLife-10M
 
-WHALE = {
-    "kingdom": "Animalia",
-    "phylum": "Chordata",
-    "class": "Mammalia",
-    "order": "Cetacea",
-    "family": "Balaenidae",
-    "genus": "Eubalaena",
-}
+WHALE = dict(zip(RANKS, ["Animalia", "Chordata", "Mammalia", "Cetacea", "Balaenidae", "Eubalaena"], strict=False))
 
 
 def test_rare_species_is_a_test_of_its_own(raw):
@@ -140,8 +127,7 @@ def fathomnet(raw):
         "Gastropoda": ["Animalia", "Mollusca", "Gastropoda", "", "", "", ""],
         "Mycale": ["Animalia", "Porifera", "Demospongiae", "Poecilosclerida", "Mycalidae", "Mycale", ""],
     }
-    ranks = ["kingdom", "phylum", "class", "order", "family", "genus", "species"]
-    rows = [{"name": name} | dict(zip(ranks, path, strict=True)) for name, path in taxa.items()]
+    rows = [{"name": name} | dict(zip(RANKS, path, strict=True)) for name, path in taxa.items()]
     write_csv(raw / "taxonomy.csv", rows)
     categories = [{"id": number, "name": name} for number, name in enumerate(taxa, start=1)]
     boxes = [{"id": 10 + n, "image_id": 7, "category_id": n, "bbox": [0, 0, 5, 5]} for n in range(1, 5)]
@@ -157,13 +143,6 @@ def test_fathomnet_gives_half_of_its_categories_to_the_test(fathomnet):
     everything = {item: names(m, item) for m in (dataset.train, dataset.tests["test"]) for item in m.items}
     assert everything["7_12.png"][-2:] == ["Octopus", "[unknown below genus Octopus]"]
     assert everything["7_13.png"][2:] == ["Gastropoda", *["[unknown below class Gastropoda]"] * 4]
-
-
-def test_a_category_without_its_path_is_named(fathomnet):
-    text = (fathomnet / "taxonomy.csv").read_text()
-    write(fathomnet / "taxonomy.csv", "".join(line for line in text.splitlines(True) if "Mycale," not in line))
-    with pytest.raises(DataError, match=r"not in taxonomy\.csv\s+found:\s+Mycale"):
-        build("fathomnet-2025", fathomnet)
 
 
 # The Met, RP2K, Products-10K
@@ -208,14 +187,8 @@ def test_a_product_of_the_test_is_in_the_group_of_its_training(raw):
 
 
 def specimen(image, genus, epithet):
-    return {
-        "image_path": "2017_02_26R",
-        "image_name": image,
-        "family": "Hesperiidae",
-        "subfamily": "Heteropterinae",
-        "genus": genus,
-        "specific_epithet": epithet,
-    }
+    place = {"image_path": "2017_02_26R", "image_name": image}
+    return place | {"family": "Hesperiidae", "subfamily": "Heteropterinae", "genus": genus, "specific_epithet": epithet}
 
 
 def test_ethec_counts_an_image_once(raw):
@@ -279,12 +252,6 @@ def test_a_garment_is_cut_out_of_its_photograph(fashionpedia, tmp_path):
     assert load(tmp_path / "built").train.picture("train/a.jpg@1,2,4,6").size == (4, 6)
 
 
-def test_annotations_of_another_form_are_refused(fashionpedia):
-    write(fashionpedia / "instances_attributes_val2020.json", json.dumps({"images": []}))
-    with pytest.raises(DataError, match="no 'categories'"):
-        build("fashionpedia", fashionpedia)
-
-
 # ILIAS
 
 
@@ -318,10 +285,24 @@ def test_a_distractor_of_ilias_is_ranked_and_of_no_object(ilias):
     assert not np.isin(test.labels[-2:], asked).any()
 
 
-def test_an_object_without_a_place_in_the_taxonomy_is_named(ilias):
-    write(ilias / "image_ids" / "image_query_ids.txt", "silly_blob_001/query/Q001_00\n")
-    with pytest.raises(DataError, match="silly_blob_001"):
-        build("ilias-core", ilias)
+BIOSCAN_TABLE = "bioscan5m/metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
+ANNOTATIONS = "instances_attributes_val2020.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "file", "text", "problem"),
+    [
+        ("bioscan-5m", "bioscan", BIOSCAN_TABLE, "processid,species\nA1,x\n", "with the columns processid, chunk, split"),
+        ("fathomnet-2025", "fathomnet", "taxonomy.csv", f"name,{','.join(RANKS)}\nX,a,,,,,,\n", r"not in taxonomy\.csv"),
+        ("fashionpedia", "fashionpedia", ANNOTATIONS, '{"images": []}', "no 'categories'"),
+        ("ilias-core", "ilias", "image_ids/image_query_ids.txt", "silly_blob_001/query/Q001_00\n", "silly_blob_001"),
+    ],
+)  # fmt: skip
+def test_annotations_of_another_form_or_without_a_class_are_refused(request, name, sample, file, text, problem):
+    root = request.getfixturevalue(sample)
+    write(root / file, text)
+    with pytest.raises(DataError, match=problem):
+        build(name, root)
 
 
 # SfM-120k
