@@ -32,10 +32,6 @@ from hbench_hgldv2.labels.label import Label, digest, partition_digest
 PAGE, DEMO = Path(__file__).with_name("page"), Path(__file__).with_name("demo")
 DEMO_CLUSTERS = 45  # for 29 groups
 SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "compare", "input")
-FACTS = (
-    "class id", "in train", "in index", "ambiguous", "cluster", "cluster name", "distance", "silhouette",
-    "nearest cluster", "margin", "outlier", "co-association", "suggestions", "subclass of", "examples",
-)  # fmt: skip
 
 
 class Second(NamedTuple):
@@ -154,7 +150,6 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     return {
         "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
         "labels": [_entry(rank, by_id[row.class_id], row, material) for rank, row in enumerate(material.clustered)],
-        "facts": FACTS,
         "cluster_names": [name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})],
         "known_kinds": dict(material.known_kinds),
         "places": _places(curation),
@@ -165,47 +160,26 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
 
 
 def inputs_of(material: Material, made_with: Inputs) -> Inputs:
-    """The inputs a page's decisions are made over: these labels and clusters, unless earlier decisions were
-    made over others.
-    """
+    """The inputs that a page's decisions are made over: these labels and clusters, or those of earlier decisions."""
     if material.decisions.decisions:
         return material.decisions.inputs
-    own = {
-        "labels_sha256": digest(label.class_id for label in material.labels),
-        "clusters_sha256": partition_digest(material.clusters),
-    }
-    return made_with.model_copy(update=own)
+    labels, clusters = digest(label.class_id for label in material.labels), partition_digest(material.clusters)
+    return made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
-    suggestions = material.suggestions.get(label.class_id, ())
-    facts = (
-        label.class_id,
-        *(str(count) for count in (label.n_train, label.n_index, label.n_ambiguous)),
-        str(row.cluster),
-        row.name,
-        f"{row.distance:.4f}",
-        f"{row.silhouette:.4f}",
-        str(row.nearest_cluster),
-        f"{row.margin:.4f}",
-        str(row.outlier),
-        "" if math.isnan(row.coassociation) else f"{row.coassociation:.4f}",
-        ", ".join(suggestions),
-        material.ancestors.get(label.class_id, ""),
-        ", ".join(label.examples),
-    )
+    """All that is known of a label; numbers to four places, and None where there is none."""
+    numbers = {name: round(value, 4) for name, value in row._asdict().items() if isinstance(value, float)}
     return {
+        **label._asdict(),
+        **row._asdict(),
+        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
         "id": label.class_id,
-        "label": label.label,
         "landmarks": label.landmarks,
-        "cluster": row.cluster,
         "rank": rank,
-        "silhouette": round(row.silhouette, 4),
-        "outlier": row.outlier,
-        "examples": list(label.examples),
-        "suggestions": list(suggestions),
+        "suggestions": list(material.suggestions.get(label.class_id, ())),
+        "subclass_of": material.ancestors.get(label.class_id, ""),
         "text": f"{label.label}\n{label.class_id}".lower(),
-        "facts": facts,
     }
 
 

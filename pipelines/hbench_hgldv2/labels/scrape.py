@@ -22,9 +22,8 @@ from hbench_hgldv2.wikimedia import dumps as dump_files
 from hbench_hgldv2.wikimedia.client import BATCH, SERVERS, CacheFile, Contact, Offline, Rate, opened
 from hbench_hgldv2.wikimedia.facts import MISSING, MOST_HOPS, QID, Entity, FactSource, Named, Page, title_of
 
-META_CLASSES = frozenset(
-    {"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"}
-)  # category, disambiguation, list, project page, disambiguation category
+# Category, disambiguation, list, project page, disambiguation category.
+META_CLASSES = frozenset({"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"})
 MOST_TOPICS = 3
 SPOKEN = ("en", "mul")  # a label in "mul" is every language's default, where English has none of its own
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
@@ -185,10 +184,8 @@ def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Lin
 
 def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
     """The page of each title: soft redirects followed, then P373 tried for what has no item."""
-    bad = [title for title in titles if not _is_title(title)]
-    pages = source.pages([title for title in titles if title not in set(bad)]) | {
-        title: Page(title, "invalid") for title in bad
-    }
+    pages = source.pages([title for title in titles if _is_title(title)])
+    pages |= {title: Page(title, "invalid") for title in titles if not _is_title(title)}
     pages |= _follow_soft({title: page for title, page in pages.items() if page.status == "no_item"}, source)
     without = [title for title, page in pages.items() if page.status in ("missing", "no_item")]
     linked = source.by_category(without) if without else {}
@@ -208,11 +205,9 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
 
 
 def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, str]:
-    """The item a category is about, its entity, and why it has no class: item_missing, combines_topics, meta_item,
-    no_class or "".
+    """The item that a category is about, its entity, and the reason for having no class, "" where it has one.
 
-    A category's own item leads to its main topic (P301); an item without topic that is of a Wikimedia class is no
-    place.
+    A category's own item leads to its main topic (P301); an item of a Wikimedia class without a topic is not a place.
     """
     entity, seen = entities.get(item, MISSING), {item}
     while entity.topics and entity.topics[0] in entities and entity.topics[0] not in seen and len(seen) <= MOST_TOPICS:
@@ -244,11 +239,8 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         if not places:
             break
         targets = source.soft_targets(sorted(set(places.values())))
-        places = {
-            t: targets[p]
-            for t, p in places.items()
-            if p in targets and targets[p] not in seen[t] and _is_title(targets[p])
-        }
+        places = {t: targets.get(p, "") for t, p in places.items()}
+        places = {t: p for t, p in places.items() if _is_title(p) and p not in seen[t]}
         found = source.pages(sorted(set(places.values()))) if places else {}
         for title, place in places.items():
             seen[title].add(place)
@@ -260,20 +252,10 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
     topic, entity, reason = topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
-    return Link(
-        *landmark,
-        title=page.title,
-        status=page.status,
-        via=page.via,
-        item=page.item,
-        topic=entity.item or topic,
-        reason=reason,
-        classes=() if reason else entity.classes,
-        n_classes=entity.n_classes,
-        preferred=entity.preferred,
-        revision=entity.revision,
-        raw_label="" if reason else _infobox(entity),
-    )
+    where = (page.title, page.status, page.via, page.item, entity.item or topic)
+    classes, label = ((), "") if reason else (entity.classes, _infobox(entity))
+    counted = (entity.n_classes, entity.preferred, entity.revision)
+    return Link(*landmark, *where, reason, classes, *counted, label)
 
 
 def _infobox(entity: Entity) -> str:
@@ -298,11 +280,7 @@ def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:
 
 
 def _is_title(title: str) -> bool:
-    return (
-        bool(title)
-        and len(title.encode()) <= 255 + len("Category:")
-        and not any(c in "|[]{}<>#\x7f" or c < " " for c in title)
-    )
+    return 0 < len(title.encode()) <= 255 + len("Category:") and not re.search(r"[|\[\]{}<>#\x7f\x00-\x1f]", title)
 
 
 def _qid_order(qid: str) -> int:

@@ -41,21 +41,10 @@ WIKITEXTS = COMMON | {"action": "query", "prop": "revisions", "rvprop": "content
 ENTITIES = COMMON | {"action": "wbgetentities", "props": "info|claims"}
 LABELS = COMMON | {"action": "wbgetentities", "props": "labels", "languages": "en", "languagefallback": "1"}
 REDIRECT_TEMPLATES = (
-    "category redirect",
-    "seecat",
-    "see cat",
-    "categoryredirect",
-    "catredirect",
-    "cat redirect",
-    "catredir",
-    "redirect category",
-    "cat-red",
-    "redirect cat",
-    "cat-redirect",
-    "monotypic taxon category redirect",
-    "synonym taxon category redirect",
-    "invalid taxon category redirect",
-)
+    "category redirect", "seecat", "see cat", "categoryredirect", "catredirect", "cat redirect", "catredir",
+    "redirect category", "cat-red", "redirect cat", "cat-redirect", "monotypic taxon category redirect",
+    "synonym taxon category redirect", "invalid taxon category redirect",
+)  # fmt: skip
 
 
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:

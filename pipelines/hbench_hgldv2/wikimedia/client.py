@@ -28,6 +28,12 @@ from hbench.core.errors import ConfigError, DataError, SourceError, UsageError
 from hbench.core.untrusted import parse_json
 from hbench_hgldv2.wikimedia.responses import LEAST_LAG_WAIT, Again, Good, Refused, TooLong, Verdict, judge
 
+NOT_ANSWERED = (
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+)
 BATCH = 50  # values of one parameter, for clients without the apihighlimits right
 
 
@@ -52,8 +58,7 @@ class Endpoint(NamedTuple):
     """Where to ask: MediaWiki APIs take `maxlag` and GET, falling back to POST; a query service always gets POST."""
 
     url: str
-    maxlag: bool = True
-    posts: bool = False
+    is_query_service: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Answer(NamedTuple):
 
 
 class Cache:
-    """Answers by request, in a sqlite file that is made when missing; raises DataError when it is no such file."""
+    """Answers by request, in a sqlite file that is made when missing; raises DataError when it is not such a file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +110,7 @@ class Cache:
             )
         except sqlite3.DatabaseError as error:
             raise DataError(
-                f"{path} is no response cache", found=str(error), fix="give another path, or move the file away"
+                f"{path} is not a response cache", found=str(error), fix="give another path, or move the file away"
             ) from None
 
     def __enter__(self) -> Cache:
@@ -152,13 +157,8 @@ class Client:
     def __post_init__(self) -> None:
         self._session = requests.Session()
         if self.contact is not None:
-            self._session.headers.update(
-                {
-                    "User-Agent": user_agent(self.contact),
-                    "Accept-Encoding": "gzip",
-                    "Accept": "application/sparql-results+json, application/json",
-                }
-            )
+            accepted = {"Accept-Encoding": "gzip", "Accept": "application/sparql-results+json, application/json"}
+            self._session.headers.update({"User-Agent": user_agent(self.contact)} | accepted)
         self._warned: set[str] = set()  # each warning is told once
         # Another run may have asked a moment ago and been killed, so that even the first request waits its turn.
         self._last = self.clock.monotonic()
@@ -178,32 +178,27 @@ class Client:
         assert isinstance(verdict, Good | Refused)
         return verdict
 
-    def ask_all(self, endpoint: Endpoint, params: Mapping[str, str]) -> Iterator[Good | Refused]:
-        """The answers to a request and to its continuations, until the server says it is complete."""
-        verdict = self.ask(endpoint, params)
-        yield verdict
-        while isinstance(verdict, Good) and "continue" in verdict.data:
-            verdict = self.ask(endpoint, {**params, **verdict.data["continue"]})
-            yield verdict
-
     def ask_batched(
         self, endpoint: Endpoint, params: Mapping[str, str], name: str, values: Sequence[str], *, size: int = BATCH
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
-        """Batches of values with their answers; a refused batch is halved until one refused value is left, which is
-        yielded so.
+        """Batches of values with the answers to a request and its continuations.
+
+        A refused batch is halved until one refused value is left, which comes with its refusal.
         """
         batches = [list(values[start : start + size]) for start in range(0, len(values), size)][::-1]
         answered = 0
         while batches:
             batch = batches.pop()
-            answers = list(self.ask_all(endpoint, {**params, name: "|".join(batch)}))
-            refusals = [answer for answer in answers if isinstance(answer, Refused)]
-            if refusals and len(batch) > 1:
+            request = {**params, name: "|".join(batch)}
+            answers = [answer := self.ask(endpoint, request)]
+            while isinstance(answer, Good) and "continue" in answer.data:
+                answers.append(answer := self.ask(endpoint, {**request, **answer.data["continue"]}))
+            if isinstance(answer, Refused) and len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-            else:
-                answered += len(batch)
-                self.on_progress(answered, len(values))
-                yield batch, refusals[0] if refusals else [answer for answer in answers if isinstance(answer, Good)]
+                continue
+            answered += len(batch)
+            self.on_progress(answered, len(values))
+            yield batch, answer if isinstance(answer, Refused) else [a for a in answers if isinstance(a, Good)]
 
     def _fetch(self, endpoint: Endpoint, params: Mapping[str, str], request: str) -> Good | Refused:
         if self.contact is None:
@@ -213,7 +208,7 @@ class Client:
                 found=request[:200],
                 fix="run without --offline to ask the server",
             )
-        posts, failures = endpoint.posts, 0
+        posts, failures = endpoint.is_query_service, 0
         while True:
             verdict, answer = self._try(endpoint, params, posts=posts)
             if isinstance(verdict, TooLong) and not posts:
@@ -236,7 +231,7 @@ class Client:
             self.clock.sleep(turn)
         self._last = self.clock.monotonic()
         fetched = datetime.datetime.fromtimestamp(self.clock.wall(), datetime.UTC).isoformat(timespec="seconds")
-        sent = {**params, "maxlag": str(self.manners.maxlag)} if endpoint.maxlag else dict(params)
+        sent = dict(params) if endpoint.is_query_service else {**params, "maxlag": str(self.manners.maxlag)}
         try:
             response = self._session.request(
                 "POST" if posts else "GET",
@@ -246,20 +241,10 @@ class Client:
                 timeout=self.manners.timeout,
                 allow_redirects=False,
             )
-        except (
-            requests.ConnectionError,
-            requests.Timeout,
-            requests.exceptions.ChunkedEncodingError,
-            requests.exceptions.ContentDecodingError,
-        ) as error:
+        except NOT_ANSWERED as error:
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)
-        verdict = judge(
-            response.status_code,
-            response.headers,
-            response.content,
-            now=self.clock.wall(),
-            lag_wait=self.manners.lag_wait,
-        )
+        came = (response.status_code, response.headers, response.content)
+        verdict = judge(*came, now=self.clock.wall(), lag_wait=self.manners.lag_wait)
         for warning in sorted(set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned):
             self._warned.add(warning)
             self.tell(f"the server warns: {warning}")

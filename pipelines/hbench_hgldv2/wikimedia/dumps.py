@@ -48,22 +48,15 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> FactSource:
-    """The dumps in a folder as a source; raises DataError naming the files that are missing. Soft redirects are not
-    in these dumps.
-    """
-    patterns = {
-        "page": "*-page.sql*",
-        "props": "*-page_props.sql*",
-        "redirect": "*-redirect.sql*",
-        "truthy": "*truthy*.nt*",
-    }
-    files = {name: _file(folder, pattern) for name, pattern in patterns.items()}
+    """The dumps in a folder as a source, which knows no soft redirects; raises DataError naming a file that is missing."""
+    tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
+    truthy = _file(folder, "*truthy*.nt*")
     return FactSource(
-        pages=lambda titles: _pages(files, titles),
+        pages=lambda titles: _pages(tables, titles),
         soft_targets=lambda titles: {},
-        by_category=lambda titles: _by_category(files["truthy"], titles),
-        entities=lambda ids: _entities(files["truthy"], ids),
-        names=lambda ids: _names(files["truthy"], ids),
+        by_category=lambda titles: _by_category(truthy, titles),
+        entities=lambda ids: _entities(truthy, ids),
+        names=lambda ids: _names(truthy, ids),
     )
 
 
@@ -100,9 +93,7 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
 
 
 def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Item, property (P31, label …), value and language of the N-Triples that concern items; unknown
-    values are skipped.
-    """
+    """Item, property (P31, label …), value and language of the N-Triples about items; unknown values are skipped."""
     for line in lines:
         found = _TRIPLE.match(line)
         if found:
@@ -111,14 +102,16 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
             yield item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:]
 
 
-def _pages(files: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
-    redirects = _redirects(files)
+def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
+    redirects = _redirects(tables)
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     wanted = set(ends.values())
-    by_id = {row[0]: row[2] for row in _rows(files["page"]) if row[1] == CATEGORY and row[2] in wanted}
+    by_id = {row[0]: row[2] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[2] in wanted}
     items = dict.fromkeys(by_id.values(), "")
-    items |= {by_id[row[0]]: row[2] for row in _rows(files["props"]) if row[1] == "wikibase_item" and row[0] in by_id}
+    items |= {
+        by_id[row[0]]: row[2] for row in _rows(tables["page_props"]) if row[1] == "wikibase_item" and row[0] in by_id
+    }
     pages = {}
     for title, end in ends.items():
         name = f"Category:{end.replace('_', ' ')}"
@@ -127,10 +120,10 @@ def _pages(files: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
     return pages
 
 
-def _redirects(files: Mapping[str, Path]) -> dict[str, str]:
+def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
     """Category -> the category its redirect names, for all that redirect (the table is small next to the pages)."""
-    targets = {row[0]: row[2] for row in _rows(files["redirect"]) if row[1] == CATEGORY}
-    return {row[2]: targets[row[0]] for row in _rows(files["page"]) if row[1] == CATEGORY and row[0] in targets}
+    targets = {row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY}
+    return {row[2]: targets[row[0]] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[0] in targets}
 
 
 def _end(key: str, redirects: Mapping[str, str]) -> str:

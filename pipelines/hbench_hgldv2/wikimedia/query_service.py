@@ -72,7 +72,7 @@ class QueryService:
     """The queries of this source, on one client."""
 
     def __init__(self, client: Client, servers: Servers) -> None:
-        self._client, self._endpoint = client, Endpoint(servers.query, maxlag=False, posts=True)
+        self._client, self._endpoint = client, Endpoint(servers.query, is_query_service=True)
 
     def pages(self, titles: Sequence[str]) -> dict[str, Page]:
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])

@@ -43,6 +43,15 @@ function showHistory() {
   $("history").showModal();
 }
 
+// What is known of a label, by the names of the fields.
+const FACTS = {
+  "class id": "id", "in train": "n_train", "in index": "n_index", ambiguous: "n_ambiguous", cluster: "cluster", "cluster name": "name", distance: "distance",
+  silhouette: "silhouette", "nearest cluster": "nearest_cluster", margin: "margin", outlier: "outlier", "co-association": "coassociation",
+  suggestions: "suggestions", "subclass of": "subclass_of", examples: "examples",
+};
+const FRACTIONS = new Set(["distance", "silhouette", "margin", "coassociation"]);
+const factOf = (label, field) => (Array.isArray(label[field]) ? label[field].join(", ") : FRACTIONS.has(field) ? (label[field]?.toFixed(4) ?? "") : String(label[field]));
+
 // All that is known of a label, and the decisions that speak of it.
 function showDetails() {
   const id = shown(view.card ?? "")[view.row];
@@ -51,7 +60,7 @@ function showDetails() {
   const linked = (name, text) => (name === "class id" && /^Q\d+$/.test(text) ? make("a", { href: "https://www.wikidata.org/wiki/" + text, rel: "noreferrer", target: "_blank", textContent: text }) : text);
   const cell = (name, text) => make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { dir: "auto" }, linked(name, text)));
   $("details-title").textContent = label.label;
-  $("details-table").replaceChildren(...label.facts.map((text, at) => [data.facts[at], text]).filter(([, text]) => text).map(([name, text]) => cell(name, text)));
+  $("details-table").replaceChildren(...Object.entries(FACTS).map(([name, field]) => [name, factOf(label, field)]).filter(([, text]) => text).map(([name, text]) => cell(name, text)));
   const decisions = model.decisions.filter((decision) => spoke.has(decision) || namedIn(decision).includes(id));
   $("details-list").replaceChildren(...(decisions.length ? listed(decisions) : [make("li", { className: "facts", textContent: "No decision speaks of it." })]));
   $("details").showModal();
