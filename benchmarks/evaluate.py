@@ -29,9 +29,10 @@ from products import TORCH, print_products, products
 from hbench.__main__ import CYCLES
 from hbench.engine.block_values import plan_of
 from hbench.engine.executors.threads import on_threads, triangle_of
-from hbench.engine.job import Job, conditions
+from hbench.engine.job import Job
 from hbench.engine.kernels.compress import compress
 from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows
 from hbench.evaluation.measurement import scorers_of
 from hbench.tree import LabelTree, default_levels
@@ -127,7 +128,7 @@ def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads
     blocks = np.unique(spread.astype(int)).tolist()
 
     def design(metrics: list[str] | None) -> Design:
-        chosen = conditions(levels, metrics=metrics)
+        chosen = Settings(metrics=metrics).resolve(levels)
         job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
         # half of the products do for the whole set alone
         halved = triangle_of(job, plan_of(ranker, job.scorers), range(ranker.blocks), threads) is not None

@@ -39,7 +39,7 @@ from hbench.engine.executors.gpu import on_device
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.similarity import similarities
 from hbench.evaluation import embeddings
-from hbench.evaluation.submission import evaluate
+from hbench.evaluation.evaluate import evaluate
 from hbench.losses import build_loss, cpu_kernel, losses
 from hbench.train.loop import update
 from hbench.train.processes import ALONE, Processes

@@ -24,9 +24,10 @@ import pyarrow.parquet as pq
 from evaluate import DIM, load_libraries, peak_memory, uneven_labels
 
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Job, conditions
+from hbench.engine.job import Job
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Settings
 from hbench.evaluation.measurement import Retrieval, job_of, scorers_of
 from hbench.metrics.significance import UnitSums, difference_intervals, mean_intervals, sign_flip_p
 from hbench.tree import default_levels
@@ -70,7 +71,7 @@ def landmarks(*, quick: bool) -> Rows:
         vectors[start : start + (1 << 14)] = rng.standard_normal((min(1 << 14, items - start), dim), np.float32)
     asked = np.sort(rng.choice(items, queries, replace=False))
     test = Retrieval(Side(vectors[asked], labels[asked]), Side(vectors, labels), asked, asked.astype(object))
-    chosen = conditions(default_levels(3))
+    chosen = Settings().resolve(default_levels(3))
     load_libraries()
     rows = []
     for memory, words in ((None, ""), (2 << 30, ", --max-memory 2G")):
@@ -163,7 +164,7 @@ def tasks(cost: np.ndarray, speed: np.ndarray) -> float:
 
 
 def all_pairs_job(vectors: np.ndarray, labels: np.ndarray) -> Job:
-    chosen = conditions(default_levels(labels.shape[1]))
+    chosen = Settings().resolve(default_levels(labels.shape[1]))
     return Job(Ranker(Side(vectors, labels)), scorers_of(chosen, labels, all_pairs=True))
 
 

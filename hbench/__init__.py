@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hbench.datasets import Dataset, load
     from hbench.datasets.manifest import Manifest
     from hbench.evaluation.arrays import score
+    from hbench.evaluation.evaluate import evaluate
     from hbench.evaluation.reports.report import Report
-    from hbench.evaluation.submission import evaluate
     from hbench.look.plots import plot
     from hbench.look.results import browse
     from hbench.metrics.level_sequence import LevelSequence
@@ -37,7 +37,7 @@ HOME = {
     "MetricName": "hbench.metrics.names",
     "Report": "hbench.evaluation.reports.report",
     "browse": "hbench.look.results",
-    "evaluate": "hbench.evaluation.submission",
+    "evaluate": "hbench.evaluation.evaluate",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
     "plot": "hbench.look.plots",

@@ -14,10 +14,10 @@ from pathlib import Path
 from hbench.core.files import write_text
 from hbench.core.untrusted import parse_json, read_text
 from hbench.datasets import Dataset
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.measurement import retrieval_of
+from hbench.engine.settings import Settings
+from hbench.evaluation.evaluate import examine
 from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
-from hbench.evaluation.submission import examine, read
+from hbench.evaluation.submission import read, retrieval_of
 from hbench.train.loop import EMBEDDINGS
 
 FILE = "gap.json"
@@ -44,11 +44,10 @@ def _kept(path: Path) -> dict[str, float]:
 
 
 def _measured(file: Path, data: Dataset, size: int) -> dict[str, float]:
-    given = read(file)
-    assert isinstance(given, Embeddings)  # a training wrote it
-    chosen = examine(given, data, metrics=["AP"], doubted=False).chosen
+    given = read(file).embeddings("a gap")
+    conditions = examine(given, data, Settings(["AP"]), doubted=False).conditions
     (manifest,) = data.tests.values()
     batches = random_batches(int(manifest.gallery.sum()), size, SEED)
-    found = gap_of(sampled(retrieval_of(manifest, given), QUERIES, SEED), chosen, batches)
+    found = gap_of(sampled(retrieval_of(manifest, given.queries), QUERIES, SEED), conditions, batches)
     inside, whole = float(found.inside[0]), float(found.whole[0])
     return {f"gap@{size}": inside - whole, f"AP in {size}": inside}

@@ -25,6 +25,7 @@ VERBS = {
     "download": "fetch a benchmark's files, resumably and verified",
     "build": "turn raw annotations, or your own table, into a dataset",
     "evaluate": "score an embedding or ranking file",
+    "evaluate-all": "score every embedding file of a folder, each compared with the best",
     "look": "show what a model retrieves, and its mistakes, as pictures",
     "plot": "draw the pictures of a paper: per level, mistakes, curves, leaderboards, trees",
     "report": "make pages of evaluations: scores, mistakes, classes, queries",
@@ -46,6 +47,7 @@ VERBS = {
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
 GONE = {  # verbs, kinds of plots and options that once were, and what to use instead
     "self-check": "hbench info --check",
+    "evaluate --each": "hbench evaluate-all FOLDER --dataset NAME --out REPORTS",
     "tree draw --title": "the picture is named after its source",
     "tree draw --colour-by": "hbench plot tree, with --metric and --by-query, colours by values",
     "serve": "open DIR/index.html, or: python -m http.server --bind 127.0.0.1 --directory DIR",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hbench.cli.reporting import bars, examined, show_report, write_report
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:
@@ -44,24 +45,28 @@ def command(out: Path, dim: int) -> None:
     Example: hbench demo --out demo
     """
     from hbench import datasets
-    from hbench.cli.evaluate import scored, show_report, write_report
+    from hbench.engine.settings import Settings
     from hbench.evaluation import embeddings
+    from hbench.evaluation.evaluate import report_on
+    from hbench.evaluation.submission import EmbeddingSubmission
     from hbench.look.pages.folder import refuse_folder
 
     refuse_folder(out / "pages", "report")
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
-    with progress() as bars:
-        task = bars.add_task("drawing the letters", total=3)
+    with progress() as shown:
+        task = shown.add_task("drawing the letters", total=3)
         data = datasets.load("glyphs")
         train, test = _pixels(data)
-        bars.update(task, description="projecting their pixels", completed=1)
+        shown.update(task, description="projecting their pixels", completed=1)
         vectors = principal_components(train, test, dim)
-        bars.update(task, description="writing the embeddings", completed=2)
+        shown.update(task, description="writing the embeddings", completed=2)
         embedding = out / "glyphs-pca.parquet"
         embeddings.write(embedding, data.tests["test"].items.tolist(), vectors)
-        bars.update(task, completed=3)
-    given = embeddings.read(embedding)
-    report = scored(given, data, means={"top_k": RESULTS}, method=f"pixels → PCA ({dim})")
+        shown.update(task, completed=3)
+    given = EmbeddingSubmission(embeddings.read(embedding))
+    checked = examined(given, data, Settings(), f"pixels → PCA ({dim})")
+    with bars() as on_test:
+        report = report_on(checked, top_k=RESULTS, on_test=on_test)
     written = out / "glyphs-pca.json"
     write_report(report, {"output": written, "by_query": out / "glyphs-pca.by-query.parquet", "row": None})
     report.plot("levels").write(out / "glyphs-pca.png")
@@ -78,8 +83,8 @@ def _pages(report: Path, embedding: Path, folder: Path) -> Path:
     from hbench.look.report.folder import write_report as write_pages
     from hbench.look.report.runs import read_runs, with_embeddings
 
-    with progress() as bars:
-        bars.add_task("making pages", total=None)
+    with progress() as shown:
+        shown.add_task("making pages", total=None)
         return write_pages(with_embeddings(read_runs([report]), [embedding], RESULTS), folder)
 
 

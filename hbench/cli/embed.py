@@ -109,7 +109,7 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
         say(f"wrote {out}: {scored_by}" + ("" if split != "train" else " needs the test items"))
         return
     if len(failed) < len(listed) and split != "train":
-        say(f"hbench evaluate {out} --each --dataset {dataset} --out REPORTS compares them")
+        say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     embed_models.refuse_failed(failed, len(listed))
 
 

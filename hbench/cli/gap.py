@@ -46,17 +46,17 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     """
     from hbench import datasets
     from hbench.core.errors import UsageError
-    from hbench.evaluation import submission
-    from hbench.evaluation.embeddings import Embeddings
-    from hbench.evaluation.measurement import retrieval_of
+    from hbench.engine.settings import Settings
+    from hbench.evaluation.evaluate import examine
     from hbench.evaluation.reports.gap import gap_of, random_batches, sampled
+    from hbench.evaluation.submission import read, retrieval_of
 
     batch, seed = options["batch"], options["seed"]
-    data, given = datasets.load(dataset), submission.read(file, ids=options["ids"])
-    if not isinstance(given, Embeddings) or data.lists:
-        raise UsageError("a gap is measured of embeddings, by labels", expected="an embedding file and a label tree")
-    chosen = submission.examine(given, data, metrics=metrics, similarity=options["similarity"]).chosen
-    if chosen.partial:
+    data, given = datasets.load(dataset), read(file, ids=options["ids"]).embeddings("a gap")
+    if data.lists:
+        raise UsageError("a gap is measured by labels", expected="a label tree", found="listed positives")
+    examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
+    if examined.conditions.partial:
         raise UsageError("no gap is measured of partial labels", fix="leave their items out: --policy drop")
     for name, manifest in data.tests.items():
         items = int(manifest.gallery.sum())
@@ -67,13 +67,12 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
         with progress() as bars:
             on_batch = partial(_advance, bars, bars.add_task(f"batches of {name}", total=None))
             found = gap_of(
-                sampled(retrieval_of(manifest, given), options["queries"], seed),
-                chosen,
+                sampled(retrieval_of(manifest, given.queries), options["queries"], seed),
+                examined.conditions,
                 random_batches(items, batch, seed),
                 on_batch=on_batch,
             )
-        conditions = chosen.signature(f"{data.name}@{data.version}", [name])
-        signature = f"{conditions}|queries:{options['queries']}|batch:{batch}|seed:{seed}"
+        signature = f"{examined.signature([name])}|queries:{options['queries']}|batch:{batch}|seed:{seed}"
         (show_json if as_json else _show)(_document(found, signature))
 
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from hbench.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
-    from hbench.evaluation.measurement import Submission
     from hbench.evaluation.reports.report import Document
+    from hbench.evaluation.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
@@ -168,7 +169,7 @@ def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
     from hbench.datasets import load
-    from hbench.evaluation import submission
+    from hbench.evaluation.evaluate import examine, report_on
     from hbench.evaluation.leaderboard import read
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
 
@@ -177,11 +178,11 @@ def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
     data = load(files["dataset"] or board.dataset)
 
     def rescore(row: Row) -> Document:
-        asked = leaderboard_runs.recorded(row, board)
         metrics = [metric for metric in row.scores if metric not in board.foreign_metrics]
-        return submission.evaluate(given, data, metrics=metrics, **asked._asdict()).document
+        settings = replace(leaderboard_runs.recorded(row, board), metrics=metrics)
+        return report_on(examine(given, data, settings)).document
 
-    checks = leaderboard_runs.verify(board, method, submission.source_of(given).sha256, rescore)
+    checks = leaderboard_runs.verify(board, method, given.source.sha256, rescore)
     header = ("source", "metric", "recorded", "scored again", "verdict")
     verdicts = ["differs" if check.differs else "equal" for check in checks]
     lines = [(*map(str, check[:4]), verdict) for check, verdict in zip(checks, verdicts, strict=True)]
@@ -198,7 +199,7 @@ def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:
 
     if gallery is None:
         return submission.read(file, ids=ids)
-    return embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids)
+    return submission.EmbeddingSubmission(embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids))
 
 
 def selected(

@@ -73,10 +73,10 @@ def command(
 
 
 def _conditions_of(report: Path, similarity: str | None) -> dict[str, str]:
-    from hbench.engine.job import words_of
+    from hbench.engine.settings import Signature
     from hbench.evaluation.reports import report as reports
 
     if similarity is not None:
         raise click.UsageError("--report states the similarity: leave --similarity out.")
-    words = words_of(reports.read(report).signature)
-    return {"similarity": words["sim"], "ties": words["ties"]}
+    signature = Signature.parse(reports.read(report).signature)
+    return {"similarity": signature.similarity, "ties": signature.ties}

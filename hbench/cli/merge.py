@@ -8,17 +8,12 @@ from typing import Any
 
 import click
 
-FILE = click.Path(path_type=Path)
+from hbench.cli.reporting import FILE, FORMATS, refuse_unwritable, show_report, write_report
 
 
 @click.command("merge")
 @click.argument("parts", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json", "csv", "markdown", "latex", "mteb", "model-card"]),
-    default="table",
-)
+@click.option("--format", "format_", type=FORMATS, default="table")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
 @click.option("--method", help="The method's name, where the parts name none.")
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
@@ -31,7 +26,6 @@ def command(parts: tuple[Path, ...], format_: str, as_json: bool, method: str | 
 
     Example: hbench merge part-*.npz -o mine.json
     """
-    from hbench.cli.evaluate import refuse_unwritable, show_report, write_report
     from hbench.evaluation import shards
 
     refuse_unwritable(files)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.names import RECIPE
-from hbench.cli.terminal import progress, say, show, show_table
+from hbench.cli.reporting import show_scores
+from hbench.cli.terminal import progress, say, show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from hbench.evaluation.reports.report import Report
     from hbench.train.recipes.recipe import Recipe
     from hbench.train.records.log import Moment
 
@@ -83,7 +83,7 @@ def _train(
                 chosen, out, processes=processes, resume=resume, track=list(names), watch=watch, on_remark=say
             )
         if processes.first:
-            _show(report)
+            show_scores(report.document)
             again = f": hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset} scores it again"
             say(f"wrote {out}{again if chosen.tested else ', scored on held-out classes of the training set'}")
 
@@ -103,13 +103,3 @@ def _watch(bars: Progress, *, shown: bool) -> Callable[[Moment], None]:
             say(f"step {moment.step}/{moment.steps}  {line}")
 
     return watch
-
-
-def _show(report: Report) -> None:
-    from hbench.evaluation.reports import formats
-
-    heading: str | None = f"{formats.title(report.document)}, percent"
-    for content in formats.tables(report.document):
-        show_table(heading, content.header, content.cells)
-        heading = None
-    show(report.signature)

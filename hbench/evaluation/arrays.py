@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import conditions
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
 from hbench.evaluation.measurement import Retrieval, job_of
 from hbench.evaluation.reports.queries import queries_of_tree
@@ -65,15 +65,13 @@ def score(
     test, tree = _retrieval_of_arrays(
         vectors, labels, ranked, level_names=level_names, policies=policies, needs_direction=similarity == "cosine"
     )
-    chosen = conditions(
-        tree.levels, metrics=metrics, relevance=relevance, alpha=alpha, similarity=similarity, ties=ties,
-        protocol=protocol, partial=test.queries.known is not None, unit=unit,
-    )  # fmt: skip
+    settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
+    conditions = settings.resolve(tree.levels, partial=test.queries.known is not None)
     digest = hashlib.sha256(np.ascontiguousarray(tree.paths).tobytes()).hexdigest()
-    measurement = measure(job_of(test, chosen, memory=memory), execute=partial(on_threads, threads=threads))
+    measurement = measure(job_of(test, conditions, memory=memory), execute=partial(on_threads, threads=threads))
     warnings = _remarks_on_names(tree, test) if _are_names(labels) else ()
     queries = queries_of_tree("test", test.ids, test.queries.labels, tree)
-    return report_of({"test": measurement}, queries, Subject("arrays", "1", digest), chosen, warnings=warnings)
+    return report_of({"test": measurement}, queries, Subject("arrays", "1", digest), conditions, warnings=warnings)
 
 
 def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +26,9 @@ from hbench.core.errors import ComparisonError, SubmissionError, UsageError, exa
 from hbench.core.schema import Strict
 from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Conditions, Execute, Job, conditions
+from hbench.engine.job import Execute, Job
 from hbench.engine.measure import Measurement, OnBlock, measure
+from hbench.engine.settings import Conditions, Settings
 from hbench.evaluation.reports.queries import CLASS, levels_of, named_queries
 from hbench.evaluation.reports.report import Report, Subject, report_of, rows_of_values
 
@@ -46,7 +47,7 @@ class Part(NamedTuple):
         """`i/n`; UsageError for anything else."""
         numbers = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
-            raise UsageError("this is no part of an evaluation", expected="i/n with 1 ≤ i ≤ n", found=repr(text[:40]))
+            raise UsageError("not a shard", expected="i/n with 1 ≤ i ≤ n", found=repr(text[:40]))
         return cls(int(numbers[1]), int(numbers[2]))
 
     def blocks(self, blocks: int) -> range:
@@ -61,7 +62,7 @@ class QueriesOfTest(Strict):
     queries: NonNegativeInt
 
 
-class Words(Strict):
+class ShardHeader(Strict):
     """An evaluation in the header of a shard, as plain values."""
 
     version: str
@@ -83,7 +84,7 @@ class Words(Strict):
 class Header(Strict):
     """What a shard says of itself."""
 
-    evaluation: Words
+    evaluation: ShardHeader
     tests: dict[str, QueriesOfTest] = Field(min_length=1)
     part: tuple[PositiveInt, PositiveInt]
 
@@ -92,7 +93,7 @@ class Evaluation(NamedTuple):
     """What all parts of one evaluation share: what is scored, under which conditions, and the remarks so far."""
 
     subject: Subject
-    chosen: Conditions
+    conditions: Conditions
     also: str | None = None
     warnings: tuple[str, ...] = ()
 
@@ -144,11 +145,12 @@ def merge(paths: Sequence[Path]) -> Report:
         joined = _joined(name, [arrays for _, arrays in shards], evaluation)
         measurements[name], back = _measurement(joined, test.queries)
         classes = [
-            pa.array(joined[f"classes{number}"][back], pa.string()) for number in range(len(evaluation.chosen.levels))
+            pa.array(joined[f"classes{number}"][back], pa.string())
+            for number in range(len(evaluation.conditions.levels))
         ]
-        queries.append(named_queries(name, joined["ids"][back].astype(object), classes, evaluation.chosen.levels))
+        queries.append(named_queries(name, joined["ids"][back].astype(object), classes, evaluation.conditions.levels))
     return report_of(
-        measurements, pa.concat_tables(queries), evaluation.subject, evaluation.chosen, warnings=evaluation.warnings
+        measurements, pa.concat_tables(queries), evaluation.subject, evaluation.conditions, warnings=evaluation.warnings
     )
 
 
@@ -166,11 +168,11 @@ def _shard(path: Path) -> tuple[Header, dict[str, NDArray[Any]]]:
 
 def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Evaluation) -> dict[str, NDArray[Any]]:
     """The arrays of a test from all shards; SubmissionError where one is missing, or of another type or shape."""
-    names = rows_of_values(evaluation.chosen) * (2 if evaluation.also else 1)
-    classes = {f"classes{number}": "U" for number in range(len(evaluation.chosen.levels))}
+    names = rows_of_values(evaluation.conditions) * (2 if evaluation.also else 1)
+    classes = {f"classes{number}": "U" for number in range(len(evaluation.conditions.levels))}
     shards = [{**arrays, **_classes(test, arrays, len(classes))} for arrays in shards]
     kinds = classes | {"positions": "i", "ids": "U", "values": "f", "first_level": "u", "counts": "i", "tied": "b"}
-    widths = {"values": (names,), "counts": (len(evaluation.chosen.levels) + 1,)}
+    widths = {"values": (names,), "counts": (len(evaluation.conditions.levels) + 1,)}
     for arrays in shards:
         found = {field: arrays.get(f"{test}/{field}", np.zeros(0, object)) for field in kinds}
         queries = found["positions"].shape[:1]
@@ -181,7 +183,7 @@ def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Ev
                     found=f"{array.dtype} of shape {array.shape}",
                 )  # fmt: skip
     joined = {field: np.concatenate([arrays[f"{test}/{field}"] for arrays in shards]) for field in kinds}
-    _refuse_impossible(test, joined, len(evaluation.chosen.levels))
+    _refuse_impossible(test, joined, len(evaluation.conditions.levels))
     return joined
 
 
@@ -208,7 +210,7 @@ def _refuse_impossible(test: str, joined: dict[str, NDArray[Any]], levels: int) 
     found = [what for what, is_so in impossible.items() if is_so]
     if found:
         expected = f"of {test}: every query once, finite values, levels of the tree, counts of items"
-        raise SubmissionError("the parts hold what no evaluation gives", expected=expected, found=", ".join(found))
+        raise SubmissionError("the shards hold impossible values", expected=expected, found=", ".join(found))
 
 
 def _measurement(joined: dict[str, NDArray[Any]], queries: int) -> tuple[Measurement, NDArray[np.int64]]:
@@ -248,27 +250,29 @@ def _refuse_gaps(parts: Sequence[Part]) -> None:
 
 
 def _in_words(evaluation: Evaluation) -> dict[str, Any]:
-    chosen, subject = evaluation.chosen, evaluation.subject
+    conditions, subject = evaluation.conditions, evaluation.subject
     source = None if subject.source is None else subject.source.model_dump(mode="json")
     return {
         "version": __version__,
         "subject": {**asdict(subject), "source": source},
-        "levels": list(chosen.levels),
-        "metrics": [str(name) for name in chosen.metrics],
-        "relevance": "alpha" if chosen.relevance_name.startswith("alpha=") else chosen.relevance_name,
-        "alpha": chosen.exponent,
-        "similarity": chosen.similarity_name,
-        "ties": chosen.ties_name,
-        "protocol": chosen.protocol_name,
+        "levels": list(conditions.levels),
+        "metrics": [str(name) for name in conditions.metrics],
+        "relevance": conditions.relevance_name.partition("=")[0],
+        "alpha": conditions.exponent,
+        "similarity": conditions.similarity_name,
+        "ties": conditions.ties_name,
+        "protocol": conditions.protocol_name,
         "also": evaluation.also,
         "warnings": list(evaluation.warnings),
-        "partial": chosen.partial,
-        "unit": chosen.unit,
-        "left_out": chosen.left_out,
+        "partial": conditions.partial,
+        "unit": conditions.unit,
+        "left_out": conditions.left_out,
     }
 
 
-def _from_words(words: Words) -> Evaluation:
-    keys = ("metrics", "relevance", "alpha", "similarity", "ties", "protocol", "partial", "unit")
-    chosen = conditions(words.levels, **{key: getattr(words, key) for key in keys})
-    return Evaluation(words.subject, replace(chosen, left_out=words.left_out), words.also, words.warnings)
+def _from_words(words: ShardHeader) -> Evaluation:
+    settings = Settings(
+        words.metrics, words.protocol, words.ties, words.similarity, words.relevance, words.alpha, words.unit
+    )
+    conditions = settings.resolve(words.levels, partial=words.partial, left_out=words.left_out)
+    return Evaluation(words.subject, conditions, words.also, words.warnings)

@@ -1,6 +1,8 @@
-"""A submission is a file of embeddings or rankings; with a dataset it becomes a report.
+"""What is submitted for a dataset, embeddings or rankings: its source, what is wrong with it, and how a test is measured by it.
 
->>> names, remarks = feasible([MetricName.parse(text) for text in ("R@10", "R@1000", "AP")], 100, asked=False)
+>>> ranking = RankingSubmission(Ranking(np.array(["a"], object), np.array([str(n) for n in range(100)], object),
+...                                     np.array([0, 100]), np.arange(100), None, "", "run.csv"))
+>>> names, remarks = ranking.feasible([MetricName.parse(text) for text in ("R@10", "R@1000", "AP")], chosen=False)
 >>> ", ".join(map(str, names)), remarks
 ('mAP@100, NDCG@100, R@10', ['a ranking of depth 100 cannot give R@1000, AP'])
 """
@@ -9,268 +11,310 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hbench.core.errors import DataError, SubmissionError, UsageError, examples
-from hbench.datasets import Dataset, load, specs
-from hbench.datasets.manifest import Manifest, name_table_of
-from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Execute, conditions
+from hbench.core.errors import SubmissionError
+from hbench.datasets import Dataset
+from hbench.datasets.manifest import Manifest
+from hbench.engine.job import Job
+from hbench.engine.measure import Measurement
+from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Conditions
+from hbench.engine.similarity import SelectedRows
 from hbench.evaluation import embeddings as embedding_files
+from hbench.evaluation import pair_labels
 from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.embeddings.doubts import doubts_of
+from hbench.evaluation.embeddings.doubts import doubts_of, trained_on
 from hbench.evaluation.embeddings.files import VECTORS_ALONE
-from hbench.evaluation.embeddings.ids import SubmissionProblem, refuse
-from hbench.evaluation.measurement import Examined, OnTest, Submission, report_on
+from hbench.evaluation.embeddings.ids import SubmissionProblem
+from hbench.evaluation.measurement import Retrieval, job_of, measured_sequences, scorers_of
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking
-from hbench.evaluation.reports.report import Report, Subject, SubmittedFile
-from hbench.metrics.names import MetricName, default_metrics, parse_metrics
-from hbench.tree.names import remarks_on
-from hbench.tree.partial import known_levels
+from hbench.evaluation.reports.report import SubmittedFile
+from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.name_columns import NamedSequences
+from hbench.metrics.names import MetricName
+from hbench.metrics.protocols import protocols
+from hbench.tree import Labels
+from hbench.tree.partial import is_partial, known_levels
 
 
-def evaluate(
-    submission: str | Path | Submission,
-    dataset: str | Path | Dataset,
-    *,
-    metrics: str | Sequence[str] | None = None,
-    protocol: str = "paper",
-    also_official: bool = False,
-    ties: str = "pessimistic",
-    similarity: str | None = None,
-    relevance: str = "alpha",
-    alpha: float = 1.0,
-    unit: str | None = None,
-    method: str | None = None,
-    memory: int | None = None,
-    execute: Execute = on_threads,
-    on_test: OnTest | None = None,
-) -> Report:
-    """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
+class Submission(Protocol):
+    """What can be scored on a dataset."""
 
-    `unit`: what intervals are taken over, the classes of a level (the finest by default) or "query".
-    `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
-    beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
-    at once, UnknownName for names, before any work starts.
-    """
-    if isinstance(submission, str | Path):
-        submission = read(Path(submission), movable=True)
-    examined = examine(
-        submission, dataset, metrics=metrics, protocol=protocol, also_official=also_official, ties=ties,
-        similarity=similarity, relevance=relevance, alpha=alpha, unit=unit, method=method,
-    )  # fmt: skip
-    return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+    @property
+    def source(self) -> SubmittedFile:
+        """The file or files, for the report's head."""
 
+    def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+        """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal` False."""
 
-def examine(
-    submission: str | Path | Submission,
-    dataset: str | Path | Dataset,
-    *,
-    metrics: str | Sequence[str] | None = None,
-    protocol: str = "paper",
-    also_official: bool = False,
-    ties: str = "pessimistic",
-    similarity: str | None = None,
-    relevance: str = "alpha",
-    alpha: float = 1.0,
-    unit: str | None = None,
-    method: str | None = None,
-    doubted: bool = True,
-) -> Examined:
-    """Read and check everything; raises as `evaluate` does. `doubted`: pass over the vectors for what speaks against them,
-    which a report must say and a picture need not."""
-    whole = dataset if isinstance(dataset, Dataset) else load(dataset)
-    given = read(Path(submission)) if isinstance(submission, str | Path) else submission
-    data, left_out = without_items(whole, source_of(given).left_out)
-    _refuse_empty(data)
-    default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
-    names = parse_metrics(default if metrics is None else metrics, data.levels)
-    warnings = partial_labels_of(data)
-    partial = bool(warnings)
-    if partial:
-        _refuse_partial(given, data, also_official=also_official)
-    if isinstance(given, Ranking) and not all(run_levels.is_full(given, test) for test in data.tests.values()):
-        names, impossible = feasible(names, given.depth, asked=metrics is not None)
-        warnings += impossible
-    chosen = conditions(
-        data.levels, metrics=names, relevance=relevance, alpha=alpha, ties=ties, partial=partial, unit=unit,
-        similarity=similarity or data.protocol.similarity, protocol=protocol_name(protocol, data),
-    )  # fmt: skip
-    chosen = replace(chosen, left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "")
-    problems = problems_of(given, data, cosine=chosen.similarity_name == "cosine")
-    refuse(source_of(given).file, problems)
-    doubts = doubts_of(given, data) if doubted else ()
-    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source_of(given), doubts)
-    also = protocol_name("official", data) if also_official else None
-    remarks = (*warnings, *_remarks_on_left_out(left_out), *_remarks_on_names(data), *map(str, problems))
-    return Examined(given, data, chosen, also, subject, remarks)
+    def doubts(self, data: Dataset) -> tuple[str, ...]:
+        """What speaks against it before it is scored, one sentence each."""
+
+    def metrics(
+        self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
+    ) -> tuple[tuple[MetricName, ...], list[str]]:
+        """The metrics that it can give, and a remark on the others. Raises SubmissionError for impossible ones that were
+        `chosen` by name."""
+
+    def refuse_partial(self, data: Dataset) -> None:
+        """Raise SubmissionError where it cannot be scored by partial labels."""
+
+    def embeddings(self, purpose: str) -> EmbeddingSubmission:
+        """Itself, if it holds vectors. Raises SubmissionError, which names the purpose, for rankings."""
+
+    def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
+        """The jobs of the tests that are ranked by the engine, by name."""
+
+    def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
+        """The measurement of a test that has no job."""
 
 
-def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
-    """The dataset without those of its test items that could not be embedded, and which these are; with all of them where
-    positives are listed pair by pair, of which none may be missing."""
-    listed = set(items)
-    left_out = sorted({item for test in data.tests.values() for item in test.items if item in listed})
-    if not left_out or data.lists:
-        return data, []
-    return replace(data, tests={name: _without(test, listed) for name, test in data.tests.items()}), left_out
-
-
-def _without(test: Manifest, items: set[str]) -> Manifest:
-    kept = np.array([item not in items for item in test.items])
-    columns = {name: getattr(test, name)[kept] for name in ("items", "labels", "query", "gallery")}
-    return replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
-
-
-def _short_digest(items: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
-
-
-def _remarks_on_left_out(items: Sequence[str]) -> list[str]:
-    if not items:
-        return []
-    return [
-        f"{len(items):,} items that could not be embedded are neither queries nor in the gallery: {examples(items)}"
-    ]
-
-
-def _refuse_empty(data: Dataset) -> None:
-    """Refuse a test in which nothing is asked or nothing can be found."""
-    for name, test in data.tests.items():
-        for side, mask in (("queries", test.query), ("gallery items", test.gallery)):
-            if not mask.any():
-                raise DataError(
-                    f"the test {name!r} of {data.name} has no {side}", expected="at least one query and one gallery item",
-                    found=f"{len(test):,} items", fix="look at the columns query and gallery of its manifest",
-                )  # fmt: skip
-
-
-def _remarks_on_names(data: Dataset) -> list[str]:
-    """What to know of the names of somebody's own classes; those of published sets are as their authors meant them."""
-    return [] if data.name in specs else remarks_on(name_table_of(list(data.tests.values())))
-
-
-def _checked(method: str | None) -> str | None:
-    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another encoding hands over: it fits into
-    no report."""
-    try:
-        (method or "").encode()
-    except UnicodeEncodeError as error:
-        raise UsageError("the method's name is no text", expected="UTF-8", found=ascii(method)) from error
-    return method
-
-
-def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Embeddings | Ranking:
+def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submission:
     """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read to be evaluated once."""
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
-        return run_files.read(path)
-    return replace(embedding_files.read(path, ids=ids), movable=movable)
+        return RankingSubmission(run_files.read(path))
+    return EmbeddingSubmission(replace(embedding_files.read(path, ids=ids), movable=movable))
 
 
-def problems_of(given: Submission, dataset: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
-    """Everything that is wrong with a submission for a dataset, in one pass; remarks have `fatal` False."""
-    tests = dataset.tests.values()
-    known = {item for manifest in dataset.manifests.values() for item in manifest.items}
+def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission) -> Submission:
+    """The submission that a path, or what was read from files, stands for; a pair is queries and gallery."""
+    if isinstance(given, str | Path):
+        return read(Path(given), movable=True)
+    if isinstance(given, Embeddings):
+        return EmbeddingSubmission(given)
     if isinstance(given, Ranking):
-        return [problem for manifest in tests for problem in run_levels.problems(given, manifest, known=known)]
-    queries, gallery = given if isinstance(given, tuple) else (given, given)
-    asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
-    ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
-    if queries is gallery:
-        wanted = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
-        return embedding_files.problems(queries, wanted=wanted, known=known, cosine=cosine)
-    own = [
-        replace(problem, kind=f"{problem.kind} in {part.source}")
-        for part, wanted in ((queries, asked), (gallery, ranked))
-        for problem in embedding_files.problems(part, wanted=wanted, known=known, cosine=cosine)
-    ]
-    if own and set(asked) <= set(gallery.ids) and set(ranked) <= set(queries.ids):
-        raise SubmissionError(
-            f"queries and gallery are swapped: {queries.source} holds the gallery's items, {gallery.source} the queries'",
-            fix="give each file to the other of --query and --gallery",
+        return RankingSubmission(given)
+    return EmbeddingSubmission(*given) if isinstance(given, tuple) else given
+
+
+class EmbeddingSubmission:
+    """Embeddings of the queries and of the gallery, from one file or from a file each."""
+
+    def __init__(self, queries: Embeddings, gallery: Embeddings | None = None) -> None:
+        self.queries, self.gallery = queries, queries if gallery is None else gallery
+        self.parts = (queries,) if gallery is None else (queries, gallery)
+
+    @property
+    def source(self) -> SubmittedFile:
+        joined = hashlib.sha256("".join(part.sha256 for part in self.parts).encode()).hexdigest()
+        return SubmittedFile(
+            file=_printable(" + ".join(part.source for part in self.parts)),
+            sha256=self.queries.sha256 if len(self.parts) == 1 else joined,
+            items=sum(map(len, self.parts)),
+            dim=self.queries.dim,
+            dtype=self.queries.dtype,
+            left_out=tuple(sorted({item for part in self.parts for item in part.left_out})),
         )
-    return [*own, *embedding_files.problems_between(queries, gallery)]
 
-
-def _refuse_partial(given: Submission, data: Dataset, *, also_official: bool) -> None:
-    """Refuse what partial labels cannot be scored by."""
-    if isinstance(given, Ranking) or data.lists:
-        raise SubmissionError(
-            "partial labels are scored by embeddings alone",
-            expected="an embedding file, positives by label",
-            found="a ranking" if isinstance(given, Ranking) else "listed positives",
-        )
-    if also_official:
-        raise UsageError("the released evaluators know no partial labels", fix="leave the official values out")
-
-
-def partial_labels_of(dataset: Dataset) -> list[str]:
-    """How far the queries of each test are known, in words, where some labels end early."""
-    found = []
-    for name, test in dataset.tests.items():
-        known = known_levels(test.tree)[test.labels[:, -1]]
-        if (known < test.tree.depth).any():
-            asked = np.bincount(known[test.query], minlength=test.tree.depth + 1)
-            parts = [
-                f"{count:,} to {level}" for level, count in zip(test.levels, asked[1:].tolist(), strict=True) if count
-            ]
-            items = int((known[test.gallery] < test.tree.depth).sum())
-            found.append(
-                f"{name}: partial labels: queries are known {', '.join(parts)}; {items:,} gallery items end early and are "
-                "left out where their level is unknown"
+    def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+        tests, known = data.tests.values(), _items(data)
+        asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
+        ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
+        if len(self.parts) == 1:
+            needed = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
+            return embedding_files.problems(self.queries, wanted=needed, known=known, cosine=cosine)
+        problems = [
+            replace(problem, kind=f"{problem.kind} in {part.source}")
+            for part, needed in zip(self.parts, (asked, ranked), strict=True)
+            for problem in embedding_files.problems(part, wanted=needed, known=known, cosine=cosine)
+        ]
+        if problems and set(asked) <= set(self.gallery.ids) and set(ranked) <= set(self.queries.ids):
+            raise SubmissionError(
+                f"queries and gallery are swapped: {self.queries.source} holds the gallery's items, "
+                f"{self.gallery.source} the queries'",
+                fix="give each file to the other of --query and --gallery",
             )
-    return found
+        return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
+
+    def doubts(self, data: Dataset) -> tuple[str, ...]:
+        return doubts_of(self.queries, self.gallery, data)
+
+    def metrics(
+        self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
+    ) -> tuple[tuple[MetricName, ...], list[str]]:
+        return tuple(names), []
+
+    def refuse_partial(self, data: Dataset) -> None:
+        if data.lists:
+            raise SubmissionError(
+                "partial labels are scored by embeddings alone", expected="positives by label", found="listed positives"
+            )
+
+    def embeddings(self, purpose: str) -> EmbeddingSubmission:
+        return self
+
+    def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
+        parts: Sequence[Embeddings] = self.parts
+        if len(data.tests) > 1:  # which share the vectors
+            parts = [replace(part, movable=False) for part in parts]
+        builders = {
+            name: JobBuilder(test, conditions, also, memory, data.labels_by_name(test))
+            for name, test in data.tests.items()
+            if name not in data.lists
+        }
+        return {name: builder(parts) for name, builder in builders.items()}
+
+    def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
+        manifest = data.tests[name]
+        lists = _judged(data, name)
+        queries = replace(self.queries, movable=False)  # other tests may share the vectors
+        test = retrieval_of(manifest, queries, *self.parts[1:])
+        ranker = Ranker(test.queries, test.gallery, similarity=conditions.similarity, tie_key=conditions.ties)
+        return _measured(pair_labels.sequences_of_ranker(ranker, lists), data, name, conditions, also=also)
 
 
-def feasible(names: Sequence[MetricName], depth: int, *, asked: bool) -> tuple[tuple[MetricName, ...], list[str]]:
-    """The metrics that a ranking of this depth can give, and a remark on the others; asked-for ones are refused by
-    name."""
-    possible = [name for name in names if not name.needs_full_ranking and (name.cut or 0) <= depth]
-    left_out = ", ".join(str(name) for name in names if name not in possible)
-    if not left_out:
-        return tuple(possible), []
-    if asked or not possible:
+class RankingSubmission:
+    """The lists that a system returned."""
+
+    def __init__(self, ranking: Ranking) -> None:
+        self.ranking = ranking
+
+    @property
+    def source(self) -> SubmittedFile:
+        return SubmittedFile(file=_printable(self.ranking.source), sha256=self.ranking.sha256, items=len(self.ranking))
+
+    def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+        known = _items(data)
+        return [
+            problem
+            for manifest in data.tests.values()
+            for problem in run_levels.problems(self.ranking, manifest, known=known)
+        ]
+
+    def doubts(self, data: Dataset) -> tuple[str, ...]:
+        return tuple(trained_on(data))
+
+    def metrics(
+        self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
+    ) -> tuple[tuple[MetricName, ...], list[str]]:
+        if all(run_levels.is_full(self.ranking, test) for test in data.tests.values()):
+            return tuple(names), []
+        return self.feasible(names, chosen=chosen)
+
+    def feasible(self, names: Sequence[MetricName], *, chosen: bool) -> tuple[tuple[MetricName, ...], list[str]]:
+        """The metrics that lists of this depth can give, and a remark on the others."""
+        depth = self.ranking.depth
+        possible = [name for name in names if not name.needs_full_ranking and (name.cut or 0) <= depth]
+        left_out = ", ".join(str(name) for name in names if name not in possible)
+        if not left_out:
+            return tuple(possible), []
+        if chosen or not possible:
+            raise SubmissionError(
+                f"a ranking of depth {depth} cannot give {left_out}",
+                expected=f"metrics cut at k ≤ {depth}, such as R@k, mAP@k, NDCG@k, P@k",
+                fix="submit embeddings, or longer lists",
+            )
+        best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
+        return tuple(dict.fromkeys([*best, *possible])), [f"a ranking of depth {depth} cannot give {left_out}"]
+
+    def refuse_partial(self, data: Dataset) -> None:
         raise SubmissionError(
-            f"a ranking of depth {depth} cannot give {left_out}",
-            expected=f"metrics cut at k ≤ {depth}, as R@k, mAP@k, NDCG@k, P@k",
-            fix="submit embeddings, or longer lists",
+            "partial labels are scored by embeddings alone", expected="an embedding file", found="a ranking"
         )
-    best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
-    return tuple(dict.fromkeys([*best, *possible])), [f"a ranking of depth {depth} cannot give {left_out}"]
+
+    def embeddings(self, purpose: str) -> EmbeddingSubmission:
+        raise SubmissionError(
+            f"{purpose} needs vectors", expected="an embedding file", found=f"{self.source.file} holds rankings"
+        )
+
+    def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
+        return {}
+
+    def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
+        manifest, ranking, named = data.tests[name], self.ranking, None
+        if name in data.lists:
+            lists = _judged(data, name)
+            tie_key = conditions.ties(manifest.tree.depth)
+            sequences = pair_labels.sequences_of_ranking(ranking, manifest, lists, tie_key)
+        else:
+            sequences = run_levels.levels_of(ranking, manifest, ties=conditions.ties)
+        names = data.labels_by_name(manifest)
+        if names is not None:
+            named = run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
+        return _measured(sequences, data, name, conditions, also=also, named=named)
 
 
-def protocol_name(name: str, dataset: Dataset) -> str:
-    """`official` in the variant that the dataset's released evaluator is."""
-    return dataset.protocol.official if name == "official" else name
+def _judged(data: Dataset, name: str) -> list[pair_labels.Judged]:
+    manifest = data.tests[name]
+    return pair_labels.judged(data.lists[name], manifest.items[manifest.query], manifest.items[manifest.gallery])
 
 
-def digest_of(dataset: Dataset) -> str:
-    """sha256 over the digests of the test manifests."""
-    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(dataset.tests.items())]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+def _measured(
+    sequences: Sequence[LevelSequence],
+    data: Dataset,
+    name: str,
+    conditions: Conditions,
+    *,
+    also: str | None,
+    named: dict[int, NamedSequences] | None = None,
+) -> Measurement:
+    """The measurement of a test's level sequences, one for each query."""
+    manifest = data.tests[name]
+    names = data.labels_by_name(manifest)
+    scorers = scorers_of(
+        conditions, manifest.labels[manifest.query], all_pairs=True, also=protocols[also] if also else None,
+        names=None if names is None else names[manifest.query],
+    )  # fmt: skip
+    by_id = np.argsort(manifest.items[manifest.query].astype(str))
+    return measured_sequences(sequences, scorers, canonical=by_id, named=named)
+
+
+@dataclass(frozen=True)
+class JobBuilder:
+    """How the job of one test is made from embeddings: of all items, or of the queries and of the gallery. A cluster's workers
+    get it, and make the same job from the files that they read.
+
+    `names` (N, L): the labels by name, where they form no tree.
+    """
+
+    test: Manifest
+    conditions: Conditions
+    also: str | None
+    memory: int | None
+    names: Labels | None = None
+
+    def __call__(self, parts: Sequence[Embeddings]) -> Job:
+        test = retrieval_of(self.test, *parts)
+        if self.names is not None:
+            test = replace(test, names=(self.names[self.test.query], self.names[self.test.gallery]))
+        also = protocols[self.also] if self.also else None
+        return replace(job_of(test, self.conditions, also=also, memory=self.memory), rebuild=self)
+
+
+def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | None = None) -> Retrieval:
+    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked.
+
+    Where the queries are the whole gallery they are ranked among themselves; a query is never in its own list.
+    """
+    asked, ranked = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
+    side = _side(manifest, queries, asked)
+    if gallery is None and np.array_equal(asked, ranked):
+        return Retrieval(side, None, None, manifest.items[asked])
+    position = np.full(len(manifest), -1)
+    position[ranked] = np.arange(len(ranked))
+    return Retrieval(side, _side(manifest, gallery or queries, ranked), position[asked], manifest.items[asked])
+
+
+def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
+    rows = embedding_files.align(source, manifest.items[items])
+    selected: Any = SelectedRows(source.vectors, rows, movable=source.movable)
+    ignore = None if manifest.ignore is None else manifest.ignore[items]
+    known = known_levels(manifest.tree)[manifest.labels[items, -1]] if is_partial(manifest.tree) else None
+    return Side(selected, manifest.labels[items], ignore, known)
+
+
+def _items(data: Dataset) -> set[str]:
+    return {item for manifest in data.manifests.values() for item in manifest.items}
 
 
 def _printable(name: str) -> str:
-    """A file's name whose bytes are no UTF-8 with a mark for each such byte, since reports are UTF-8."""
+    """A file's name with a mark for each byte that is not UTF-8, since reports are UTF-8."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def source_of(given: Submission) -> SubmittedFile:
-    """The file or files of a submission, for the report's head."""
-    if isinstance(given, Ranking):
-        return SubmittedFile(file=_printable(given.source), sha256=given.sha256, items=len(given))
-    parts = given if isinstance(given, tuple) else (given,)
-    joined = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
-    return SubmittedFile(
-        file=_printable(" + ".join(part.source for part in parts)),
-        sha256=parts[0].sha256 if len(parts) == 1 else joined,
-        items=sum(map(len, parts)),
-        dim=parts[0].dim,
-        dtype=parts[0].dtype,
-        left_out=tuple(sorted({item for part in parts for item in part.left_out})),
-    )

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.measure import measure
-from hbench.evaluation.measurement import Examined, jobs_of
-from hbench.evaluation.rankings.files import Ranking
+from hbench.engine.settings import Settings
+from hbench.evaluation.evaluate import Examined, examine
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.report import Document
-from hbench.evaluation.submission import examine, read
+from hbench.evaluation.submission import read
 from hbench.metrics.level_sequence import LevelSequence
 
 BY_QUERY = ".by-query.parquet"
@@ -54,7 +54,7 @@ class RankedTest(NamedTuple):
 
     @property
     def signature(self) -> str:
-        return signature_of(self.examined, self.test)
+        return self.examined.signature([self.test])
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
@@ -105,19 +105,12 @@ def test_of(data: Dataset, name: str | None) -> str:
     return name or next(iter(data.tests))
 
 
-def signature_of(examined: Examined, test: str) -> str:
-    """The conditions under which a file is ranked on one test."""
-    return examined.chosen.signature(f"{examined.data.name}@{examined.data.version}", [test])
-
-
 def examined_embeddings(
     file: str | Path, data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
 ) -> Examined:
-    """Read an embedding file and check it against a dataset. Raises SubmissionError, also for a file of rankings."""
-    given = read(Path(file))
-    if isinstance(given, Ranking):
-        raise SubmissionError(f"{file} holds rankings", expected="embeddings, which can be ranked anew")
-    return examine(given, data, metrics=[metric], similarity=similarity, ties=ties, doubted=False)
+    """Read an embedding file and check it against a dataset. Raises SubmissionError, and UsageError for rankings."""
+    settings = Settings([metric], similarity=similarity, ties=ties)
+    return examine(read(Path(file)).embeddings("a picture"), data, settings, doubted=False)
 
 
 def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:
@@ -126,10 +119,7 @@ def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: S
     paths = [Path(file) for file in files]
     for name, path in zip(shown_names(names, [path.stem for path in paths], paths), paths, strict=True):
         examined = examined_embeddings(path, data)
-        jobs = jobs_of(examined)
-        if chosen not in jobs:
-            raise UsageError(f"{chosen} lists its positives pair by pair", expected="a test with a label tree")
-        found.append(RankedTest(name, examined, chosen, jobs[chosen][0]))
+        found.append(RankedTest(name, examined, chosen, examined.job(chosen)))
     return found
 
 

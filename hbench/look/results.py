@@ -20,10 +20,9 @@ from hbench.core.tables import lines, without_formula
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import Measurement, measure
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.measurement import Examined, jobs_of
+from hbench.evaluation.evaluate import Examined
 from hbench.look import retrievals
-from hbench.look.inputs import examined_embeddings, signature_of, test_of
+from hbench.look.inputs import examined_embeddings, test_of
 from hbench.look.palette import mark_of
 from hbench.look.retrievals import UNRELATED, Choose, Hit, level_name, retrieve
 from hbench.look.strips import Sheet, Strip, page_of, write_strips
@@ -142,7 +141,7 @@ def browse(
             f"{strip.about} · {by} {100 * value:.1f}" for strip, value in zip(strips, values.tolist(), strict=True)
         ]
         strips = [strip._replace(about=about) for strip, about in zip(strips, words, strict=True)]
-    return Results(Sheet(strips, manifest.tree.levels, signature_of(examined[0], name), manifest.picture))
+    return Results(Sheet(strips, manifest.tree.levels, examined[0].signature([name]), manifest.picture))
 
 
 def _choice(given: Mapping[str, Any], by: str) -> tuple[Choose, bool]:
@@ -163,10 +162,7 @@ def _choice(given: Mapping[str, Any], by: str) -> tuple[Choose, bool]:
 
 
 def _measured(examined: Examined, test: str) -> Measurement:
-    jobs = jobs_of(examined)
-    if test not in jobs:
-        raise UsageError(f"{test} lists its positives pair by pair", fix="choose queries by id or at random")
-    return measure(jobs[test][0])
+    return measure(examined.job(test, fix="choose queries by id or at random"))
 
 
 def _names(files: Sequence[Path]) -> list[str]:
@@ -185,9 +181,8 @@ def _strips(
 ) -> list[Strip]:
     """A strip for each of the queries at these positions: its class, and what every file finds."""
     found = []
-    for submission in examined:
-        assert isinstance(submission.given, Embeddings)
-        found.append(retrieve(manifest, submission.given, asked, submission.chosen, k))
+    for one in examined:
+        found.append(retrieve(manifest, one.submission.embeddings("a strip"), asked, one.conditions, k))
     strips = []
     for number, path in enumerate(manifest.labels[manifest.query][asked].tolist()):
         words = " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement
 from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows
 from hbench.engine.top_k import NO_ITEM, TopResults
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.measurement import retrieval_of
+from hbench.evaluation.submission import EmbeddingSubmission, retrieval_of
 from hbench.metrics.names import goodness
 
 UNRELATED = "unrelated"
@@ -46,21 +45,17 @@ Choose = Callable[[Manifest, Measurement | None], NDArray[np.int64]]  # position
 
 
 def retrieve(
-    manifest: Manifest,
-    given: Embeddings | tuple[Embeddings, Embeddings],
-    asked: NDArray[np.int64],
-    chosen: Conditions,
-    k: int,
+    manifest: Manifest, given: EmbeddingSubmission, asked: NDArray[np.int64], conditions: Conditions, k: int
 ) -> list[Retrieved]:
     """The first k results of the queries at these positions among a test's queries (n,), in that order."""
-    ranker = ranker_of(manifest, given, asked, chosen)
+    ranker = ranker_of(manifest, given, asked, conditions)
     ranked = manifest.items[manifest.gallery]
     top = TopResults(len(asked), k)
     for block in range(ranker.blocks):
         scores, first = ranker.scores.whole(block), block * ranker.scores.block_size
         ranker.mask(scores, first)
         top.keep(ranker, scores, first)
-    rows = zip(top.items, top.similarities(ranker, chosen.similarity_name), top.levels, strict=True)
+    rows = zip(top.items, top.similarities(ranker, conditions.similarity_name), top.levels, strict=True)
     return [
         Retrieved(str(query), hits_of(ranked[items[items != NO_ITEM]], scores, levels))
         for query, (items, scores, levels) in zip(manifest.items[manifest.query][asked], rows, strict=True)
@@ -74,18 +69,18 @@ def hits_of(items: Iterable[str], scores: Iterable[float], levels: Iterable[int]
 
 
 def ranker_of(
-    manifest: Manifest, given: Embeddings | tuple[Embeddings, Embeddings], asked: NDArray[np.int64], chosen: Conditions
+    manifest: Manifest, given: EmbeddingSubmission, asked: NDArray[np.int64], conditions: Conditions
 ) -> Ranker:
     """A ranker of the queries at these positions among a test's queries (n,), against its whole gallery."""
-    queries, gallery = given if isinstance(given, tuple) else (given, None)
-    test = retrieval_of(manifest, queries, gallery)
+    test = retrieval_of(manifest, *given.parts)
     vectors = cast("SelectedRows", test.queries.vectors)
     some: Any = SelectedRows(vectors.vectors, vectors.rows[asked])
     ignore = None if test.queries.ignore is None else test.queries.ignore[asked]
     own = asked if test.self_rows is None else test.self_rows[asked]
     known = None if test.queries.known is None else test.queries.known[asked]
     side = Side(some, test.queries.labels[asked], ignore, known)
-    return Ranker(side, test.gallery or test.queries, self_rows=own, similarity=chosen.similarity, tie_key=chosen.ties)
+    gallery = test.gallery or test.queries
+    return Ranker(side, gallery, self_rows=own, similarity=conditions.similarity, tie_key=conditions.ties)
 
 
 def by_id(ids: Sequence[str]) -> Choose:

@@ -30,8 +30,8 @@ from hbench.core.files import write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
+from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.reports.report import Report
-from hbench.evaluation.submission import evaluate
 from hbench.losses.partial import ended
 from hbench.train.images.batches import Batches, all_tests, images_of, keys_of, workers_for
 from hbench.train.images.sampler import EpochBatches, plan

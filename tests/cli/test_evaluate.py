@@ -229,18 +229,18 @@ def test_the_row_of_a_report_can_be_added_to_a_leaderboard(evaluated):
 
 
 def test_both_protocols_come_from_one_pass_where_a_leaderboard_is_official(data):
-    from hbench.evaluation import submission
+    from hbench.evaluation import evaluate
 
     zoo, report = data / "zoo.parquet", None
-    report = submission.evaluate(data / "good.parquet", zoo, also_official=True)
-    alone = submission.evaluate(data / "good.parquet", zoo, protocol="official")
+    report = evaluate.evaluate(data / "good.parquet", zoo, also_official=True)
+    alone = evaluate.evaluate(data / "good.parquet", zoo, protocol="official")
     assert report.document.official["H-AP"] == alone.document.scores["H-AP"]
     assert report.document.official["H-AP"] != report.document.scores["H-AP"]
     assert report.document.official["AP"] == report.document.scores["AP"]
 
 
 def test_vectors_read_for_one_evaluation_alone_are_moved_and_no_others(tmp_path, monkeypatch):
-    from hbench.evaluation import submission
+    from hbench.evaluation import evaluate
 
     zoo.make(tmp_path)
     file, test = embeddings.read(tmp_path / zoo.FILE), manifest.read(tmp_path / zoo.DATASET)
@@ -249,10 +249,10 @@ def test_vectors_read_for_one_evaluation_alone_are_moved_and_no_others(tmp_path,
     monkeypatch.setattr(SelectedRows, "move", lambda self, order: moves.append(len(order)) or move(self, order))
     for tests in ({"test": test}, {"one": test, "two": dataclasses.replace(test, query=np.arange(len(test)) % 7 > 0)}):
         data, before = Dataset("zoo", "1", Protocol(), None, tests), given.vectors.copy()
-        stayed = submission.evaluate(given, data)
+        stayed = evaluate.evaluate(given, data)
         assert np.array_equal(given.vectors, before)
         assert not moves
-        assert zoo.same(submission.evaluate(tmp_path / "zoo32.parquet", data), stayed)
+        assert zoo.same(evaluate.evaluate(tmp_path / "zoo32.parquet", data), stayed)
         assert moves == ([len(test)] if len(tests) == 1 else [])
         moves.clear()
 

@@ -45,9 +45,8 @@ def folder(tmp_path_factory):
         vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
         embeddings.write(folder / "models" / f"{name}.parquet", items, vectors)
     run(
-        "evaluate",
+        "evaluate-all",
         folder / "models",
-        "--each",
         "-d",
         folder / "zoo.parquet",
         "-o",
@@ -68,7 +67,7 @@ def run(*words):
 
 def test_the_best_model_is_that_of_the_smallest_distance(folder):
     words = ("-d", folder / "zoo.parquet", "-o", folder / "hd", "--metrics", "HD@1", "--json")
-    shown = json.loads(run("evaluate", folder / "models", "--each", *words))
+    shown = json.loads(run("evaluate-all", folder / "models", *words))
     assert [model["method"] for model in shown["models"]] == ["good", "bad"]
 
 

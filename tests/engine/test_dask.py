@@ -14,8 +14,7 @@ import pytest
 from hbench.core.errors import SourceError, UsageError
 from hbench.engine.job import Job
 from hbench.evaluation import embeddings
-from hbench.evaluation.measurement import report_on
-from hbench.evaluation.submission import examine
+from hbench.evaluation.evaluate import examine, report_on
 from tests import zoo
 
 pytest.importorskip("distributed")

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hbench.core.errors import TreeError
 from hbench.engine import block_values, score_blocks
 from hbench.engine.executors import threads
-from hbench.engine.job import Job, conditions
+from hbench.engine.job import Job
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
 from hbench.evaluation.measurement import scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
@@ -83,7 +84,7 @@ def names_of(depth):
 
 
 def scorers(depth, labels):
-    chosen = conditions(levels_of(depth), metrics=names_of(depth), partial=True)
+    chosen = Settings(metrics=names_of(depth)).resolve(levels_of(depth), partial=True)
     return partial_scorers(chosen.metrics, Setting(levels_of(depth), alpha(), 1.0, labels, True))
 
 
@@ -123,7 +124,7 @@ def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, see
     go(monkeypatch, MIXED)
     queries, gallery, own, _paths = random_problem(np.random.default_rng(seed), depth, share=0)
     policy = pessimistic if worst else optimistic
-    chosen = conditions(levels_of(depth), metrics=names_of(depth))
+    chosen = Settings(metrics=names_of(depth)).resolve(levels_of(depth))
     whole = scorers_of(chosen, queries.labels, all_pairs=gallery is None)
     sides = [side and replace(side, known=None) for side in (queries, gallery)]
     plain = measure(Job(Ranker(*sides, self_rows=own, similarity=dot, tie_key=policy), whole))

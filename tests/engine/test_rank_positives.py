@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core import compiled
-from hbench.engine.job import Job, conditions
+from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.names import MetricName
@@ -173,7 +174,7 @@ def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatc
 
 
 def test_every_default_metric_is_computed_from_the_sums():
-    chosen = conditions(["genus", "species"])
+    chosen = Settings().resolve(["genus", "species"])
     from hbench.engine.fast_metrics import FAST
 
     assert {name.base for name in chosen.metrics} <= set(FAST)

@@ -14,9 +14,10 @@ from hbench.engine import ranker as canonical
 from hbench.engine import score_blocks
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Job, conditions
+from hbench.engine.job import Job
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side, content_keys, duplicates
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
 from hbench.evaluation.arrays import score
 from hbench.evaluation.measurement import scorers_of
@@ -294,7 +295,7 @@ def test_a_resumed_evaluation_of_flipped_signs_is_its_own(tmp_path):
     second[::2, 2:4] *= -1
 
     def values(vectors, execute):
-        job = Job(Ranker(Side(vectors, labels)), scorers_of(conditions(["c", "f"]), labels, all_pairs=True))
+        job = Job(Ranker(Side(vectors, labels)), scorers_of(Settings().resolve(["c", "f"]), labels, all_pairs=True))
         return measure(job, execute=execute).values
 
     kept = kept_in(tmp_path, on_threads)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hbench.core import compiled
 from hbench.engine import block_values, score_blocks
 from hbench.engine.executors import threads
-from hbench.engine.job import Job, conditions
+from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
+from hbench.engine.settings import Settings
 from hbench.engine.similarity import cosine, dot, l2
 from hbench.evaluation.measurement import scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
@@ -37,7 +38,7 @@ def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, 
         vectors += rng.normal(size=vectors.shape).astype(np.float32)
     vectors[rng.random(items) < 0.1] = vectors[0]
     ranker = Ranker(Side(vectors, labels), similarity=similarity, tie_key=policy, memory=memory)
-    chosen = conditions(default_levels(3), metrics=metrics)
+    chosen = Settings(metrics=metrics).resolve(default_levels(3))
     return Job(ranker, scorers_of(chosen, labels, all_pairs=True))
 
 
@@ -92,7 +93,8 @@ def test_half_of_the_products_of_the_usual_sizes_do_where_they_are_symmetric_to_
     vectors = rng.normal(size=(9000, 384)).astype(np.float32)
     vectors[100:200] = vectors[4000:4100]
     job = Job(
-        Ranker(Side(vectors, labels)), scorers_of(conditions(["c", "f"], metrics=["AP/f"]), labels, all_pairs=True)
+        Ranker(Side(vectors, labels)),
+        scorers_of(Settings(metrics=["AP/f"]).resolve(["c", "f"]), labels, all_pairs=True),
     )
     assert job.ranker.scores.blocks > 10
     assert len(job.ranker.scores.chunks) > 1

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.engine.job import conditions
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
+from hbench.engine.settings import Settings
 from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, best_columns
 from hbench.evaluation.measurement import Retrieval, job_of
 
@@ -49,7 +49,7 @@ def retrieval(seed, *, split):
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 def test_results_are_those_of_brute_force_and_no_metric_moves(split, similarity, ties):
     test = retrieval(3, split=split)
-    chosen = conditions(("genus", "species"), metrics=["H-AP", "R@1", "AP"], similarity=similarity, ties=ties)
+    chosen = Settings(metrics=["H-AP", "R@1", "AP"], similarity=similarity, ties=ties).resolve(("genus", "species"))
     gallery = test.gallery or test.queries
     queries, ranked = test.queries.vectors.astype(np.float64).copy(), gallery.vectors.astype(np.float64).copy()
     levels = (test.queries.labels[:, None] == gallery.labels[None]).sum(axis=2)

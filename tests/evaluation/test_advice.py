@@ -9,7 +9,7 @@ import hbench
 from hbench.core.errors import SubmissionError, TreeError, UnknownName, UsageError
 from hbench.datasets import manifest
 from hbench.evaluation import embeddings
-from hbench.evaluation.submission import evaluate
+from hbench.evaluation.evaluate import evaluate
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.normal(size=(24, 4)).astype(np.float32)

@@ -17,9 +17,10 @@ from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest, from_names
 from hbench.evaluation import leaderboard
 from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.embeddings.doubts import doubts_of, fingerprints
+from hbench.evaluation.embeddings.doubts import fingerprints
+from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.leaderboard import runs
-from hbench.evaluation.submission import evaluate
+from hbench.evaluation.submission import as_submission
 
 ITEMS = [f"i{number}" for number in range(240)]
 LABELS = [[f"c{number % 6}", f"f{number % 24}"] for number in range(240)]
@@ -81,7 +82,7 @@ def test_fingerprints_of_many_near_rows_differ() -> None:
     ],
 )  # fmt: skip
 def test_vectors_that_cannot_be_honest_are_doubted(vectors: np.ndarray, said: list[str]) -> None:
-    found = doubts_of(embeddings(vectors), dataset(manifest()))
+    found = as_submission(embeddings(vectors)).doubts(dataset(manifest()))
     assert len(found) == len(said), found
     assert all(part in text for part, text in zip(said, found, strict=True))
 
@@ -90,17 +91,17 @@ def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_th
     query = np.arange(240) < 120
     copied = np.concatenate([HONEST[:120], HONEST[:120]])
     apart = dataset(manifest(query=query, gallery=~query))
-    (said,) = doubts_of(embeddings(copied), apart)
+    (said,) = as_submission(embeddings(copied)).doubts(apart)
     assert "100 % of the queries have exactly the vector of a gallery item" in said
-    assert doubts_of(embeddings(HONEST), apart) == ()
+    assert as_submission(embeddings(HONEST)).doubts(apart) == ()
     both = (embeddings(HONEST), embeddings(copied))  # two files: the gallery holds the queries' vectors
-    (said,) = doubts_of(both, apart)
+    (said,) = as_submission(both).doubts(apart)
     assert "of the queries" in said
 
 
 def test_test_items_that_are_trained_on_are_doubted() -> None:
     train = manifest([f"i{number + 230}" for number in range(240)])
-    (said,) = doubts_of(embeddings(HONEST), dataset(manifest(), train))
+    (said,) = as_submission(embeddings(HONEST)).doubts(dataset(manifest(), train))
     assert "10 of 240 test items are in the dataset's training set" in said
 
 
@@ -122,4 +123,4 @@ def test_the_random_vectors_and_pixels_of_glyphs_are_not_doubted() -> None:
     test = glyphs.tests["test"]
     vectors = np.random.default_rng(0).normal(size=(len(test), 8)).astype(np.float32)
     honest = Embeddings(test.items, vectors, "0" * 64, "e.npz", "float32")
-    assert doubts_of(honest, glyphs) == ()
+    assert as_submission(honest).doubts(glyphs) == ()

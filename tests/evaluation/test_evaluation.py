@@ -10,7 +10,7 @@ import pytest
 
 from hbench.core.errors import SubmissionError, TreeError, UnknownName, UsageError
 from hbench.evaluation.arrays import score
-from hbench.evaluation.submission import evaluate
+from hbench.evaluation.evaluate import evaluate
 from hbench.tree import levels_of_pairs
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbench.cli import group
-from hbench.engine.job import conditions
 from hbench.engine.ranker import Side
+from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.measurement import Retrieval
 from hbench.evaluation.reports.gap import gap_of, largest_gap, random_batches, sampled
@@ -45,7 +45,7 @@ def ranked(test, query, items):
 @given(st.integers(0, 10**6))
 def test_the_gap_is_that_of_the_definition(seed):
     test, batches = problem(seed), random_batches(40, 9, seed)
-    found = gap_of(test, conditions(["coarse", "fine"], metrics=["AP", "R@1"]), batches)
+    found = gap_of(test, Settings(metrics=["AP", "R@1"]).resolve(["coarse", "fine"]), batches)
     measures = (lambda levels: oracle.ap_at(levels, 2), lambda levels: oracle.recall(levels, 2, 1))
     for row, measure in enumerate(measures):
         inside, whole = [], []
@@ -92,7 +92,7 @@ def test_calibrated_scores_have_a_smaller_bound():
 
 
 def test_a_sample_of_the_queries_has_the_values_that_they_have_among_all():
-    test, batches, chosen = problem(3), random_batches(40, 9, 3), conditions(["coarse", "fine"], metrics=["AP"])
+    test, batches, chosen = problem(3), random_batches(40, 9, 3), Settings(metrics=["AP"]).resolve(["coarse", "fine"])
     some = sampled(test, 12, 0)
     rows = [int(item) for item in some.ids]
     whole = [oracle.ap_at(ranked(test, query, range(40)), 2) for query in rows]
@@ -109,7 +109,7 @@ def test_a_gap_can_be_negative():
         Side(vectors[:1], labels[:1]), Side(vectors[1:], labels[1:]), np.array([-1]), np.array(["q"], object)
     )
     found = gap_of(
-        first, conditions(["class"], metrics=["AP"], similarity="l2"), [np.array([0, 1, 2]), np.array([3, 4])]
+        first, Settings(metrics=["AP"], similarity="l2").resolve(["class"]), [np.array([0, 1, 2]), np.array([3, 4])]
     )
     assert found.inside[0] == pytest.approx((1 + 1 / 2) / 2)
     assert found.whole[0] == pytest.approx((3 + 4 / 5) / 4)

@@ -8,7 +8,7 @@ import pytest
 
 from hbench.datasets import load, specs
 from hbench.evaluation import leaderboard
-from hbench.evaluation.submission import digest_of
+from hbench.evaluation.evaluate import digest_of
 
 SHARED = sorted(set(leaderboard.names()) & set(specs))
 

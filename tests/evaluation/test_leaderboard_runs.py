@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,13 +15,14 @@ import numpy as np
 import pytest
 
 from hbench.core.errors import ComparisonError, ConfigError, SubmissionError, UnknownName
+from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
+from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, rank, read, read_file
 from hbench.evaluation.leaderboard import runs as leaderboard_runs
 from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
 from hbench.evaluation.reports.report import Document, Score
-from hbench.evaluation.submission import evaluate
 
 LABELS = [["a", "a1"], ["a", "a1"], ["a", "a2"], ["a", "a2"], ["b", "b1"], ["b", "b1"], ["b", "b2"], ["b", "b2"]]
 IDS = [f"i{n}" for n in range(len(LABELS))]
@@ -211,7 +213,7 @@ def test_own_rows_go_beside_the_work_where_such_a_file_is_and_to_the_user_otherw
 def test_the_conditions_of_a_row_are_those_of_its_signature(place: Path) -> None:
     document = report(place, similarity="dot", ties="optimistic", alpha=3.0)
     board = empty_board(document)
-    assert recorded(row_of(document, board), board) == ("paper", "dot", "optimistic", "alpha", 3.0)
+    assert recorded(row_of(document, board), board) == Settings(None, "paper", "optimistic", "dot", "alpha", 3.0)
 
 
 def test_a_row_scored_again_under_its_conditions_is_equal(place: Path) -> None:
@@ -220,7 +222,7 @@ def test_a_row_scored_again_under_its_conditions_is_equal(place: Path) -> None:
     board = board.model_copy(update={"rows": (row_of(document, board),)})
 
     def rescore(row: Row) -> Document:
-        return report(place, metrics=list(row.scores), **recorded(row, board)._asdict())
+        return report(place, **asdict(replace(recorded(row, board), metrics=list(row.scores))))
 
     assert document.embedding is not None
     checks = verify(board, "mine", document.embedding.sha256, rescore)

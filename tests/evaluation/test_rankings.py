@@ -17,7 +17,7 @@ from hbench.core.errors import SubmissionError
 from hbench.datasets import manifest as manifests
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
-from hbench.evaluation import embeddings, submission
+from hbench.evaluation import embeddings, evaluate
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.metrics import definitions
@@ -266,8 +266,8 @@ def test_a_full_run_is_scored_like_the_embeddings_it_came_from(tmp_path):
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = np.argwhere(~np.eye(80, dtype=bool))
     rows = [(test.items[q], test.items[g], 0, float(unit[q] @ unit[g])) for q, g in pairs]
-    by_vectors = submission.evaluate(tmp_path / "emb.npz", tmp_path / "test.parquet")
-    by_ranking = submission.evaluate(rows_file(tmp_path / "run.parquet", rows), tmp_path / "test.parquet")
+    by_vectors = evaluate.evaluate(tmp_path / "emb.npz", tmp_path / "test.parquet")
+    by_ranking = evaluate.evaluate(rows_file(tmp_path / "run.parquet", rows), tmp_path / "test.parquet")
     assert by_ranking.scores == pytest.approx(by_vectors.scores, abs=1e-12)
     assert {"H-AP", "ASI", "NDCG", "AP", "mAP@R/coarse"} <= set(by_ranking.scores)
 

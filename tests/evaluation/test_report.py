@@ -51,7 +51,7 @@ def test_names_that_are_no_utf8_are_refused_or_marked_before_any_work(tmp_path):
     scored = hbench.evaluate(file, "glyphs", metrics=["R@1"])
     scored.write(tmp_path / "r.json")
     assert reports.read(tmp_path / "r.json").embedding.file == "m\N{REPLACEMENT CHARACTER}.npz"
-    with pytest.raises(UsageError, match="the method's name is no text"):
+    with pytest.raises(UsageError, match="the method's name is not text"):
         hbench.evaluate(file, "glyphs", metrics=["R@1"], method="m\udc80")
 
 

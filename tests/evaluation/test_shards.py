@@ -17,10 +17,10 @@ from hbench.core.errors import ComparisonError, SubmissionError, UsageError
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.score_blocks import BLOCK
+from hbench.engine.settings import Settings
 from hbench.evaluation import shards
-from hbench.evaluation.measurement import report_on, shard_on
+from hbench.evaluation.evaluate import examine, report_on, shard_on
 from hbench.evaluation.shards import Part
-from hbench.evaluation.submission import examine
 from tests import zoo
 
 BLOCKS = -(-2_300 // BLOCK)  # of zoo's items
@@ -120,7 +120,7 @@ def test_one_part_of_a_billion_is_refused_without_listing_the_others(parts, tmp_
 
 
 def test_parts_of_other_vectors_or_conditions_are_refused(home, parts, tmp_path):
-    other = examine(home / zoo.FILE, home / zoo.DATASET, also_official=True, ties="optimistic")
+    other = examine(home / zoo.FILE, home / zoo.DATASET, Settings(ties="optimistic"), also_official=True)
     shard_on(tmp_path / "ties.npz", other, Part(2, 3))
     zoo.make(tmp_path, seed=1)
     moved = examine(tmp_path / zoo.FILE, tmp_path / zoo.DATASET, also_official=True)
@@ -184,10 +184,10 @@ def test_an_evaluation_that_was_killed_goes_on_where_it_stopped(home, examined, 
     code = """
 import sys, time
 from pathlib import Path
-from hbench.evaluation.measurement import report_on
+from hbench.evaluation.evaluate import report_on
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.score_blocks import BLOCK
-from hbench.evaluation.submission import examine
+from hbench.evaluation.evaluate import examine
 from hbench.engine.executors.threads import on_threads
 
 def slowly(job, blocks):

@@ -11,7 +11,8 @@ import pytest
 from hbench.core.errors import TreeError, UsageError
 from hbench.datasets import load, manifest
 from hbench.engine.executors.threads import on_threads
-from hbench.evaluation import submission
+from hbench.engine.settings import Settings
+from hbench.evaluation import evaluate
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.reports import formats, trees
 from hbench.evaluation.reports.report import Document
@@ -45,7 +46,7 @@ def deeper(s):
 def evaluated(data, given, tmp_path, **options):
     path = tmp_path / f"{len(data.levels)}.parquet"
     data.write(path)
-    return submission.examine(given, load(path), **options)
+    return evaluate.examine(given, load(path), Settings(**options))
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -59,7 +60,7 @@ def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, i
     table.write_text(f"class,order,genus,species\n{rows}\n", encoding="utf-8")
     examined = evaluated(data, given, tmp_path, ties=ties)
     both = trees.report_under(examined, trees.parse(f"{table},shuffled"))
-    alone = submission.evaluate(given, load(tmp_path / "2.parquet"), ties=ties)
+    alone = evaluate.evaluate(given, load(tmp_path / "2.parquet"), ties=ties)
     other_alone = evaluated(other, given, tmp_path, ties=ties)
     expected = trees.report_under(other_alone, trees.parse("shuffled"))
     assert both.document.model_copy(update={"trees": {}}) == alone.document
@@ -145,8 +146,8 @@ def test_what_cannot_be_scored_is_refused_before_it_is_ranked(tmp_path):
 
 
 def replace_metrics(examined):
-    species_only = tuple(name for name in examined.chosen.metrics if str(name) == "R@1")
-    return replace(examined, chosen=replace(examined.chosen, metrics=species_only))
+    species_only = tuple(name for name in examined.conditions.metrics if str(name) == "R@1")
+    return replace(examined, conditions=replace(examined.conditions, metrics=species_only))
 
 
 def test_an_executor_that_leaves_other_trees_out_is_noticed(tmp_path):

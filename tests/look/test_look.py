@@ -20,9 +20,10 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import manifest as manifests
-from hbench.engine.job import conditions
+from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, luminance_of, mark_of, text_color_on
 from hbench.look.results import Results
 from hbench.look.retrievals import Hit, Retrieved, retrieve
@@ -64,9 +65,11 @@ def by_force(manifest, vectors, query, similarity):
 @pytest.mark.parametrize("queries", [None, 20])
 def test_results_are_those_of_brute_force(similarity, queries):
     manifest, embeddings = made(queries=queries)
-    chosen = conditions(manifest.tree.levels, metrics=["H-AP"], similarity=similarity)
+    chosen = Settings(metrics=["H-AP"], similarity=similarity).resolve(manifest.tree.levels)
     asked = np.array([7, 3, 11])
-    for retrieved, position in zip(retrieve(manifest, embeddings, asked, chosen, 15), asked.tolist(), strict=True):
+    for retrieved, position in zip(
+        retrieve(manifest, EmbeddingSubmission(embeddings), asked, chosen, 15), asked.tolist(), strict=True
+    ):
         query = np.flatnonzero(manifest.query)[position]
         expected = by_force(manifest, embeddings.vectors, query, similarity)[:15]
         assert retrieved.query == manifest.items[query]
@@ -169,8 +172,8 @@ def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
 
 def nasty_sheet(picture=None):
     manifest, embeddings = made()
-    chosen = conditions(manifest.tree.levels, metrics=["H-AP"])
-    (retrieved,) = retrieve(manifest, embeddings, np.array([0]), chosen, 3)
+    chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
+    (retrieved,) = retrieve(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3)
     hits = tuple(hit._replace(item=NASTY) for hit in retrieved.hits)
     strip = Strip(NASTY, f"{NASTY} $x^2$", ((NASTY, retrieved._replace(hits=hits)), ("b", retrieved)))
     return Sheet([strip], ("genus", NASTY), NASTY, picture)

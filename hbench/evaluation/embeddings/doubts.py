@@ -29,7 +29,6 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation.embeddings import Embeddings, align
 from hbench.evaluation.embeddings.arrow_files import blocks
-from hbench.evaluation.rankings.files import Ranking
 
 COPIES, SAME_CLASS, ALL = 0.05, 0.5, 0.99  # shares of the items
 NEAR = 1e-5  # share of the vectors' mean square that is not their mean's: within 0.3 % of it
@@ -40,21 +39,18 @@ ODD = np.uint64(0x9E3779B97F4A7C15)
 MIXING = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))  # splitmix64
 
 
-def doubts_of(given: Embeddings | tuple[Embeddings, Embeddings] | Ranking, data: Dataset) -> tuple[str, ...]:
-    """What speaks against a submission before it is scored, one sentence each; () for nothing, and for rankings.
+def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
+    """What speaks against embeddings before they are scored, one sentence each.
 
     One pass over the vectors: about 1 % of an evaluation's time.
     """
-    found = list(_trained_on(data))
-    if not isinstance(given, Ranking):
-        queries, gallery = given if isinstance(given, tuple) else (given, given)
-        prints, near = _passed(queries)
-        own = (prints, prints) if queries is gallery else (prints, _passed(gallery)[0])
-        found += ["all vectors are nearly the same"] if near else []
-        for name, test in data.tests.items():
-            doubts = list(_copies(test, (queries, gallery), own)) or ([] if near else list(_collapsed(test, gallery)))
-            found += [f"{name}: {doubt}" for doubt in doubts]
-    return tuple(found)
+    prints, near = _passed(queries)
+    both = (prints, prints) if queries is gallery else (prints, _passed(gallery)[0])
+    sentences = [*trained_on(data), *["all vectors are nearly the same"] * near]
+    for name, test in data.tests.items():
+        doubts = list(_copies(test, (queries, gallery), both)) or ([] if near else list(_collapsed(test, gallery)))
+        sentences += [f"{name}: {doubt}" for doubt in doubts]
+    return tuple(sentences)
 
 
 def fingerprints(vectors: NDArray[np.generic]) -> NDArray[np.uint64]:
@@ -87,7 +83,8 @@ def _passed(given: Embeddings) -> tuple[NDArray[np.uint64], bool]:
     return prints, len(given) >= ENOUGH and spread <= NEAR * square / len(given)
 
 
-def _trained_on(data: Dataset) -> Iterator[str]:
+def trained_on(data: Dataset) -> Iterator[str]:
+    """Which test items are in the dataset's training set."""
     if data.train is None:
         return
     known = set(data.train.items.tolist())

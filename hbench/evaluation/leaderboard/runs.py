@@ -12,10 +12,10 @@ import tomli_w
 from filelock import FileLock
 
 from hbench.core import schema
-from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, examples
+from hbench.core.errors import ComparisonError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.paths import cache_home
-from hbench.engine.job import words_of
+from hbench.engine.settings import Settings, Signature
 from hbench.evaluation.leaderboard import FOLDER, Leaderboard, Row, user_folder
 from hbench.evaluation.reports.report import Document, Score
 
@@ -34,17 +34,7 @@ class Check(NamedTuple):
     differs: bool
 
 
-class Recorded(NamedTuple):
-    """The conditions that a row's signature records, by the names that an evaluation takes."""
-
-    protocol: str
-    similarity: str | None = None
-    ties: str = "pessimistic"
-    relevance: str = "alpha"
-    alpha: float = 1.0
-
-
-def recorded(row: Row, board: Leaderboard) -> Recorded:
+def recorded(row: Row, board: Leaderboard) -> Settings:
     """The conditions under which `row` is scored again: those of its signature, the dataset's own for a published row.
 
     >>> from hbench.evaluation.leaderboard import read
@@ -52,20 +42,15 @@ def recorded(row: Row, board: Leaderboard) -> Recorded:
     'official'
     """
     if row.run is None:
-        return Recorded(board.protocol)
-    return _conditions(row.run.signature)
-
-
-def _conditions(signature: str) -> Recorded:
-    said = words_of(signature)
-    if "rel" not in said:
+        return Settings(protocol=board.protocol)
+    try:
+        return Signature.parse(row.run.signature).settings
+    except UsageError:
         raise SubmissionError(
             "this row is of object detection: no embedding file gives its scores",
-            found=signature,
+            found=row.run.signature,
             fix="hbench detect RECIPE --score detections.json --root DIR",
-        )
-    name, _, exponent = said["rel"].partition("=")
-    return Recorded(said["protocol"], said["sim"], said["ties"], name, float(exponent or 1))
+        ) from None
 
 
 def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
@@ -86,13 +71,15 @@ def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
 
 def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
     """The same, refused also where ties or relevance are not those of the rows: luck in ties must not gain a place."""
-    if left_out := words_of(document.signature).get("left-out"):
+    signature = Signature.parse(document.signature)
+    if signature.left_out:
         raise SubmissionError(
             "the report leaves items out that the rows have", expected="every item of the tests",
-            found=f"left-out:{left_out}", fix="embed these items as well: hbench embed without --skip-unreadable names them",
+            found=f"left-out:{signature.left_out}",
+            fix="embed these items as well: hbench embed without --skip-unreadable names them",
         )  # fmt: skip
-    asked, rows = _conditions(document.signature), [recorded(row, board) for row in board.rows]
-    if rows and not any(_same_scale(row, asked) for row in rows):
+    rows = [recorded(row, board) for row in board.rows]
+    if rows and not any(_same_scale(row, signature.settings) for row in rows):
         usual = rows[0]
         raise SubmissionError(
             "the report's ties or relevance are not those of the rows",
@@ -102,7 +89,7 @@ def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Scor
     return scores_under(board, document)
 
 
-def _same_scale(first: Recorded, second: Recorded) -> bool:
+def _same_scale(first: Settings, second: Settings) -> bool:
     return (first.ties, first.relevance, first.alpha) == (second.ties, second.relevance, second.alpha)
 
 

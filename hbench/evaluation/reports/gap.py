@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
-from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement, OnBlock, measure
 from hbench.engine.ranker import Side
+from hbench.engine.settings import Conditions
 from hbench.evaluation.measurement import Retrieval, job_of
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hbench.core.errors import SubmissionError, examples
 from hbench.evaluation.embeddings.files import READERS
-from hbench.evaluation.measurement import Examined
+from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only
 from hbench.evaluation.reports.report import Document, Score
@@ -47,13 +47,15 @@ def finished(path: Path, examined: Examined) -> Document | None:
         reports.read_by_query(path.with_suffix(BY_QUERY), document)
     except SubmissionError:
         return None
-    subject, chosen = examined.subject, examined.chosen
-    signature = chosen.signature(f"{subject.dataset}@{subject.version}", examined.data.tests)
-    wanted = (signature, subject.digest, subject.source and subject.source.sha256, list(map(str, chosen.metrics)))
-    found = (
-        document.signature, document.dataset_digest, document.embedding and document.embedding.sha256, list(document.scores),
-    )  # fmt: skip
-    return document if found == wanted and bool(document.official) == bool(examined.also) else None
+    subject, embedding = examined.subject, document.embedding
+    same = (
+        document.signature == examined.signature()
+        and document.dataset_digest == subject.digest
+        and (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
+        and list(document.scores) == list(map(str, examined.conditions.metrics))
+        and bool(document.official) == bool(examined.also)
+    )
+    return document if same else None
 
 
 @dataclass(frozen=True)

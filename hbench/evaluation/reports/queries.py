@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from hbench.core.errors import UnknownName
 from hbench.core.tables import index_array, numbers, text_array
 from hbench.datasets.manifest import Manifest
+from hbench.engine.settings import QUERY
 from hbench.tree import Labels, LabelTree
 
 KEYS = ("query", "test")
 CLASS = "class:"
-QUERY = "query"  # the unit for which every query stands alone
 
 
 def named_queries(test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]) -> pa.Table:

@@ -27,9 +27,9 @@ from hbench.core.files import replacing, write_text
 from hbench.core.schema import Strict
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
-from hbench.engine.job import Conditions
 from hbench.engine.measure import Measurement
-from hbench.evaluation.reports.queries import KEYS, QUERY, metric_columns, units_in_words, units_of
+from hbench.engine.settings import QUERY, Conditions
+from hbench.evaluation.reports.queries import KEYS, metric_columns, units_in_words, units_of
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
 from hbench.metrics.relevance import inverted
@@ -322,7 +322,7 @@ def report_of(
     measurements: Mapping[str, Measurement],
     queries: pa.Table,
     subject: Subject,
-    chosen: Conditions,
+    conditions: Conditions,
     *,
     warnings: Sequence[str] = (),
 ) -> Report:
@@ -331,43 +331,43 @@ def report_of(
     Values beyond the chosen metrics are those of a second protocol and become the report's `official`; of partial labels, those
     with all unknown wrong, then with all unknown right.
     """
-    names = [str(name) for name in chosen.metrics]
+    names = [str(name) for name in conditions.metrics]
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
     canonical = [measured.canonical for measured in measurements.values()]
-    scores = summarise(values, canonical, units_of(queries, chosen.unit))
+    scores = summarise(values, canonical, units_of(queries, conditions.unit))
     others = scores[len(names) :]
-    graded = [str(name) for name in chosen.metrics if is_graded(name)] if chosen.partial else []
+    graded = [str(name) for name in conditions.metrics if is_graded(name)] if conditions.partial else []
     document = Document(
         hbench_version=__version__,
         dataset=subject.dataset,
         dataset_version=subject.version,
         dataset_digest=subject.digest,
         tests=tuple(measurements),
-        levels=tuple(chosen.levels),
-        protocol=chosen.protocol_name,
-        signature=chosen.signature(f"{subject.dataset}@{subject.version}", measurements),
+        levels=tuple(conditions.levels),
+        protocol=conditions.protocol_name,
+        signature=str(conditions.signature(f"{subject.dataset}@{subject.version}", measurements)),
         method=subject.method,
         embedding=subject.source,
         scores=dict(zip(names, scores, strict=False)),
-        official={} if chosen.partial else dict(zip(names, others, strict=False)),
+        official={} if conditions.partial else dict(zip(names, others, strict=False)),
         unknown_wrong=dict(zip(graded, others, strict=False)),
         unknown_right=dict(zip(graded, others[len(graded) :], strict=False)),
         by_test={name: _means(each.values[:, each.canonical], names) for name, each in measurements.items()}
         if len(measurements) > 1
         else {},
-        mistakes={name: first_levels(each, chosen.levels) for name, each in measurements.items()},
-        unit=chosen.unit,
-        doubts=(*subject.doubts, *doubts_of_values(measurements, len(chosen.levels))),
-        warnings=(*warnings, *remarks(measurements, chosen), *few_units(scores, chosen.unit)),
+        mistakes={name: first_levels(each, conditions.levels) for name, each in measurements.items()},
+        unit=conditions.unit,
+        doubts=(*subject.doubts, *doubts_of_values(measurements, len(conditions.levels))),
+        warnings=(*warnings, *remarks(measurements, conditions), *few_units(scores, conditions.unit)),
         date=datetime.now(UTC).date().isoformat(),
     )
     return Report(document, dict(zip(names, values, strict=False)), queries)
 
 
-def rows_of_values(chosen: Conditions) -> int:
+def rows_of_values(conditions: Conditions) -> int:
     """How many values every query has under one protocol: the metrics; of partial labels, also with all unknown wrong and
     right."""
-    return len(chosen.metrics) + 2 * sum(map(is_graded, chosen.metrics)) * chosen.partial
+    return len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
 
 
 def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
@@ -428,15 +428,15 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
     )
 
 
-def remarks(measurements: Mapping[str, Measurement], chosen: Conditions) -> list[str]:
+def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
     """What a reader of the scores must know: ties, relevance inversions, queries without positives."""
     found = []
     for name, each in measurements.items():
         asked = len(each.tied)
         tied, alone = int(each.tied.sum()), int((each.counts[:, 1:].sum(axis=1) == 0).sum())
-        inversions = int(inverted(chosen.relevance(each.counts), each.counts).sum())
+        inversions = int(inverted(conditions.relevance(each.counts), each.counts).sum())
         facts = {
-            f"{TIED}, in {chosen.ties_name} order (the other bound: --ties)": tied,
+            f"{TIED}, in {conditions.ties_name} order (the other bound: --ties)": tied,
             f"{ALONE} and are left out of the means": alone,
             f"{INVERTED}: a coarser level worth more than a finer one": inversions,
         }

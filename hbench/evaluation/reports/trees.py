@@ -21,9 +21,11 @@ import pyarrow as pa
 from hbench.core.errors import TreeError, UsageError, examples
 from hbench.datasets.manifest import Manifest
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.job import Conditions, Execute, Job, OtherLabels
+from hbench.engine.job import Execute, Job, OtherLabels
 from hbench.engine.measure import Measurement
-from hbench.evaluation.measurement import Examined, OnTest, jobs_of, report_of_jobs, scorers_of
+from hbench.engine.settings import Conditions, Signature
+from hbench.evaluation.evaluate import Examined, OnTest, report_of_jobs
+from hbench.evaluation.measurement import scorers_of
 from hbench.evaluation.reports.comparison import compare
 from hbench.evaluation.reports.queries import units_of
 from hbench.evaluation.reports.report import Report, UnderTree, summarise
@@ -112,26 +114,22 @@ def report_under(
     What is ignored, and who asks, is as under the own tree. Raises TreeError for a fine class that a tree lacks, UsageError for
     what other trees cannot score: rankings, listed positives, partial labels, released evaluators, no metric of all levels.
     """
-    chosen, tests = examined.chosen, examined.data.tests
-    graded = any(is_graded(name) for name in chosen.metrics)
-    if chosen.partial or examined.data.lists or chosen.protocol_name != "paper" or not graded:
-        raise UsageError(
-            "this cannot be scored under other trees",
-            expected="labels known to the finest level, --protocol paper, and a metric of all levels as H-AP",
-        )
+    _refuse_unfit(examined)
+    conditions, tests = examined.conditions, examined.data.tests
     under = {
-        tree.name: {name: _conditions(chosen, tree.levels(test.tree)) for name, test in tests.items()} for tree in trees
+        tree.name: {name: _conditions(conditions, tree.levels(test.tree)) for name, test in tests.items()}
+        for tree in trees
     }
     labels = {tree.name: {name: tree.labels(test) for name, test in tests.items()} for tree in trees}
-    jobs = jobs_of(examined, memory=memory)
+    jobs = examined.jobs(memory=memory)
     if set(jobs) != set(tests):
         raise UsageError("rankings are not scored under other trees", expected="an embedding file")
     others = {
-        name: [_other(jobs[name][0], tests[name], labels[tree.name][name], under[tree.name][name]) for tree in trees]
+        name: [_other(jobs[name], tests[name], labels[tree.name][name], under[tree.name][name]) for tree in trees]
         for name in tests
     }
-    own = {name: (replace(job, others=others[name]), ids) for name, (job, ids) in jobs.items()}
-    report = report_of_jobs(examined, own, execute=execute, on_test=on_test)
+    with_others = {name: replace(job, others=others[name]) for name, job in jobs.items()}
+    report = report_of_jobs(examined, with_others, execute=execute, on_test=on_test)
     if not all(other.is_measured.all() for each in others.values() for other in each):
         raise UsageError("other trees are scored by threads of this process alone", fix="leave the cluster or GPU out")
     found = {
@@ -146,26 +144,36 @@ def report_under(
     return replace(report, document=report.document.model_copy(update={"trees": found}))
 
 
-def _conditions(chosen: Conditions, levels: tuple[str, ...]) -> Conditions:
+def _refuse_unfit(examined: Examined) -> None:
+    conditions = examined.conditions
+    graded = any(map(is_graded, conditions.metrics))
+    if conditions.partial or examined.data.lists or conditions.protocol_name != "paper" or not graded:
+        raise UsageError(
+            "this cannot be scored under other trees",
+            expected="labels known to the finest level, --protocol paper, and a metric of all levels such as H-AP",
+        )
+
+
+def _conditions(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
     """The metrics of all levels, then the others at the finest: summed up to the same cuts, values under equal trees have equal
     bits."""
     of_level = {
-        replace(name, level=None) for name in chosen.metrics if not is_graded(name) and name.base not in BY_LEVEL
+        replace(name, level=None) for name in conditions.metrics if not is_graded(name) and name.base not in BY_LEVEL
     }
-    metrics = (*_graded(chosen), *sorted(of_level, key=str))
+    metrics = (*_graded(conditions), *sorted(of_level, key=str))
     for name in metrics:
         name.bind(levels)
-    return replace(chosen, levels=levels, metrics=metrics)
+    return replace(conditions, levels=levels, metrics=metrics)
 
 
-def _graded(chosen: Conditions) -> tuple[MetricName, ...]:
-    return tuple(name for name in chosen.metrics if is_graded(name))
+def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
+    return tuple(name for name in conditions.metrics if is_graded(name))
 
 
-def _other(job: Job, test: Manifest, labels: Labels, chosen: Conditions) -> OtherLabels:
+def _other(job: Job, test: Manifest, labels: Labels, conditions: Conditions) -> OtherLabels:
     asked, ranked = labels[test.query], labels[test.gallery]
-    scorers = scorers_of(chosen, asked, all_pairs=np.array_equal(test.query, test.gallery))
-    return OtherLabels.of(job.ranker, (asked, ranked), scorers, chosen.ties)
+    scorers = scorers_of(conditions, asked, all_pairs=np.array_equal(test.query, test.gallery))
+    return OtherLabels.of(job.ranker, (asked, ranked), scorers, conditions.ties)
 
 
 def _measurement(other: OtherLabels) -> Measurement:
@@ -173,8 +181,8 @@ def _measurement(other: OtherLabels) -> Measurement:
     return Measurement(values.values, values.first_level, values.counts, values.tied, other.canonical)
 
 
-def _under(report: Report, tree: OtherTree, chosen: Conditions, found: Mapping[str, Measurement]) -> UnderTree:
-    names = list(map(str, _graded(chosen)))
+def _under(report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]) -> UnderTree:
+    names = list(map(str, _graded(conditions)))
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
     scores = summarise(values, [measured.canonical for measured in found.values()], units_of(report.table, unit))
@@ -185,8 +193,8 @@ def _under(report: Report, tree: OtherTree, chosen: Conditions, found: Mapping[s
             own.append_column(name, pa.array(report.values[name])),
         )
     return UnderTree(
-        levels=chosen.levels,
-        signature=f"{report.signature}|tree:{tree.name}({tree.source})",
+        levels=conditions.levels,
+        signature=str(replace(Signature.parse(report.signature), tree=f"{tree.name}({tree.source})")),
         scores=dict(zip(names, scores, strict=True)),
         differences={each.metric: each.record() for each in compare(theirs, own, unit=unit)},
     )

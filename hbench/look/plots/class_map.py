@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings as embedding_files
-from hbench.evaluation.embeddings import Embeddings
 from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
-from hbench.look.inputs import dataset_of, examined_embeddings, signature_of, test_of
+from hbench.look.inputs import dataset_of, examined_embeddings, test_of
 from hbench.look.palette import group_color, marker_of
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.tree import distinct
@@ -120,12 +119,13 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = examined.data.tests[test]
     level = request.level or manifest.levels[0]
     depth = manifest.tree.level(level)
-    given = examined.given
-    assert isinstance(given, Embeddings)
+    given = examined.submission.embeddings("a map").queries
     vectors = given.vectors[embedding_files.align(given, manifest.items)]
-    means, classes = class_means(manifest, vectors, cosine=examined.chosen.similarity_name == "cosine")
+    means, classes = class_means(manifest, vectors, cosine=examined.conditions.similarity_name == "cosine")
     group = manifest.tree.paths[classes, depth - 1].astype(np.int64)
-    about = f"{signature_of(examined, test)}\nmeans of {len(classes):,} classes ({manifest.levels[-1]}), laid out by {method}"
+    about = (
+        f"{examined.signature([test])}\nmeans of {len(classes):,} classes ({manifest.levels[-1]}), laid out by {method}"
+    )
     return draw_map(ClassMap(laid_out(means, method), group, manifest.tree.names[depth - 1]), level, about)
 
 

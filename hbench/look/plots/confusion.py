@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation.embeddings import Embeddings
 from hbench.look.figures import Drawing, drawn, short
-from hbench.look.inputs import dataset_of, examined_embeddings, signature_of, test_of
+from hbench.look.inputs import dataset_of, examined_embeddings, test_of
 from hbench.look.palette import text_color_on
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.look.retrievals import Retrieved, retrieve
@@ -106,10 +105,9 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = examined.data.tests[test]
     level = request.level or manifest.levels[0]
     depth = manifest.tree.level(level)
-    assert isinstance(examined.given, Embeddings)
     asked = np.arange(int(manifest.query.sum()))
-    found = retrieve(manifest, examined.given, asked, examined.chosen, 1)
-    return draw_confusion(confusion_of(manifest, found, depth), level, signature_of(examined, test))
+    found = retrieve(manifest, examined.submission.embeddings("confusion"), asked, examined.conditions, 1)
+    return draw_confusion(confusion_of(manifest, found, depth), level, examined.signature([test]))
 
 
 kinds.register("confusion")(

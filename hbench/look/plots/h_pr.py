@@ -95,7 +95,7 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
 
 def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_tests(request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names)
-    relevance = ranked[0].examined.chosen.relevance
+    relevance = ranked[0].examined.conditions.relevance
     curves = []
     for test in ranked:
         units = units_of(queries_of(test.test, test.manifest))

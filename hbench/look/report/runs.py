@@ -15,21 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
+from hbench.core.errors import DataError, SubmissionError, UnknownName, examples
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.engine.job import Conditions, Job, words_of
+from hbench.engine.job import Job
 from hbench.engine.measure import OnBlock, measure
+from hbench.engine.settings import Conditions, Signature
 from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings, align
-from hbench.evaluation.measurement import jobs_of
-from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.evaluate import digest_of, examine, without_items
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
-from hbench.evaluation.submission import digest_of, examine, read, without_items
+from hbench.evaluation.submission import EmbeddingSubmission, read
 from hbench.look.inputs import runs_of
 from hbench.look.plots.class_map import LAYOUTS, class_means, laid_out
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
@@ -218,16 +218,15 @@ def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block:
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
-        given = read(path)
-        if isinstance(given, Ranking):
-            raise SubmissionError(f"{path} holds rankings", expected="embeddings, which can be ranked anew")
-        if given.sha256 not in runs:
+        given = read(path).embeddings("a curve and a map")
+        sha256 = given.source.sha256
+        if sha256 not in runs:
             raise SubmissionError(
                 f"{path} is not the file that was scored",
                 expected=" or ".join(f"{digest[:12]}… of {run.name}" for digest, run in runs.items()),
-                found=f"{given.sha256[:12]}…",
+                found=f"{sha256[:12]}…",
             )
-        ranked[given.sha256] = _ranked(reported, runs[given.sha256], given, k, on_block)
+        ranked[sha256] = _ranked(reported, runs[sha256], given, k, on_block)
     return replace(reported, runs=tuple(ranked.get(_checksum(run), run) for run in reported.runs))
 
 
@@ -235,22 +234,18 @@ def _checksum(run: ReportedRun) -> str:
     return run.document.embedding.sha256 if run.document.embedding else ""
 
 
-def _ranked(reported: Reported, run: ReportedRun, given: Any, k: int, on_block: OnBlock | None) -> ReportedRun:
+def _ranked(
+    reported: Reported, run: ReportedRun, given: EmbeddingSubmission, k: int, on_block: OnBlock | None
+) -> ReportedRun:
     data = reported.data
     assert data is not None
-    words = words_of(run.document.signature)
-    relevance, _, alpha = words["rel"].partition("=")
-    examined = examine(
-        given, data, metrics=["R@1"], protocol=run.document.protocol, ties=words["ties"],
-        similarity=words["sim"], relevance=relevance, alpha=float(alpha or 1), unit=run.document.unit, doubted=False,
-    )  # fmt: skip
-    jobs = jobs_of(examined)
-    if reported.test not in jobs:
-        raise UsageError(f"{reported.test} lists its positives pair by pair", fix="leave --embeddings out")
-    manifest = data.tests[reported.test]
-    top = run.top or _ranked_lists(jobs[reported.test][0], manifest, examined.chosen.similarity_name, k, on_block)
-    places = _places(manifest, given, cosine=examined.chosen.similarity_name == "cosine")
-    return replace(run, curve=_curve(run.name, manifest, given, examined.chosen), places=places, top=top)
+    settings = replace(Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit)
+    examined = examine(given, data, settings, doubted=False)
+    job, manifest = examined.job(reported.test, fix="leave --embeddings out"), data.tests[reported.test]
+    similarity = examined.conditions.similarity_name
+    top = run.top or _ranked_lists(job, manifest, similarity, k, on_block)
+    places = _places(manifest, given.queries, cosine=similarity == "cosine")
+    return replace(run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top)
 
 
 def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_block: OnBlock | None) -> TopLists:
@@ -262,13 +257,13 @@ def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_bloc
     return TopLists(positions[top.items], scores, top.levels)
 
 
-def _curve(name: str, manifest: Manifest, given: Embeddings, chosen: Conditions) -> Curve:
+def _curve(name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions) -> Curve:
     """The mean precision-recall curve of the queries; of many, of some drawn at random, which alone are ranked for it."""
     queries = int(manifest.query.sum())
     asked = np.sort(np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False))
-    trace = CurveTrace(len(asked), chosen.relevance)
-    measure(Job(ranker_of(manifest, given, asked, chosen), [trace]))
-    return mean_curve(name, trace.rows, units_of(queries_of(name, manifest).take(asked), chosen.unit))
+    trace = CurveTrace(len(asked), conditions.relevance)
+    measure(Job(ranker_of(manifest, given, asked, conditions), [trace]))
+    return mean_curve(name, trace.rows, units_of(queries_of(name, manifest).take(asked), conditions.unit))
 
 
 def _places(manifest: Manifest, given: Embeddings, *, cosine: bool) -> ClassPlaces | None:

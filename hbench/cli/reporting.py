@@ -1,0 +1,195 @@
+"""What the verbs that make or show a report share: the options of settings and of the machine, writing, and showing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hbench.cli.names import DATASET, METRICS, PROTOCOL, SIMILARITY, TIES
+from hbench.cli.terminal import progress, say, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from hbench.datasets import Dataset
+    from hbench.engine.settings import Settings
+    from hbench.evaluation.evaluate import Examined, OnTest
+    from hbench.evaluation.execution import Execution
+    from hbench.evaluation.leaderboard import Leaderboard
+    from hbench.evaluation.reports.report import Document, Report
+    from hbench.evaluation.submission import Submission
+
+FILE = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "mteb", "model-card"])
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+BY_QUERY = ".by-query.parquet"
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """A number of bytes, such as 500M or 2G."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a size; write it as 500M or 2G")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+SETTINGS = [
+    click.option(
+        "--dataset", "-d", type=DATASET, required=True,
+        help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
+    ),
+    click.option("--metrics", type=METRICS, help="Metrics separated by commas, such as H-AP,AP/genus,R@1.  [default: all]"),
+    click.option(
+        "--protocol", type=PROTOCOL, default="paper", show_default=True,
+        help="paper, or official: as the released evaluators.",
+    ),
+    click.option("--ties", type=TIES, default="pessimistic", show_default=True, help="What comes first of equal scores."),
+    click.option(
+        "--similarity", type=SIMILARITY,
+        help="cosine, dot, l2, poincare(curvature=0.1), lorentz, hamming.  [default: the dataset's]",
+    ),
+    click.option(
+        "--policy", "policies", metavar="NAME", multiple=True, help="Mend the names of a table given by --dataset."
+    ),
+    click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: the finest classes]"),
+]  # fmt: skip
+MACHINE = [
+    click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all processors]"),
+    click.option(
+        "--max-memory", metavar="SIZE", callback=size,
+        help="Hold no more beyond the embeddings, such as 500M.  [default: 300M]",
+    ),
+    click.option("--workers", type=click.IntRange(min=1), help="Rank in this many processes (needs the extra `cluster`)."),
+    click.option("--device", help="Rank on a GPU: cuda, cuda:1.  [default: the processors]"),
+    click.option("--scheduler", help="Rank on a dask cluster, tcp://HOST:PORT (needs the extra `cluster`)."),
+]  # fmt: skip
+
+
+def with_options(*groups: list[Callable[[CommandT], CommandT]]) -> Callable[[CommandT], CommandT]:
+    """Give a command the options of these groups, in their order."""
+
+    def decorate(command: CommandT) -> CommandT:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def settings_of(options: dict[str, Any]) -> Settings:
+    """The settings that the options say."""
+    from hbench.engine.settings import Settings
+
+    return Settings(
+        options["metrics"], options["protocol"], options["ties"], options["similarity"], unit=options["unit"]
+    )
+
+
+def execution_of(options: dict[str, Any]) -> Execution:
+    """The execution that the options say."""
+    from hbench.evaluation.execution import Execution
+
+    names = ("threads", "device", "workers", "scheduler", "resume", "shard", "trees")
+    said = {name: options.get(name) for name in names}
+    return Execution(memory=options["max_memory"], top_k=options.get("top_k", 0), **said)
+
+
+def examined(given: Submission, data: Dataset, settings: Settings, method: str | None = None) -> Examined:
+    """Examine a submission; with the released values too, where the dataset's leaderboard places by them."""
+    from hbench.evaluation.evaluate import examine
+
+    board = board_of(data.name)
+    also = board is not None and board.protocol == "official" and settings.protocol == "paper"
+    return examine(given, data, settings, also_official=also, method=method)
+
+
+def board_of(dataset: str) -> Leaderboard | None:
+    """The leaderboard of a dataset, if it has one."""
+    from hbench.evaluation import leaderboard
+
+    return leaderboard.read(dataset) if dataset in leaderboard.names() else None
+
+
+@contextmanager
+def bars() -> Iterator[OnTest]:
+    """One bar per test, in blocks of queries."""
+    with progress() as shown:
+
+        def on_test(name: str) -> Callable[[int, int], None]:
+            task = shown.add_task(f"ranking {name}", total=None)
+            return lambda done, blocks: shown.update(task, completed=done, total=blocks)
+
+        yield on_test
+
+
+def refuse_unwritable(files: dict[str, Any]) -> None:
+    """Refuse, before any work, places where the report, the values by query or the row could not be written."""
+    from hbench.core import files as atomic
+
+    for name in ("output", "by_query", "row"):
+        if files[name]:
+            atomic.refuse_unwritable(files[name])
+
+
+def write_report(report: Report, files: dict[str, Any]) -> None:
+    """Write the report, the values by query, the first results and the leaderboard row, those of them that have a file.
+
+    Before anything is shown, since what is shown may meet a closed pipe.
+    """
+    if files["output"]:
+        report.write(files["output"])
+    if files["by_query"]:
+        report.write_by_query(files["by_query"])
+    if report.results is not None:
+        from hbench.evaluation.reports import results
+
+        results.write(files["output"].with_suffix(results.SUFFIX), report.results, report.document)
+    if files["row"]:
+        write_rows([report.document], files["row"])
+
+
+def write_rows(documents: list[Document], path: Path) -> None:
+    """Write the leaderboard rows of reports of one dataset to a file."""
+    from hbench.core.files import write_text
+    from hbench.evaluation.leaderboard import runs
+
+    board = board_of(documents[0].dataset)
+    write_text(path, "\n".join(runs.block(runs.row_of(one, board or runs.empty_board(one))) for one in documents))
+
+
+def show_scores(document: Document) -> None:
+    """The scores as tables, and what they cannot be quoted without."""
+    from hbench.evaluation.reports import formats
+
+    heading: str | None = f"{formats.title(document)}, percent"
+    for content in formats.tables(document):
+        show_table(heading, content.header, content.cells)
+        heading = None
+    signatures = [document.signature, *(tree.signature for tree in document.trees.values())]
+    show("\n".join([formats.unit_note(document), *signatures]))
+
+
+def show_report(document: Document, format_: str) -> None:
+    """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
+    from hbench.evaluation.reports import formats
+
+    if format_ == "json":
+        show_json(document.model_dump(mode="json"))
+    elif format_ == "table":
+        show_scores(document)
+    else:
+        show(formats.FORMATS[format_](document).rstrip("\n"))
+    for doubt in document.doubts:
+        say(f"doubt: {doubt}")
+    for note in document.warnings:
+        say(f"note: {note}")
+    board = board_of(document.dataset)
+    if board and (placed := formats.placing(document, board)):
+        say(placed)

@@ -1,0 +1,280 @@
+"""Evaluates a submission on a dataset: reads and checks everything, measures every test, and reports."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hbench.core.errors import DataError, UsageError, examples
+from hbench.datasets import Dataset, load, specs
+from hbench.datasets.manifest import Manifest, name_table_of
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute, Job
+from hbench.engine.measure import OnBlock, measure
+from hbench.engine.settings import USUAL, Conditions, Settings
+from hbench.engine.top_k import TopResults
+from hbench.evaluation import shards
+from hbench.evaluation.embeddings import Embeddings
+from hbench.evaluation.embeddings.ids import refuse
+from hbench.evaluation.rankings.files import Ranking
+from hbench.evaluation.reports import results
+from hbench.evaluation.reports.queries import queries_of
+from hbench.evaluation.reports.report import Report, Subject, report_of
+from hbench.evaluation.shards import Part
+from hbench.evaluation.submission import Submission, as_submission
+from hbench.metrics.names import MetricName, default_metrics, parse_metrics
+from hbench.tree.names import remarks_on
+from hbench.tree.partial import known_levels
+
+OnTest = Callable[[str], OnBlock]
+
+
+def evaluate(
+    submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission,
+    dataset: str | Path | Dataset,
+    *,
+    metrics: str | Sequence[str] | None = None,
+    protocol: str = "paper",
+    also_official: bool = False,
+    ties: str = "pessimistic",
+    similarity: str | None = None,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    unit: str | None = None,
+    method: str | None = None,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> Report:
+    """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
+
+    `unit`: what intervals are taken over, the classes of a level (the finest by default) or "query".
+    `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
+    beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
+    at once, UnknownName for names, before any work starts.
+    """
+    settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
+    examined = examine(submission, dataset, settings, also_official=also_official, method=method)
+    return report_on(examined, memory=memory, execute=execute, on_test=on_test)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A submission that can be scored: what was read, on what, under which conditions; and the remarks on it.
+
+    `also`: a second protocol whose values are computed in the same ranking pass.
+    """
+
+    submission: Submission
+    data: Dataset
+    conditions: Conditions
+    also: str | None
+    subject: Subject
+    warnings: tuple[str, ...]
+
+    def signature(self, tests: Sequence[str] | None = None) -> str:
+        """The signature of the scores on these tests, by default on all."""
+        return str(self.conditions.signature(f"{self.data.name}@{self.data.version}", tests or self.data.tests))
+
+    def jobs(self, *, memory: int | None = None) -> dict[str, Job]:
+        """The jobs of the tests that the engine ranks."""
+        return self.submission.jobs(self.data, self.conditions, self.also, memory)
+
+    def job(self, test: str, *, fix: str | None = None) -> Job:
+        """The job of one test. Raises UsageError where the engine does not rank it."""
+        if test not in (jobs := self.jobs()):
+            raise UsageError(f"{test} lists its positives pair by pair", expected="a test with a label tree", fix=fix)
+        return jobs[test]
+
+
+def examine(
+    submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission,
+    dataset: str | Path | Dataset,
+    settings: Settings = USUAL,
+    *,
+    also_official: bool = False,
+    method: str | None = None,
+    doubted: bool = True,
+) -> Examined:
+    """Read and check everything; raises as `evaluate` does. `doubted`: look for suspicious vectors, such as identical rows;
+    reports need this, pictures do not."""
+    whole = dataset if isinstance(dataset, Dataset) else load(dataset)
+    given = as_submission(submission)
+    data, left_out = without_items(whole, given.source.left_out)
+    _refuse_empty(data)
+    default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
+    names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
+    warnings = partial_labels_of(data)
+    if warnings:
+        given.refuse_partial(data)
+        if also_official:
+            raise UsageError("protocol `official` does not support partial labels", fix="leave the official values out")
+    names, impossible = given.metrics(names, data, chosen=settings.metrics is not None)
+    similarity, protocol = settings.similarity or data.protocol.similarity, protocol_name(settings.protocol, data)
+    conditions = replace(settings, similarity=similarity, protocol=protocol).resolve(
+        data.levels, metrics=names, partial=bool(warnings),
+        left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "",
+    )  # fmt: skip
+    problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
+    refuse(given.source.file, problems)
+    doubts = given.doubts(data) if doubted else ()
+    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), given.source, doubts)
+    also = protocol_name("official", data) if also_official else None
+    remarks = (*warnings, *impossible, *_remarks_on_left_out(left_out), *_remarks_on_names(data), *map(str, problems))
+    return Examined(given, data, conditions, also, subject, remarks)
+
+
+def report_on(
+    examined: Examined,
+    *,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+    top_k: int = 0,
+) -> Report:
+    """Measure every test and report; with the first `top_k` results of every query, kept in the same pass.
+
+    Raises UsageError where results are to be kept and the submission is not ranked here, or not by threads.
+    """
+    jobs = examined.jobs(memory=memory)
+    if top_k:
+        if set(jobs) != set(examined.data.tests):
+            raise UsageError("no results are kept of this evaluation", expected="embeddings, and positives by label")
+        jobs = {name: replace(job, top=TopResults(len(job.ranker.queries), top_k)) for name, job in jobs.items()}
+    report = report_of_jobs(examined, jobs, execute=execute, on_test=on_test)
+    if not top_k:
+        return report
+    kept = [_results(name, examined.data.tests[name], jobs[name], examined.conditions) for name in jobs]
+    return replace(report, results=pa.concat_tables(kept))
+
+
+def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None) -> Report:
+    """Measure every test, by its job where it has one, and report."""
+    data, conditions = examined.data, examined.conditions
+    measurements = {
+        name: measure(jobs[name], execute=execute, on_block=on_test(name) if on_test else None)
+        if name in jobs
+        else examined.submission.measured(data, name, conditions, examined.also)
+        for name in data.tests
+    }
+    queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in data.tests.items())
+    return report_of(measurements, queries, examined.subject, conditions, warnings=examined.warnings)
+
+
+def _results(name: str, manifest: Manifest, job: Job, conditions: Conditions) -> pa.Table:
+    """The results that were kept on one test, by id."""
+    assert job.top is not None
+    if not job.top.kept.all():
+        raise UsageError("first results are kept by threads of this process alone", fix="leave the cluster or GPU out")
+    similarities = job.top.similarities(job.ranker, conditions.similarity_name)
+    queries, ranked = manifest.items[manifest.query], manifest.items[manifest.gallery]
+    return results.table_of(name, queries, ranked, job.top, similarities)
+
+
+def shard_on(
+    path: Path,
+    examined: Examined,
+    part: Part,
+    *,
+    memory: int | None = None,
+    execute: Execute = on_threads,
+    on_test: OnTest | None = None,
+) -> None:
+    """Compute one part of every test and write it; `hbench.evaluation.shards.merge` joins the parts into the report.
+
+    Raises UsageError for a submission or dataset that is not ranked by its embeddings.
+    """
+    jobs = examined.jobs(memory=memory)
+    if set(jobs) != set(examined.data.tests):
+        raise UsageError(
+            "this evaluation has no parts: it takes seconds", expected="embeddings, and positives by label"
+        )
+    evaluation = shards.Evaluation(examined.subject, examined.conditions, examined.also, examined.warnings)
+    tests = {name: (job, queries_of(name, examined.data.tests[name])) for name, job in jobs.items()}
+    shards.write(path, evaluation, tests, part, execute=execute, on_test=on_test)
+
+
+def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
+    """The dataset without those of its test items that could not be embedded, and which these are; with all of them where
+    positives are listed pair by pair, of which none may be missing."""
+    listed = set(items)
+    left_out = sorted({item for test in data.tests.values() for item in test.items if item in listed})
+    if not left_out or data.lists:
+        return data, []
+    return replace(data, tests={name: _without(test, listed) for name, test in data.tests.items()}), left_out
+
+
+def _without(test: Manifest, items: set[str]) -> Manifest:
+    kept = np.array([item not in items for item in test.items])
+    columns = {name: getattr(test, name)[kept] for name in ("items", "labels", "query", "gallery")}
+    return replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
+
+
+def _short_digest(items: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
+
+
+def _remarks_on_left_out(items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    return [
+        f"{len(items):,} items that could not be embedded are neither queries nor in the gallery: {examples(items)}"
+    ]
+
+
+def _refuse_empty(data: Dataset) -> None:
+    """Refuse a test without queries, or without a gallery."""
+    for name, test in data.tests.items():
+        for side, mask in (("queries", test.query), ("gallery items", test.gallery)):
+            if not mask.any():
+                raise DataError(
+                    f"the test {name!r} of {data.name} has no {side}", expected="at least one query and one gallery item",
+                    found=f"{len(test):,} items", fix="look at the columns query and gallery of its manifest",
+                )  # fmt: skip
+
+
+def _remarks_on_names(data: Dataset) -> list[str]:
+    """What to know of the names of somebody's own classes; those of published sets are as their authors meant them."""
+    return [] if data.name in specs else remarks_on(name_table_of(list(data.tests.values())))
+
+
+def _checked(method: str | None) -> str | None:
+    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another encoding hands over: it fits into
+    no report."""
+    try:
+        (method or "").encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the method's name is not text", expected="UTF-8", found=ascii(method)) from error
+    return method
+
+
+def partial_labels_of(data: Dataset) -> list[str]:
+    """How far the queries of each test are known, in words, where some labels end early."""
+    remarks = []
+    for name, test in data.tests.items():
+        known = known_levels(test.tree)[test.labels[:, -1]]
+        if (known < test.tree.depth).any():
+            counts = np.bincount(known[test.query], minlength=test.tree.depth + 1)[1:].tolist()
+            parts = [f"{count:,} to {level}" for level, count in zip(test.levels, counts, strict=True) if count]
+            items = int((known[test.gallery] < test.tree.depth).sum())
+            remarks.append(
+                f"{name}: partial labels: queries are known {', '.join(parts)}; {items:,} gallery items end early and are "
+                "left out where their level is unknown"
+            )
+    return remarks
+
+
+def protocol_name(name: str, data: Dataset) -> str:
+    """`official` in the variant that the dataset's released evaluator is."""
+    return data.protocol.official if name == "official" else name
+
+
+def digest_of(data: Dataset) -> str:
+    """sha256 over the digests of the test manifests."""
+    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(data.tests.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

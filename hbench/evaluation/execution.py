@@ -1,0 +1,89 @@
+"""Who computes an evaluation, within which bounds, and what is kept of it on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from hbench.core.errors import UsageError
+from hbench.engine.executors.kept_blocks import kept_in
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.job import Execute
+from hbench.evaluation import embeddings
+from hbench.evaluation.evaluate import Examined, OnTest, report_on, shard_on
+from hbench.evaluation.reports.report import Report
+from hbench.evaluation.reports.trees import parse, report_under
+from hbench.evaluation.shards import Part
+
+ELSEWHERE = ("shard", "workers", "scheduler", "device", "resume")
+APART = {  # an option, what it does, and the options that it cannot be joined with
+    "device": ("ranks in this process", ("shard", "workers", "scheduler")),
+    "trees": ("ranks in this process, in one go", (*ELSEWHERE, "top_k")),
+    "top_k": ("ranks in this process, in one go", ELSEWHERE),
+}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """`threads`, `memory` (bytes beyond the embeddings); a torch `device`; so many local `workers`, or those of a dask
+    `scheduler`; the folder in which finished blocks are kept to `resume` from; the `shard` i/n that alone is computed; the first
+    `top_k` results to keep; other `trees` to score under, in words.
+
+    Raises UsageError for what does not go together.
+    """
+
+    threads: int | None = None
+    memory: int | None = None
+    device: str | None = None
+    workers: int | None = None
+    scheduler: str | None = None
+    resume: Path | None = None
+    shard: str | None = None
+    top_k: int = 0
+    trees: str | None = None
+
+    def __post_init__(self) -> None:
+        for option, (does, others) in APART.items():
+            joined = [other for other in others if getattr(self, option) and getattr(self, other)]
+            if joined:
+                option, other = (name.replace("_", "-") for name in (option, joined[0]))
+                raise UsageError(f"--{option} {does}: leave --{other} out")
+        if self.shard:
+            Part.parse(self.shard)
+        if self.trees:
+            parse(self.trees)
+
+    @contextmanager
+    def open(
+        self, files: Sequence[tuple[Path, Path | None]], announce: Callable[[str], None] | None = None
+    ) -> Iterator[Execute]:
+        """Who computes the blocks; a cluster reads the files (and those of their ids) for itself. `announce` is called before
+        kernels are compiled."""
+        execute: Execute = partial(on_threads, threads=self.threads, announce=announce)
+        kept = self.resume
+        with ExitStack() as stack:
+            if self.device:
+                from hbench.engine.executors.gpu import on_device
+
+                execute, kept = on_device(self.device), kept and kept / self.device.partition(":")[0]
+            elif self.scheduler or self.workers:
+                from hbench.engine.executors import dask
+
+                client = stack.enter_context(dask.connected(self.scheduler, self.workers or 0))
+                reader = dask.FileReader(embeddings.read_for_worker, embeddings.joined)
+                execute = dask.on_cluster(client, [dask.File(path.resolve(), ids) for path, ids in files], reader)
+            yield kept_in(kept, execute) if kept else execute
+
+    def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
+        """Measure every test and report."""
+        if self.trees:
+            return report_under(examined, parse(self.trees), memory=self.memory, execute=execute, on_test=on_test)
+        return report_on(examined, memory=self.memory, execute=execute, on_test=on_test, top_k=self.top_k)
+
+    def write_shard(self, path: Path, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> None:
+        """Compute the shard and write it to `path`."""
+        part = Part.parse(self.shard or "1/1")
+        shard_on(path, examined, part, memory=self.memory, execute=execute, on_test=on_test)

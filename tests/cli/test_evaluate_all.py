@@ -1,0 +1,94 @@
+"""hbench evaluate-all: every embedding file of a folder scored, paired against the best, resumable."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hbench.cli import group
+from hbench.core.errors import HBenchError, SubmissionError
+from hbench.datasets import manifest
+from hbench.evaluation import embeddings
+from hbench.evaluation.reports import comparison, report
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A dataset of 4 species in 2 families, and a folder of three models' files, from good to bad, one of them .npz."""
+    rng = np.random.default_rng(0)
+    rows = [(f"family{i % 2}", f"species{i % 4}") for i in range(80)]
+    items = [f"{i}.jpg" for i in range(80)]
+    manifest.from_names(items, rows, levels=["family", "species"]).write(tmp_path / "zoo.parquet")
+    centres = rng.normal(size=(4, 8))
+    (tmp_path / "models").mkdir()
+    for name, noise in (("b-fair", 0.8), ("a-bad", 2.0), ("c-good.npz", 0.4)):
+        vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
+        path = tmp_path / "models" / (name if "." in name else f"{name}.parquet")
+        embeddings.write(path, items, vectors)
+    return tmp_path
+
+
+def evaluate_all(folder, *more):
+    words = ["evaluate-all", folder / "models", "-d", folder / "zoo.parquet", "-o", folder / "reports", *more]
+    return CliRunner().invoke(group, list(map(str, words)))
+
+
+def test_models_are_listed_best_first_and_paired_against_the_best(folder):
+    run = evaluate_all(folder, "--json", "--row", folder / "rows.toml")
+    assert run.exit_code == 0, run.output
+    shown = json.loads(run.stdout)
+    assert [model["method"] for model in shown["models"]] == ["c-good", "b-fair", "a-bad"]
+    assert shown["metric"] == "H-AP"
+    assert shown["models"][0]["behind_best"] is None
+    paths = [folder / "reports" / f"{name}.json" for name in ("a-bad", "c-good")]
+    documents = [report.read(path) for path in paths]
+    tables = [
+        report.read_by_query(path.with_suffix(".by-query.parquet"), document)
+        for path, document in zip(paths, documents, strict=True)
+    ]
+    expected = comparison.compare(comparison.only(tables[0], tables[1], ["H-AP"]), tables[1])[0]
+    assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()  # Holm, of two
+    assert (folder / "rows.toml").read_text(encoding="utf-8").count("[[row]]") == 3
+    table = evaluate_all(folder)
+    assert table.stdout.splitlines()[2].split("\t")[0] == "c-good"
+
+
+def test_what_is_finished_is_used_again_unless_file_or_conditions_changed(folder):
+    assert evaluate_all(folder).exit_code == 0
+    reports = {path: path.stat().st_mtime_ns for path in (folder / "reports").glob("*.json")}
+    assert len(reports) == 3
+    run = evaluate_all(folder)
+    assert run.stderr.count("is of this file and these settings") == 3
+    assert {path: path.stat().st_mtime_ns for path in reports} == reports
+    items, vectors = [f"{i}.jpg" for i in range(80)], np.random.default_rng(1).normal(size=(80, 8))
+    embeddings.write(folder / "models" / "a-bad.parquet", items, vectors.astype(np.float32))
+    (folder / "reports" / "b-fair.by-query.parquet").unlink()
+    assert evaluate_all(folder).stderr.count("is of this file and these settings") == 1
+    assert evaluate_all(folder, "--ties", "optimistic").stderr.count("is of this file and these settings") == 0
+
+
+def test_a_file_that_is_refused_is_named_at_the_end_and_the_others_are_shown(folder):
+    embeddings.write(folder / "models" / "short.parquet", ["0.jpg"], np.ones((1, 8), np.float32))
+    run = evaluate_all(folder)
+    assert isinstance(run.exception, SubmissionError)
+    assert "1 of 4 files are refused" in str(run.exception)
+    assert "short.parquet" in str(run.exception)
+    assert len(run.stdout.splitlines()) == 1 + 1 + 3 + 2  # title, header, models, unit, signature
+    assert not (folder / "reports" / "short.json").exists()
+
+
+@pytest.mark.parametrize("option", [["--check"], ["--top-k", "3"], ["--trees", "shuffled"], ["--format", "latex"]])
+def test_what_is_of_one_file_alone_is_refused_before_any_work(folder, option):
+    assert evaluate_all(folder, *option).exit_code == 2
+    assert not (folder / "reports").exists()
+
+
+def test_a_folder_without_embeddings_is_refused(folder):
+    for path in (folder / "models").iterdir():
+        path.unlink()
+    run = evaluate_all(folder)
+    assert isinstance(run.exception, HBenchError)
+    assert "no embedding files" in str(run.exception)
