@@ -123,4 +123,6 @@ def _registered(spec: Spec) -> Dataset:
 
 
 for _module in pkgutil.iter_modules(benchmarks.__path__):  # last, since they use what is defined above
-    importlib.import_module(f"{benchmarks.__name__}.{_module.name}")
+    for _spec in vars(importlib.import_module(f"{benchmarks.__name__}.{_module.name}")).values():
+        if isinstance(_spec, Spec):
+            specs.register(_spec.name)(_spec)

@@ -179,8 +179,11 @@ def from_names(
 TYPES = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
 
 
-def _levels_in(path: Path) -> list[str]:
-    """The level names in a manifest's metadata, coarse to fine; none in another parquet file."""
+def levels_in(path: Path) -> list[str]:
+    """The level names in a manifest's metadata, coarse to fine; none in another parquet file.
+
+    Raises ValueError, OSError or an ArrowException for a damaged file.
+    """
     with open_parquet(path) as file:
         levels = parse_json((file.schema_arrow.metadata or {}).get(b"hbench.levels", b"[]"))
     if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
@@ -197,7 +200,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
     try:
-        levels = _levels_in(path)
+        levels = levels_in(path)
         table = parquet_table(path, dictionaries=levels)
         meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:

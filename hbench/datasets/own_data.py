@@ -21,7 +21,7 @@ from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.files import replacing
 from hbench.core.tables import SUFFIXES as TABLES
 from hbench.core.tables import kind_of, read_sheet, texts
-from hbench.core.untrusted import load_picture, open_parquet
+from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
@@ -92,8 +92,7 @@ def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> li
 def _is_manifest(path: Path) -> bool:
     """Whether a parquet file says that it is a manifest; False for a file that cannot be read."""
     try:
-        with open_parquet(path) as file:
-            return b"hbench.levels" in (file.schema_arrow.metadata or {})
+        return bool(manifests.levels_in(path))
     except (pa.ArrowException, ValueError, OSError):
         return False
 

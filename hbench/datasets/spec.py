@@ -12,7 +12,7 @@ import pyarrow as pa
 from PIL import Image
 
 from hbench.core.registry import Registry
-from hbench.datasets.dataset import Protocol
+from hbench.datasets.dataset import Protocol as Protocol  # benchmarks take it from here
 from hbench.datasets.manifest import Manifest, from_names, open_picture
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import mend

@@ -1,2 +1,2 @@
-"""Describes the benchmarks that ship with hbench, one file each: a SPEC and a function `build(raw)` that returns its
-manifests."""
+"""Describes the benchmarks that ship with hbench, one file each: its SPECs, and a function `build(raw)` that returns the
+manifests. `hbench.datasets` registers every Spec that stands in a module of this folder."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import lines_of, rows_of
-from hbench.datasets.spec import Spec, Splits, specs, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, split_by
 
 
 def build(raw: Path) -> Splits:
@@ -53,4 +52,3 @@ fgvc-aircraft-2013b/data/
   images/
     IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

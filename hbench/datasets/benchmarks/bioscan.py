@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets.dataset import Protocol
-from hbench.datasets.spec import PARTIAL, Spec, Splits, mended, queries_against, specs, splits_of
+from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, queries_against, splits_of
 
 LEVELS = ("class", "order", "family", "genus", "species")
 TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
@@ -100,5 +99,3 @@ PARTIAL_SPEC = dataclasses.replace(
         "layout: both unpacked into bioscan5m/images/cropped_256/pretrain/"
     ),
 )
-for _spec in (SPEC, PARTIAL_SPEC):
-    specs.register(_spec.name)(_spec)

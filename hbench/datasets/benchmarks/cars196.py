@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import shipped_rows
-from hbench.datasets.spec import Spec, Splits, specs, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, split_by
 
 TRAINING_CLASSES = 98
 
@@ -57,4 +56,3 @@ cars_annos.mat         annotations: relative_im_path, class, …; class_names
 car_ims/
   000001.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
@@ -80,4 +79,3 @@ cifar-100-binary/
   coarse_label_names.txt
   fine_label_names.txt""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import rows_of, shipped_rows
-from hbench.datasets.spec import Spec, Splits, specs, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, split_by
 
 TRAINING_CLASSES = 100
 MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passerellidae")
@@ -67,4 +66,3 @@ CUB_200_2011/
     001.Black_footed_Albatross/
       IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

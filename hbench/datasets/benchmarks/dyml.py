@@ -8,10 +8,9 @@ from pathlib import Path
 
 from hbench.core.errors import DataError
 from hbench.datasets.copies import same_content
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.raw_files import columns_of, lines_of
-from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
+from hbench.datasets.raw_files import columns_of, text_of
+from hbench.datasets.spec import Protocol, Spec, Splits, queries_against, splits_of
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # whatever the granularity of the test
@@ -37,14 +36,11 @@ def rows_of(path: Path, header: str) -> list[list[str]]:
     >>> rows_of(file, TEST_HEADER)
     [['0.jpg', '12'], ['1.jpg', '12']]
     """
-    lines = lines_of(path)
-    if not lines or not lines[0].startswith(header):
-        raise DataError(f"{path} has another header", expected=header, found=lines[0][:60] if lines else "nothing")
-    rows = [
-        [field.strip() for field in line.split(",")]
-        for line in [lines[0].removeprefix(header), *lines[1:]]
-        if line.strip()
-    ]
+    text = text_of(path)
+    if not text.startswith(header):
+        raise DataError(f"{path} has another header", expected=header, found=text[:60] or "nothing")
+    lines = filter(str.strip, text.removeprefix(header).splitlines())
+    rows = [[field.strip() for field in line.split(",")] for line in lines]
     number = header.count(",") + 1
     if bad := [row for row in rows if len(row) != number]:
         raise DataError(
@@ -153,5 +149,3 @@ PRODUCTS = dataclasses.replace(
   imgs/
     0.jpg""",
 )
-for _spec in (VEHICLE, ANIMAL, PRODUCTS):
-    specs.register(_spec.name)(_spec)

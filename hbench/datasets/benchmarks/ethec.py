@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 IMAGES = "IMAGO_build_test_resized"
 
@@ -69,4 +68,3 @@ ETHEC_dataset/
     IMAGE_PATH/
       IMAGE_NAME.JPG""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -9,10 +9,9 @@ from typing import Any
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Spec, Splits, mended, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, mended, splits_of
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
 PARTS = {"garment parts", "closures", "decorations"}  # of a garment: no class of its own here
@@ -88,4 +87,3 @@ train/
 test/                                    validation and test images together
   IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import columns_of, json_of
-from hbench.datasets.spec import PARTIAL, RANKS, Spec, Splits, held_out, mended, specs, splits_of
+from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, splits_of
 
 ANNOTATIONS = "dataset_train.json"
 TAXONOMY = "taxonomy.csv"
@@ -73,4 +72,3 @@ rois/
 images/
   IMAGE.png                    whole pictures, not needed""",
 )
-specs.register(SPEC.name)(SPEC)

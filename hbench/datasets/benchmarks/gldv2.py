@@ -9,12 +9,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, queries_against, splits_of
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -171,5 +170,3 @@ FLAT_SPEC = dataclasses.replace(
     },
     defects=("positives are listed by image; the label of a query is that of its first image",),
 )
-for _spec in (SPEC, FLAT_SPEC):
-    specs.register(_spec.name)(_spec)

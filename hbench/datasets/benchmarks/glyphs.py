@@ -17,10 +17,9 @@ from PIL import Image, ImageDraw, ImageFont, features
 from hbench.core import paths
 from hbench.core.files import replacing
 from hbench.core.untrusted import parse_toml, read_array
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import shipped
-from hbench.datasets.spec import Spec, Splits, held_out, specs, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, held_out, split_by
 
 SIDE = 32
 MARGIN = 1
@@ -153,4 +152,3 @@ SPEC = Spec(
         "letters such as A, Α and А look alike across scripts: about 1,600 images equal another one",
     ),
 )
-specs.register(SPEC.name)(SPEC)

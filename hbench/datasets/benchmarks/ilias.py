@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import Spec, Splits, mended, queries_against, specs
+from hbench.datasets.spec import Protocol, Spec, Splits, mended, queries_against
 
 TAXONOMY = "taxonomy.json"
 QUERIES, POSITIVES, DISTRACTORS = (f"image_ids/{name}_ids.txt" for name in ("image_query", "positive", "distractor"))
@@ -104,5 +103,3 @@ CORE = dataclasses.replace(
     defects=SPEC.defects[:2],
     manual="",
 )
-for _spec in (SPEC, CORE):
-    specs.register(_spec.name)(_spec)

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import RANKS, Names, Spec, Splits, mended, specs, splits_of
+from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, mended, splits_of
 
 BASE = ("supercategory", "species")
 KEYS = {"species": "name"}
@@ -114,5 +113,3 @@ FULL_SPEC = dataclasses.replace(
         "34 species have NA for an order or family; here each is a class of its own within its parent",
     ),
 )
-specs.register(SPEC.name)(SPEC)
-specs.register(FULL_SPEC.name)(FULL_SPEC)

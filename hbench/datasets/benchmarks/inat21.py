@@ -7,9 +7,8 @@ import dataclasses
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import RANKS, Spec, Splits, held_out, mended, specs, split_by, splits_of
+from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, held_out, mended, split_by, splits_of
 
 FOLDERS = {"train": "train_mini", "test": "val"}
 
@@ -76,5 +75,3 @@ OPEN = dataclasses.replace(
     },
     defects=("the split is hbench's own, after that of iNaturalist 2018 (7 species of 10 train): compare within it",),
 )
-for _spec in (SPEC, OPEN):
-    specs.register(_spec.name)(_spec)

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import from_names
 from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Spec, Splits, specs
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 FILE = "list_eval_partition.txt"
 HEADER = ["image_name", "item_id", "evaluation_status"]
@@ -72,4 +71,3 @@ Img/img/
   MEN/
     …""",
 )
-specs.register(SPEC.name)(SPEC)

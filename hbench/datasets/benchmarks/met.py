@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Spec, Splits, queries_against, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, queries_against, splits_of
 
 DATABASE = "ground_truth/MET_database.json"
 QUERIES = "ground_truth/testset.json"
@@ -66,4 +65,3 @@ images/
   MET/EXHIBIT/NUMBER.jpg
   …                      pictures by visitors""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import TreeError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 ROOT = "0"
 DEPTH = 4
@@ -83,4 +82,3 @@ nabirds/
     0295/
       IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -6,9 +6,8 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}
@@ -66,5 +65,3 @@ SMALL_SPEC = dataclasses.replace(
     defects=("Greek and Latin are in both sets: their characters are no open set",),
     layout=LAYOUT.format(**SMALL),
 )
-specs.register(SPEC.name)(SPEC)
-specs.register(SMALL_SPEC.name)(SMALL_SPEC)

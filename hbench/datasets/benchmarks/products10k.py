@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 TRAIN, TEST = "train.csv", "test_kaggletest.csv"
 
@@ -56,4 +55,3 @@ train/
 test/
   IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import RANKS, Spec, Splits, mended, specs, splits_of
+from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, mended, splits_of
 
 TABLE = "metadata.csv"
 
@@ -48,4 +47,3 @@ metadata/
   rarespecies-catalog.csv
   licenses.csv""",
 )
-specs.register(SPEC.name)(SPEC)

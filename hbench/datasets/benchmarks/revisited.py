@@ -10,11 +10,10 @@ import pyarrow as pa
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.pair_labels import LEFT_OUT, list_of
 from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Spec, Splits, queries_against, specs
+from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
 PARTS = ("easy", "hard", "junk")
@@ -106,5 +105,3 @@ def _spec(name: str, title: str, *, gallery: int, size: str, file: str) -> Spec:
 
 OXFORD = _spec("roxford5k", "Revisited Oxford", gallery=4_993, size="1.9 GB", file="gnd_roxford5k.pkl")
 PARIS = _spec("rparis6k", "Revisited Paris", gallery=6_322, size="2.5 GB", file="gnd_rparis6k.pkl")
-for _one in (OXFORD, PARIS):
-    specs.register(_one.name)(_one)

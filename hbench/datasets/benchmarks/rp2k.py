@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 
 def build(raw: Path) -> Splits:
@@ -41,4 +40,3 @@ all/
     PRODUCT/
       IMAGE.jpg""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 FILE = "retrieval-SfM-120k.pkl"
 PARTS = {"train": "train", "test": "val"}
@@ -64,4 +63,3 @@ retrieval-SfM-120k.pkl      {train, val}: {cids, cluster, qidxs, pidxs, …}, re
 ims/
   D5/C4/F3/CID              the last six letters of the id""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.datasets.dataset import Protocol
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Spec, Splits, specs, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 
@@ -48,4 +47,3 @@ Stanford_Online_Products/
   bicycle_final/           the other eleven kinds alike
     IMAGE.JPG""",
 )
-specs.register(SPEC.name)(SPEC)

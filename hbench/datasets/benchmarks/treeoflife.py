@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets.dataset import Protocol
-from hbench.datasets.spec import PARTIAL, RANKS, Spec, Splits, mended, specs, splits_of
+from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, mended, splits_of
 
 TABLE = "metadata/catalog.csv"
 PARTS = {"train": "train_small", "test": "val"}
@@ -65,4 +64,3 @@ metadata/
 images/
   TREEOFLIFE_ID.jpg         from dataset/EOL/image_set_01.tar.gz …""",
 )
-specs.register(SPEC.name)(SPEC)

@@ -56,7 +56,6 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
         (job.folder / FOLDER).mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(job.folder / FOLDER / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
-            clear_leftovers(job.folder)
             try:
                 done = list(pool.imap_unordered(lambda source: (source.file, _attempt(source, job)), sources))
             except KeyboardInterrupt:
@@ -67,15 +66,6 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
     if job.stop.is_set():
         raise DownloadInterrupted
     return {file: problem for file, problem in sorted(done, key=lambda pair: pair[0]) if problem is not None}
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Remove temporary files that killed runs left, whose process is gone. Parts of downloads stay: a later run resumes
-    them."""
-    for path in folder.rglob(".*.part"):
-        number = path.name.removesuffix(".part").rpartition(".")[2]
-        if number.isascii() and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc").exists():
-            path.unlink(missing_ok=True)
 
 
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
