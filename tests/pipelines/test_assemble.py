@@ -21,33 +21,17 @@ from hbench_hgldv2.labels.scrape import ClassName, Link
 from hbench.core.errors import ConfigError, DataError
 from tests.pipelines.official import GOLDEN, index_rows, official, official_rows, rows_of
 
+SAMPLE = GOLDEN / "train_label_to_hierarchical.sample5col.csv"
+
 
 def link(landmark: int, classes: tuple[str, ...], reason: str = "") -> Link:
     url = f"http://commons.wikimedia.org/wiki/Category:L{landmark}"
-    return Link(
-        "train",
-        landmark,
-        url,
-        f"Category:L{landmark}",
-        "found",
-        "sitelink",
-        "Q1",
-        "Q1",
-        reason,
-        classes,
-        len(classes),
-        False,
-        0,
-    )
+    found = (f"Category:L{landmark}", "found", "sitelink", "Q1", "Q1", reason)
+    return Link("train", landmark, url, *found, classes, len(classes), False, 0)
 
 
-NAMES = [
-    ClassName(f"Q{n}", name, "en")
-    for n, name in enumerate(
-        ["", "bridge", "viaduct", "river", "building", "Wikimedia category", "heritage site", "", "abbey"]
-    )
-    if n
-]
+WORDS = ["bridge", "viaduct", "river", "building", "Wikimedia category", "heritage site", "", "abbey"]
+NAMES = [ClassName(f"Q{n}", name, "en") for n, name in enumerate(WORDS, start=1)]
 RULES = [
     clean.Rule("building", "Q4", "too_generic", ""),
     clean.Rule("x", "Q5", "drop", ""),
@@ -56,39 +40,22 @@ RULES = [
 
 
 def test_cleaning_gives_every_landmark_a_status_and_a_reason() -> None:
-    links = [
-        link(1, ("Q1",)),
-        link(2, ("Q1", "Q2")),
-        link(3, ("Q4",)),
-        link(4, ("Q4", "Q3")),
-        link(5, ("Q5",)),
-        link(6, ("Q7",)),
-        link(7, (), "missing"),
-        link(8, ("Q6", "Q5", "Q8")),
-        link(9, ("Q6",)),
-    ]
-    found = clean.select(links, NAMES, RULES)
-    assert [(row.status, row.reason, row.classes) for row in found] == [
-        ("kept", "", ("Q1",)),
-        ("ambiguous", "several_classes", ("Q1", "Q2")),
-        ("dropped", "too_generic", ("Q4",)),
-        ("kept", "", ("Q3",)),
-        ("dropped", "irrelevant", ("Q5",)),
-        ("dropped", "no_label", ("Q7",)),
-        ("dropped", "missing", ()),
-        ("kept", "", ("Q8",)),
-        ("dropped", "too_generic", ("Q6",)),
-    ]
-    assert clean.counts(found) == {
-        "train kept": 3,
-        "train ambiguous": 1,
-        "train dropped": 5,
-        "several_classes": 1,
-        "too_generic": 2,
-        "irrelevant": 1,
-        "no_label": 1,
-        "missing": 1,
+    cases = {
+        ("Q1",): ("kept", "", ("Q1",)),
+        ("Q1", "Q2"): ("ambiguous", "several_classes", ("Q1", "Q2")),
+        ("Q4",): ("dropped", "too_generic", ("Q4",)),
+        ("Q4", "Q3"): ("kept", "", ("Q3",)),
+        ("Q5",): ("dropped", "irrelevant", ("Q5",)),
+        ("Q7",): ("dropped", "no_label", ("Q7",)),
+        (): ("dropped", "missing", ()),
+        ("Q6", "Q5", "Q8"): ("kept", "", ("Q8",)),
+        ("Q6",): ("dropped", "too_generic", ("Q6",)),
     }
+    links = [link(n, classes, "" if classes else "missing") for n, classes in enumerate(cases, start=1)]
+    found = clean.select(links, NAMES, RULES)
+    assert [(row.status, row.reason, row.classes) for row in found] == list(cases.values())
+    reasons = {"several_classes": 1, "too_generic": 2, "irrelevant": 1, "no_label": 1, "missing": 1}
+    assert clean.counts(found) == {"train kept": 3, "train ambiguous": 1, "train dropped": 5, **reasons}
     labels = {label.class_id: label for label in clean.labels_of(found, NAMES)}
     assert labels["Q1"] == Label("Q1", "bridge", 1, 0, 1, ("L1", "L2"))
     assert labels["Q2"] == Label("Q2", "viaduct", 0, 0, 1, ("L2",))
@@ -109,21 +76,10 @@ def placed(class_id: str, group: str, status: str = "group") -> Placed:
 
 
 def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group() -> None:
-    mapping = [
-        placed("Q1", "bridge"),
-        placed("Q2", "bridge"),
-        placed("Q3", "water"),
-        placed("Q4", "", "unassigned"),
-        placed("Q5", "", "dropped"),
-    ]
-    rows = [
-        ("kept", ("Q1",)),
-        ("ambiguous", ("Q1", "Q2")),
-        ("ambiguous", ("Q1", "Q3")),
-        ("kept", ("Q4",)),
-        ("ambiguous", ("Q5", "Q1")),
-        ("dropped", ()),
-    ]
+    mapping = [placed("Q1", "bridge"), placed("Q2", "bridge"), placed("Q3", "water")]
+    mapping += [placed("Q4", "", "unassigned"), placed("Q5", "", "dropped")]
+    rows = [("kept", ("Q1",)), ("ambiguous", ("Q1", "Q2")), ("ambiguous", ("Q1", "Q3"))]
+    rows += [("kept", ("Q4",)), ("ambiguous", ("Q5", "Q1")), ("dropped", ())]
     selection = [CleanedLandmark("train", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
     found = assemble.assemble(selection, mapping, "train")
     assert [row.hierarchical_label for row in found.rows] == ["bridge", "bridge", "", "", ""]
@@ -160,12 +116,8 @@ def test_images_place_what_no_class_places_and_the_source_says_so() -> None:
 
 @pytest.fixture(scope="module")
 def index() -> list[Released]:
-    return [
-        Released(
-            int(r["landmark_id"]), "", r["hierarchical_label"], r["hierarchical_label"], r["natural_or_human_made"]
-        )
-        for r in index_rows()
-    ]
+    labelled = ((row["landmark_id"], row["hierarchical_label"], row["natural_or_human_made"]) for row in index_rows())
+    return [Released(int(landmark), "", label, label, kind) for landmark, label, kind in labelled]
 
 
 def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index: list[Released]) -> None:
@@ -205,23 +157,17 @@ def test_the_card_states_the_published_imbalance(index: list[Released]) -> None:
     assert round(100 * found.top1) == 23
 
 
-def test_the_sample_of_the_train_file_is_read_written_and_replayed_unchanged() -> None:
-    file = GOLDEN / "train_label_to_hierarchical.sample5col.csv"
-    rows = released.read(file)
-    assert rows_text(rows, Released) == file.read_text(encoding="utf-8")
-    selection, names = clean.selection_of({"train": rows})
-    curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
-    found = assemble.assemble(selection, curation.rows, "train")
-    assert found.rows == rows
-
-
-def test_all_163_official_labels_come_back_with_case_and_qualifier() -> None:
-    rows = official_rows()
-    assert len(rows) == 163
-    assert len([row for row in rows if row.supercategory != normalised(row.supercategory)]) == 27
+@pytest.mark.parametrize("rows", [released.read(SAMPLE), official_rows()], ids=["sample", "all official labels"])
+def test_released_rows_come_back_with_case_and_qualifier(rows: list[Released]) -> None:
     selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
     assert assemble.assemble(selection, curation.rows, "train").rows == rows
+
+
+def test_a_released_file_is_written_as_it_was_read_and_the_official_labels_are_163() -> None:
+    assert rows_text(released.read(SAMPLE), Released) == SAMPLE.read_text(encoding="utf-8")
+    rows = official_rows()
+    assert (len(rows), sum(row.supercategory != normalised(row.supercategory) for row in rows)) == (163, 27)
 
 
 def test_the_shipped_decisions_are_those_of_the_released_sample() -> None:

@@ -86,16 +86,9 @@ def test_details_put_the_doubtful_first_and_flag_the_far() -> None:
 def test_a_sweep_prefers_the_true_number_and_counts_the_effort() -> None:
     reference = {IDS[i]: str(i % 6) for i in range(len(IDS))}
     names = [(i, f"word{reference[i]}") for i in IDS]
-    rows = list(
-        sweep.sweep(
-            names,
-            blobs(spread=0.3),
-            algorithms["ward"],
-            [ClusterSettings(k) for k in (3, 6, 12)],
-            reference=reference,
-            resamples=4,
-        )
-    )
+    settings = [ClusterSettings(k) for k in (3, 6, 12)]
+    swept = sweep.sweep(names, blobs(spread=0.3), algorithms["ward"], settings, reference=reference, resamples=4)
+    rows = list(swept)
     assert max(rows, key=lambda row: row.stability).k == 6
     assert max(rows, key=lambda row: row.silhouette).k == 6
     assert (rows[1].splits, rows[1].merges, rows[1].ari) == (0, 0, 1.0)

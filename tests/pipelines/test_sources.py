@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pytest
 from hbench_hgldv2.labels import scrape
@@ -15,11 +15,10 @@ from hbench_hgldv2.wikimedia import dumps, query_service
 from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers
 
 from hbench.core.errors import DataError
-from tests.pipelines.wikimedia_server import Server, serving
+from tests.pipelines.wikimedia_server import DIRECT, ENTITY, Server, serving
 from tests.pipelines.wikimedia_world import CLASSES, WITHOUT_ENGLISH, World, world_of
 
 SOFT = {"soft redirect"}
-DIRECT = "http://www.wikidata.org/prop/direct/"
 
 
 def landmarks_of(world: World) -> list[scrape.Landmark]:
@@ -37,75 +36,11 @@ def check(world: World, links: list[scrape.Link], *, unknown: set[str]) -> None:
             assert link.reason == reason or {link.reason, reason} == {"item_missing", "no_class"}, url
 
 
-class QueryServer(Server):
-    """The query service over the same world: it answers the five queries of the source."""
-
-    def answer(self, params: dict[str, str]) -> dict[str, object]:
-        values = re.findall(r'<([^>]+)>|wd:(Q\d+)|"((?:[^"\\]|\\.)*)"(?! ?\))', params["query"].split("{", 1)[1])
-        plain = ["".join(value) for value in values]
-        rows = self.rows(params["query"], plain)
-        return {"head": {}, "results": {"bindings": rows}}
-
-    def rows(self, query: str, values: list[str]) -> list[dict[str, dict[str, str]]]:
-        entity = lambda qid: {"type": "uri", "value": query_service.ENTITY + qid}  # noqa: E731
-        if "schema:about" in query:
-            titles = {iri: unquote(iri.removeprefix(query_service.COMMONS_PAGE)).replace("_", " ") for iri in values}
-            return [
-                {"page": {"type": "uri", "value": iri}, "item": entity(self.world.pages[t]["item"])}
-                for iri, t in titles.items()
-                if "item" in self.world.pages.get(t, {})
-            ]
-        if "P373" in query:
-            return [
-                {"name": {"type": "literal", "value": name}, "item": entity(qid)}
-                for name in values
-                for qid in self.world.by_category.get(name, [])
-            ]
-        if "sameAs" in query:
-            return [
-                {"item": entity(i), "target": entity(self.world.item_redirects[i])}
-                for i in values
-                if i in self.world.item_redirects
-            ]
-        if "rdfs:label" in query:
-            named = [(i, self.world.names.get(i)) for i in values if i != "en"]
-            return [
-                {
-                    "item": entity(i),
-                    "label": {"type": "literal", "value": n[0]},
-                    "language": {"type": "literal", "value": n[1]},
-                }
-                for i, n in named
-                if n and n[1] in ("en", "mul")
-            ]
-        return [row for i in values for row in self.statements(i)]
-
-    def statements(self, qid: str) -> list[dict[str, dict[str, str]]]:
-        found = []
-        for name, statements in self.world.items.get(qid, {"claims": {}})["claims"].items():
-            best = "preferred" if any(s["rank"] == "preferred" for s in statements) else "normal"
-            for statement in (s for s in statements if s["rank"] == best):
-                value = statement["mainsnak"].get("datavalue")
-                cell = (
-                    {"type": "uri", "value": f"{query_service.ENTITY}Q{value['value']['numeric-id']}"}
-                    if value
-                    else {"type": "bnode", "value": "t1"}
-                )
-                found.append(
-                    {
-                        "item": {"type": "uri", "value": query_service.ENTITY + qid},
-                        "property": {"type": "uri", "value": DIRECT + name},
-                        "value": cell,
-                    }
-                )
-        return found
-
-
 def test_the_query_service_gives_the_same_classes_but_knows_no_redirects(tmp_path: Path) -> None:
     world = world_of(400)
     time = [0.0]
     clock = Clock(lambda: time[0], lambda: time[0], lambda seconds: time.__setitem__(0, time[0] + seconds))
-    with serving(QueryServer(world, faults=0.2)) as server, Cache(tmp_path / "c.sqlite") as cache:
+    with serving(Server(world, faults=0.2)) as server, Cache(tmp_path / "c.sqlite") as cache:
         client = Client("a@example.org", cache, Manners(), clock)
         links, names = scrape.resolve(
             landmarks_of(world), query_service.source(client, Servers(query=f"{server.url}/sparql"))
@@ -137,19 +72,17 @@ def write_dumps(world: World, folder: Path) -> None:
 
 
 def triples_of(world: World) -> list[str]:
-    server = QueryServer(world)
+    server = Server(world)
     lines = []
     for qid in world.items:
         for row in server.statements(qid):
             value = f"<{row['value']['value']}>" if row["value"]["type"] == "uri" else "_:b1"
             lines.append(f"<{row['item']['value']}> <{row['property']['value']}> {value} .")
-        lines.append(f'<{query_service.ENTITY}{qid}> <http://schema.org/description> "a \\"thing\\""@en .')
+        lines.append(f'<{ENTITY}{qid}> <http://schema.org/description> "a \\"thing\\""@en .')
     for name, items in world.by_category.items():
-        lines += [
-            f"<{query_service.ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ." for qid in items
-        ]
+        lines += [f"<{ENTITY}{qid}> <{DIRECT}P373> {json.dumps(name, ensure_ascii=False)} ." for qid in items]
     lines += [
-        f'<{query_service.ENTITY}{q}> <http://www.w3.org/2000/01/rdf-schema#label> "{text}"@{lang} .'
+        f'<{ENTITY}{q}> <http://www.w3.org/2000/01/rdf-schema#label> "{text}"@{lang} .'
         for q, (text, lang) in world.names.items()
     ]
     return lines

@@ -84,17 +84,8 @@ def test_all_steps_from_scrape_to_dataset(tmp_path: Path) -> None:
     world, work = world_of(600), tmp_path / "work"
     raw = raw_folder(world, tmp_path / "raw")
     with serving(Server(world)) as server:
-        addresses = [
-            "--server",
-            "commons",
-            f"{server.url}/commons/w/api.php",
-            "--server",
-            "wikidata",
-            f"{server.url}/wikidata/w/api.php",
-            "--server",
-            "query",
-            f"{server.url}/sparql",
-        ]
+        places = {"commons": "/commons/w/api.php", "wikidata": "/wikidata/w/api.php", "query": "/sparql"}
+        addresses = [part for name, path in places.items() for part in ("--server", name, server.url + path)]
         scraping = ["scrape", "--raw", raw, "--contact", "a@example.org", "--rate", "10", "--limit", "40", *addresses]
         run(work, *scraping)
         asked = len(server.log)
@@ -320,15 +311,6 @@ def test_the_entry_point_that_hbench_build_uses_is_this_function() -> None:
 def test_every_step_explains_itself_with_an_example(step: str, tmp_path: Path) -> None:
     text = run(tmp_path, step, "--help").output
     assert f"hbench hgldv2 {step}" in text
-
-
-def test_hbench_never_imports_the_pipeline() -> None:
-    sources = (Path(__file__).parents[2] / "hbench").rglob("*.py")
-    assert not [
-        path
-        for path in sources
-        if "import pipelines" in (text := path.read_text(encoding="utf-8")) or "from pipelines" in text
-    ]
 
 
 def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path: Path) -> None:

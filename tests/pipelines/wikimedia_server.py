@@ -12,38 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.pipelines.wikimedia_world import World
 
-ENTITY = "http://www.wikidata.org/entity/"
+COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
+ENTITY, DIRECT = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
 HTML = b"<!DOCTYPE html><title>Error</title><p>Our servers are currently under maintenance"
 KNOWN = {
-    "action",
-    "format",
-    "formatversion",
-    "maxlag",
-    "prop",
-    "ppprop",
-    "redirects",
-    "titles",
-    "rvprop",
-    "rvslots",
-    "ids",
-    "props",
-    "languages",
-    "languagefallback",
-    "continue",
-    "ppcontinue",
-}
-LAG = {
-    "error": {
-        "code": "maxlag",
-        "info": "Waiting for all: 3.45 seconds lagged.",
-        "lag": 3.45,
-        "type": "wikibase-queryservice",
-    }
-}
+    "action", "format", "formatversion", "maxlag", "prop", "ppprop", "redirects", "titles", "rvprop", "rvslots", "ids",
+    "props", "languages", "languagefallback", "continue", "ppcontinue",
+}  # fmt: skip
+LAG = {"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged.", "lag": 3.45}}
 Reply = tuple[int, dict[str, str], bytes]
 
 
@@ -82,10 +62,8 @@ class Server:
         return reply
 
     def _faults(self) -> list[tuple[str, Reply | None]]:
-        limited = json.dumps({"error": {"code": "ratelimited", "info": "You've exceeded your rate limit."}}).encode()
-        database = json.dumps(
-            {"error": {"code": "internal_api_error_DBQueryError", "info": "[x] Caught exception"}}
-        ).encode()
+        limited = json.dumps(refused("ratelimited", "You've exceeded your rate limit.")).encode()
+        database = json.dumps(refused("internal_api_error_DBQueryError", "[x] Caught exception")).encode()
         return [
             ("maxlag", (200, {"Retry-After": "0.004"}, json.dumps(LAG).encode())),
             ("ratelimited", (200, {}, limited)),
@@ -100,7 +78,7 @@ class Server:
 
     def answer(self, params: dict[str, str]) -> dict[str, Any]:
         if "query" in params:
-            return self._named(params["query"])
+            return self._results(params["query"])
         unknown = set(params) - KNOWN
         if unknown:
             return {"warnings": {"main": {"warnings": f"Unrecognized parameter: {min(unknown)}."}}}
@@ -110,28 +88,56 @@ class Server:
             return self._entities(params)
         return self._pages(params)
 
-    def _named(self, query: str) -> dict[str, Any]:
-        """The items whose P373 is one of the names in a query of the query service."""
-        (values,) = re.fullmatch(r".*VALUES \?name \{ (.*) \} \?item wdt:P373 \?name \}", query).groups()
-        names = [json.loads(name) for name in re.findall(r'"(?:[^"\\]|\\.)*"', values)]
-        if len(names) > 200:
-            raise AssertionError("more names than a query has time for")
-        rows = [
-            {"name": {"type": "literal", "value": name}, "item": {"type": "uri", "value": ENTITY + qid}}
-            for name in names
-            for qid in self.world.by_category.get(name, [])
-        ]
-        return {"head": {"vars": ["name", "item"]}, "results": {"bindings": rows}}
+    def _results(self, query: str) -> dict[str, Any]:
+        """The answer of the query service to one of the five queries that a source asks."""
+        part = query.split("{", 1)[1]
+        values = ["".join(v) for v in re.findall(r'<([^>]+)>|wd:(Q\d+)|"((?:[^"\\]|\\.)*)"(?! ?\))', part)]
+        if len(values) > 200:
+            raise AssertionError("more values than a query has time for")
+        item = lambda qid: {"type": "uri", "value": ENTITY + qid}  # noqa: E731
+        literal = lambda text: {"type": "literal", "value": text}  # noqa: E731
+        world = self.world
+        if "schema:about" in query:
+            titles = {iri: unquote(iri.removeprefix(COMMONS_PAGE)).replace("_", " ") for iri in values}
+            pages = {iri: world.pages.get(title, {}) for iri, title in titles.items()}
+            rows = [
+                {"page": {"type": "uri", "value": i}, "item": item(p["item"])} for i, p in pages.items() if "item" in p
+            ]
+        elif "P373" in query:
+            names = [json.loads(f'"{name}"') for name in values]
+            rows = [
+                {"name": literal(name), "item": item(qid)} for name in names for qid in world.by_category.get(name, [])
+            ]
+        elif "sameAs" in query:
+            moved = world.item_redirects
+            rows = [{"item": item(i), "target": item(moved[i])} for i in values if i in moved]
+        elif "rdfs:label" in query:
+            named = [(i, world.names[i]) for i in values if i in world.names]
+            rows = [
+                {"item": item(i), "label": literal(text), "language": literal(language)}
+                for i, (text, language) in named
+                if language in ("en", "mul")
+            ]
+        else:
+            rows = [row for i in values for row in self.statements(i)]
+        return {"head": {}, "results": {"bindings": rows}}
+
+    def statements(self, qid: str) -> list[dict[str, dict[str, str]]]:
+        """The best-ranked statements about an item, as rows of the query service."""
+        rows = []
+        for name, statements in self.world.items.get(qid, {"claims": {}})["claims"].items():
+            best = "preferred" if any(s["rank"] == "preferred" for s in statements) else "normal"
+            for value in (s["mainsnak"].get("datavalue") for s in statements if s["rank"] == best):
+                known = {"type": "uri", "value": f"{ENTITY}Q{value['value']['numeric-id']}"} if value else None
+                cells = {"item": ENTITY + qid, "property": DIRECT + name}
+                row = {key: {"type": "uri", "value": text} for key, text in cells.items()}
+                rows.append(row | {"value": known or {"type": "bnode", "value": "t1"}})
+        return rows
 
     def _pages(self, params: dict[str, str]) -> dict[str, Any]:
         titles = params["titles"].split("|")
         if len(titles) > 50:
-            return {
-                "error": {
-                    "code": "toomanyvalues",
-                    "info": 'Too many values supplied for parameter "titles". The limit is 50.',
-                }
-            }
+            return refused("toomanyvalues", 'Too many values supplied for parameter "titles". The limit is 50.')
         redirects, pages = [], {}
         for title in titles:
             place = title
@@ -175,38 +181,28 @@ class Server:
     def _entities(self, params: dict[str, str]) -> dict[str, Any]:
         ids = params["ids"].split("|")
         if len(ids) > 50:
-            return {
-                "error": {
-                    "code": "toomanyvalues",
-                    "info": 'Too many values supplied for parameter "ids". The limit is 50.',
-                }
-            }
+            return refused("toomanyvalues", 'Too many values supplied for parameter "ids". The limit is 50.')
         bad = [i for i in ids if not re.fullmatch(r"Q[1-9]\d*", i)]
         if bad:
-            return {
-                "error": {
-                    "code": "no-such-entity",
-                    "info": f"Could not find such an entity (Invalid id: {bad[0]})",
-                    "id": bad[0],
-                }
-            }
+            return refused("no-such-entity", f"Could not find such an entity (Invalid id: {bad[0]})")
         return {"entities": {i: self._entity(i, params["props"]) for i in ids}, "success": 1}
 
     def _entity(self, qid: str, props: str) -> dict[str, Any]:
         if props == "labels":
             named = self.world.names.get(qid)
             extra = {"for-language": "en"} if named and named[1] != "en" else {}
-            return {
-                "type": "item",
-                "id": qid,
-                "labels": {"en": {"language": named[1], "value": named[0], **extra}} if named else [],
-            }
+            labels = {"en": {"language": named[1], "value": named[0], **extra}} if named else []
+            return {"type": "item", "id": qid, "labels": labels}
         target = self.world.item_redirects.get(qid, qid)
         if target not in self.world.items:
             return {"id": qid, "missing": ""}
         content = self.world.items[target]
         entity = {"type": "item", "id": target, "lastrevid": content["lastrevid"], "claims": content["claims"] or []}
         return entity | ({"redirects": {"from": qid, "to": target}} if target != qid else {})
+
+
+def refused(code: str, info: str) -> dict[str, Any]:
+    return {"error": {"code": code, "info": info}}
 
 
 @contextmanager
@@ -246,11 +242,8 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 return
             status, headers, body = reply
             self.send_response(status)
-            for name, value in {
-                "Content-Type": "application/json",
-                **headers,
-                "Content-Length": str(len(body)),
-            }.items():
+            told = {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}
+            for name, value in told.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)

@@ -47,10 +47,8 @@ def world_of(size: int, seed: int = 0) -> World:
     world.names |= {qid: named for qid, named in WITHOUT_ENGLISH.items() if named}
     makers, weights = zip(*MAKERS, strict=True)
     for number in range(size):
-        what, where = (
-            rng.choice(["Église", "Bridge", "Замок", "城", "St. Mary’s", "A & B"]),
-            rng.choice(["Mostar", "Liège", "x, y"]),
-        )
+        what = rng.choice(["Église", "Bridge", "Замок", "城", "St. Mary’s", "A & B"])
+        where = rng.choice(["Mostar", "Liège", "x, y"])
         title = f"Category:{what} {number} ({where})"
         rng.choices(makers, weights)[0](world, rng, title, f"Q{10_000 + 10 * number}")
         world.landmarks.append((number, url_of(title)))
@@ -90,22 +88,28 @@ def category_item(world: World, rng: random.Random, title: str, qid: str) -> Non
     world.expected[title] = ("found", "sitelink", topic, "", classes)
 
 
+def _classless(world: World, title: str, qid: str, reason: str) -> None:
+    world.pages[title] = {"item": qid}
+    world.expected[title] = ("found", "sitelink", qid, reason, ())
+
+
 def meta(world: World, rng: random.Random, title: str, qid: str) -> None:
     _item(world, qid, P31=[statement(META)])
-    world.pages[title] = {"item": qid}
-    world.expected[title] = ("found", "sitelink", qid, "meta_item", ())
+    _classless(world, title, qid, "meta_item")
 
 
 def intersection(world: World, rng: random.Random, title: str, qid: str) -> None:
     _item(world, qid, P31=[statement(META)], P971=[statement("Q1"), statement("Q2")])
-    world.pages[title] = {"item": qid}
-    world.expected[title] = ("found", "sitelink", qid, "combines_topics", ())
+    _classless(world, title, qid, "combines_topics")
 
 
 def no_class(world: World, rng: random.Random, title: str, qid: str) -> None:
     _item(world, qid, **({"P31": [statement(None)]} if rng.random() < 0.5 else {}))
-    world.pages[title] = {"item": qid}
-    world.expected[title] = ("found", "sitelink", qid, "no_class", ())
+    _classless(world, title, qid, "no_class")
+
+
+def deleted_item(world: World, rng: random.Random, title: str, qid: str) -> None:
+    _classless(world, title, qid, "item_missing")
 
 
 def redirected(world: World, rng: random.Random, title: str, qid: str) -> None:
@@ -159,11 +163,6 @@ def claimed_twice(world: World, rng: random.Random, title: str, qid: str) -> Non
     world.expected[title] = ("no_item", "", "", "no_item", ())
 
 
-def deleted_item(world: World, rng: random.Random, title: str, qid: str) -> None:
-    world.pages[title] = {"item": qid}
-    world.expected[title] = ("found", "sitelink", qid, "item_missing", ())
-
-
 def merged_item(world: World, rng: random.Random, title: str, qid: str) -> None:
     target = f"Q{int(qid[1:]) + 2}"
     classes = _plain(world, rng, title, target)
@@ -173,18 +172,6 @@ def merged_item(world: World, rng: random.Random, title: str, qid: str) -> None:
 
 
 MAKERS = [
-    (plain, 60),
-    (category_item, 8),
-    (meta, 3),
-    (intersection, 2),
-    (no_class, 3),
-    (redirected, 5),
-    (soft_redirected, 4),
-    (soft_loop, 1),
-    (no_item, 1),
-    (missing, 2),
-    (by_category, 1),
-    (claimed_twice, 1),
-    (deleted_item, 2),
-    (merged_item, 3),
-]
+    (plain, 60), (category_item, 8), (meta, 3), (intersection, 2), (no_class, 3), (redirected, 5), (soft_redirected, 4),
+    (soft_loop, 1), (no_item, 1), (missing, 2), (by_category, 1), (claimed_twice, 1), (deleted_item, 2), (merged_item, 3),
+]  # fmt: skip
