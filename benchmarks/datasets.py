@@ -136,7 +136,7 @@ def fetching(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
     import requests
 
-    from hbench.datasets.download import fetch, session
+    from hbench.datasets.download import Requester, fetch, session
     from hbench.datasets.download.sources import RemoteFile
     from tests.file_server import FileServer
 
@@ -149,7 +149,7 @@ def fetching(folder: Path) -> None:
                 file.write(block)
         seconds = time.perf_counter() - began
         began = time.perf_counter()
-        fetch(RemoteFile("x", (server.url("x"),)), folder / "ours", session=own)
+        fetch(RemoteFile("x", (server.url("x"),)), folder / "ours", Requester(own))
         ours = time.perf_counter() - began
     told = {"ours s": round(ours, 2), "bare requests s": round(seconds, 2), "ratio": round(ours / seconds, 2)}
     show("fetch 400 MB, md5 and sha256 checked", told, limit="ratio below 3")

@@ -47,8 +47,8 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
     if name not in specs:
         if path.is_dir() and ((path / "dataset.json").exists() or not _own_folder(name)):
             return _as_published(read(path))
-        if own := _own_folder(name):  # also where a folder of this name, as of its images, lies here
-            return read(own)
+        if folder := _own_folder(name):  # also where a folder of this name, such as that of its images, lies here
+            return read(folder)
         raise UnknownName("dataset", name, [*specs, *own_names()])
     dataset = _registered(specs[name])
     if version not in {"", dataset.version}:
@@ -66,8 +66,8 @@ def folders(name: str) -> list[Path]:
 
 def own_names() -> list[str]:
     """The datasets that somebody built under names of their own."""
-    found = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
-    return sorted(found - set(specs))
+    names = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
+    return sorted(names - set(specs))
 
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:

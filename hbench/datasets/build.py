@@ -59,12 +59,12 @@ def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None
 def count_errors(dataset: Dataset, expected: Mapping[str, Mapping[str, int]]) -> list[str]:
     """What differs from the published counts, one line per number; `expected` is {split: {"images" or a level: n}}."""
     errors = []
-    for split, numbers in expected.items():
-        found = counted(dataset.manifests[split], dataset.official_names)
+    for split, published in expected.items():
+        numbers = counted(dataset.manifests[split], dataset.official_names)
         errors += [
-            f"{split}: {found[what]:,} {what}, published {number:,}"
-            for what, number in numbers.items()
-            if found[what] != number
+            f"{split}: {numbers[what]:,} {what}, published {number:,}"
+            for what, number in published.items()
+            if numbers[what] != number
         ]
     return errors
 
@@ -103,31 +103,29 @@ def build(spec: Spec, root: Path | None, *, unofficial: bool = False) -> tuple[D
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
     errors = count_errors(dataset, spec.counts)
-    found = (
-        None
-        if dataset.root is None or raw is None or not spec.on_disk
-        else joined(dataset.manifests.values(), dataset.root)
-    )
+    files = None
+    if dataset.root is not None and raw is not None and spec.on_disk:
+        files = joined(dataset.manifests.values(), dataset.root)
     if unofficial:
         if errors:
             digest = next(iter(dataset.tests.values())).digest
             dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
-        return dataset, found, errors
+        return dataset, files, errors
     if errors:
         raise IntegrityError(
             f"{raw} is not the published {spec.name}",
             found=examples(errors, most=8),
             expected="the counts of the papers",
-            fix="fetch the files again, or go on with --unofficial (the version will say so)",
+            fix="fetch the files again, or build with --unofficial (the version will say so)",
         )
-    if found is not None and 0 < len(found.missing) < found.items:
+    if files is not None and 0 < len(files.missing) < files.items:
         raise IntegrityError(
             f"images of {spec.name} are missing in {raw}",
-            expected=f"{found.items:,} images",
-            found=str(found),
-            fix=f"hbench download {spec.name} --repair, or go on with --unofficial",
+            expected=f"{files.items:,} images",
+            found=str(files),
+            fix=f"hbench download {spec.name} --repair, or build with --unofficial",
         )
-    return dataset, found, errors
+    return dataset, files, errors
 
 
 def writable_folder(name: str) -> Path:

@@ -177,10 +177,10 @@ def read(folder: Path) -> Dataset:
     Raises DataError where it is none, IntegrityError when a manifest's digest is not the one in its dataset.json.
     """
     description = _description(folder / "dataset.json")
-    found = {
+    splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest) for name, digest in description.digests.items()
     }
-    for name, manifest in found.items():
+    for name, manifest in splits.items():
         if manifest.levels != description.levels.get(name, ()):
             raise IntegrityError(
                 f"{folder / name}.parquet has other levels than dataset.json",
@@ -192,8 +192,8 @@ def read(folder: Path) -> Dataset:
         name=description.name,
         version=description.version,
         protocol=description.protocol,
-        train=found.pop("train", None),
-        tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in found.items()},
+        train=splits.pop("train", None),
+        tests={name.removeprefix(f"{TEST}-"): manifest for name, manifest in splits.items()},
         official_names=description.official_names,
         lists={test: read_list(folder / f"{test}.list.parquet", digest) for test, digest in description.lists.items()},
         card=description.card,

@@ -50,8 +50,8 @@ class Manifest:
 
     def __repr__(self) -> str:
         classes = ", ".join(f"{len(n):,} {level}" for level, n in zip(self.tree.levels, self.tree.names, strict=True))
-        asked, ranked = int(self.query.sum()), int(self.gallery.sum())
-        return f"<Manifest: {len(self):,} items, {asked:,} queries, {ranked:,} in the gallery; {classes}>"
+        queries, gallery = int(self.query.sum()), int(self.gallery.sum())
+        return f"<Manifest: {len(self):,} items, {queries:,} queries, {gallery:,} in the gallery; {classes}>"
 
     def __post_init__(self, text: pa.Array | None) -> None:
         if text is not None:
@@ -267,13 +267,14 @@ def are_relative(items: pa.Array) -> NDArray[np.bool_]:
 def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
     """The classes of several manifests of the same levels, with the number of their items."""
     rows: Counter[Row] = Counter()
-    for each in manifests:
-        if each.levels != manifests[0].levels:
+    for manifest in manifests:
+        if manifest.levels != manifests[0].levels:
             raise UsageError(
                 "the splits have different levels",
-                found=f"{', '.join(manifests[0].levels)}; {', '.join(each.levels)}",
+                found=f"{', '.join(manifests[0].levels)}; {', '.join(manifest.levels)}",
                 fix="choose one by --split",
             )
-        for row, items in zip(class_rows(each.tree), each.tree.counts(each.labels)[-1].tolist(), strict=True):
+        counts = manifest.tree.counts(manifest.labels)[-1].tolist()
+        for row, items in zip(class_rows(manifest.tree), counts, strict=True):
             rows[row] += items
     return NameTable(manifests[0].levels, dict(rows))

@@ -74,7 +74,7 @@ def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> li
     if not levels:
         raise DataError(
             "the table has no levels",
-            expected="columns beside item, coarse to fine",
+            expected="columns next to item, coarse to fine",
             found=", ".join(table.column_names),
         )
     rows = list(zip(*(texts(table, level) for level in levels), strict=True))
@@ -143,7 +143,7 @@ def manifest(table: pa.Table, *, levels: list[str]) -> Manifest:
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:
-    """Raise UnknownName for the first of `names` that is no column, DataError for one of images or lists."""
+    """Raise UnknownName for the first of `names` that is not a column, DataError for one of images or lists."""
     columns = table.column_names
     for name in names:
         if name not in columns:
@@ -203,7 +203,7 @@ OPENERS = "Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG"
 
 
 def refuse_name(name: str) -> None:
-    """Raise UsageError for a name that a dataset of one's own cannot have: it is a folder among others, and what `load` takes."""
+    """Raise UsageError for a name that a user's dataset cannot have: it is a folder among others, and what `load` takes."""
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
     if not re.fullmatch(r"\w[\w.+-]*", name) or kind_of(Path(name)) in TABLES or name == "leaderboards":

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import IntegrityError, SourceError
-from hbench.datasets.download import DownloadInterrupted, Patience, fetch, session
+from hbench.datasets.download import DownloadInterrupted, Patience, Requester, fetch, session
 from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import PAGE, FileServer, close_after, instead, reset_after, stall_after, status
 
@@ -44,7 +44,7 @@ def get(server, tmp_path, shared_session):
         source = RemoteFile("data.bin", tuple(urls or [server.url("data.bin")]), **known)
         try:
             target = tmp_path / "data.bin"
-            return fetch(source, target, session=shared_session, patience=patience, on_progress=moved.append)
+            return fetch(source, target, Requester(shared_session, patience), on_progress=moved.append)
         finally:
             get.moved = sum(moved)
 
@@ -89,7 +89,7 @@ def test_any_sequence_of_cuts_gives_the_same_bytes(server, shared_session, tmp_p
     target = tmp_path_factory.mktemp("cuts") / "data.bin"
     server.faults["data.bin"] = [close_after(cut) for cut in cuts]
     server.sent["data.bin"] = 0
-    fetch(RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5), target, session=shared_session)
+    fetch(RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5), target, Requester(shared_session))
     assert target.read_bytes() == BODY
     assert server.sent["data.bin"] == len(BODY)
 
@@ -174,7 +174,7 @@ def test_a_body_that_is_longer_than_the_file_is_stopped(get, server, tmp_path):
 def test_a_body_without_end_leaves_bytes_free_on_the_disk(server, shared_session, small_disk):
     server.faults["data.bin"] = [endless]
     with pytest.raises(SourceError) as refusal:
-        fetch(RemoteFile("x", (server.url("data.bin"),)), small_disk / "x", session=shared_session, patience=QUICK)
+        fetch(RemoteFile("x", (server.url("data.bin"),)), small_disk / "x", Requester(shared_session, QUICK))
     assert "does not end" in refusal.value.found
 
 
@@ -296,9 +296,8 @@ def test_stopping_keeps_what_came(server, tmp_path, shared_session):
         fetch(
             RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5),
             tmp_path / "data.bin",
-            session=shared_session,
+            Requester(shared_session, QUICK, stop),
             on_progress=lambda _: stop.set(),
-            stop=stop,
         )
     here = (tmp_path / ".data.bin.part").read_bytes()
     assert 0 < len(here) < len(BODY)

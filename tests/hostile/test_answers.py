@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
-from hbench.datasets.download import Patience, fetch, session
+from hbench.datasets.download import Patience, Requester, fetch, session
 from hbench.datasets.download.sources import RemoteFile
 from tests.file_server import FileServer, Handler
 
@@ -68,7 +68,7 @@ def test_any_answers_end_in_the_right_bytes_or_in_a_message(tmp_path_factory: py
             source = RemoteFile("data.bin", (server.url("data.bin"),), **known)
             failure = None
             try:
-                fetch(source, folder / "data.bin", session=own, patience=patience)
+                fetch(source, folder / "data.bin", Requester(own, patience))
             except HBenchError as error:
                 failure = str(error)
         file = folder / "data.bin"

@@ -106,12 +106,12 @@ def picture(_root: Path, item: str) -> Image.Image:
     """The 32×32 grey image of one item, its ink in the middle."""
     _, _, code, file = item.split("/")
     character, name = chr(int(code, 16)), file.removesuffix(".png")
-    room = SIDE - 2 * MARGIN
+    largest = SIDE - 2 * MARGIN
     for points in range(POINTS, 0, -1):
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
         ImageDraw.Draw(canvas).text((SIDE, SIDE), character, fill=255, font=_font(name, points))
         ink = canvas.crop(canvas.getbbox())
-        if max(ink.size) <= room:
+        if max(ink.size) <= largest:
             break
     image = Image.new("L", (SIDE, SIDE))
     image.paste(ink, ((SIDE - ink.width) // 2, (SIDE - ink.height) // 2))

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import requests
@@ -79,8 +79,8 @@ class Requester:
     """Asks servers for files: with which session and patience, and who may stop it."""
 
     session: requests.Session
-    patience: Patience
-    stop: threading.Event
+    patience: Patience = PATIENCE
+    stop: threading.Event = field(default_factory=threading.Event)
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         """The answer to a request, whose body is still to be read; a busy server is asked again, up to four times.
@@ -120,21 +120,15 @@ class Requester:
 
 
 def fetch(
-    source: RemoteFile,
-    target: Path,
-    *,
-    session: requests.Session,
-    on_progress: OnBytes = lambda _: None,
-    stop: threading.Event | None = None,
-    patience: Patience = PATIENCE,
+    source: RemoteFile, target: Path, requester: Requester, *, on_progress: OnBytes = lambda _: None
 ) -> dict[str, str]:
     """Fetch `source` into `target` and return its checksums; a file that is not whole and right never has that name.
 
     `on_progress` is called with each number of new bytes (negative when some are thrown away). Raises SourceError when
     no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or read-only,
-    DownloadInterrupted after `stop`.
+    DownloadInterrupted after the requester's `stop`.
     """
-    transfer = Transfer(source, target, Requester(session, patience, stop or threading.Event()), on_progress)
+    transfer = Transfer(source, target, requester, on_progress)
     problems: list[SourceError | IntegrityError] = []
     with disk_errors(target, missing=lambda: transfer.missing):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -109,18 +110,15 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, lying: Path) -> list[str]
     adopted = []
     for source in sources:
         name = Path(source.file).name
-        found = next(
-            (path for path in (lying / source.file, lying / name, *sorted(lying.glob(f"*/{name}"))) if path.is_file()),
-            None,
-        )
-        if found is not None:
-            sums = verify(found, source)
+        for path in filter(Path.is_file, (lying / source.file, lying / name, *sorted(lying.glob(f"*/{name}")))):
+            sums = verify(path, source)
             if source.unpack is None:
                 with replacing(folder / source.file) as temporary:
-                    shutil.copyfile(found, temporary)
-                found = folder / source.file
-            write_record(folder, source, record_of(found.resolve(), sums))
+                    shutil.copyfile(path, temporary)
+                path = folder / source.file
+            write_record(folder, source, record_of(path.resolve(), sums))
             adopted.append(source.file)
+            break
     return adopted
 
 
@@ -176,37 +174,31 @@ def _one(source: RemoteFile, job: DownloadOptions) -> None:
 def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
     """The record of a file that is fetched now, or that was there already and is checked now."""
     target = job.folder / source.file
-    with session() as own:
-        complete = _with_md5(source, own, job) if source.md5_url and not source.md5 else source
+    with session() as opened:
+        requester = Requester(opened, job.patience, job.stop)
+        if source.md5_url and not source.md5:
+            source = dataclasses.replace(source, md5=_md5_in(source.md5_url, requester))
         if state == "unchecked":
-            sums = verify(target, complete)
+            sums = verify(target, source)
         else:
-            sums = fetch(
-                complete,
-                target,
-                session=own,
-                on_progress=lambda n: job.on_progress(source, "bytes", n),
-                stop=job.stop,
-                patience=job.patience,
-            )
+            sums = fetch(source, target, requester, on_progress=lambda n: job.on_progress(source, "bytes", n))
     record = record_of(target, sums)
     write_record(job.folder, source, record)
     return record
 
 
-def _with_md5(source: RemoteFile, own: requests.Session, job: DownloadOptions) -> RemoteFile:
-    """The source with the md5 that its publisher lists in a file of its own."""
-    assert source.md5_url is not None
+def _md5_in(url: str, requester: Requester) -> str:
+    """The md5 that a file of the publisher's begins with."""
     try:
-        with Requester(own, job.patience, job.stop).get(source.md5_url, {}) as answer:
+        with requester.get(url, {}) as answer:
             answer.raise_for_status()
             text = answer.raw.read(MD5_FILES_ARE_SMALL, decode_content=True).decode("ascii", "replace")
     except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
-        raise SourceError(f"the checksum of {source.file} could not be fetched", found=str(error)) from None
-    words = text.split()
-    if not words or len(words[0]) != 32 or not set(words[0].lower()) <= set("0123456789abcdef"):
-        raise SourceError(f"{source.md5_url} holds no md5", found=repr(text[:60]))
-    return dataclasses.replace(source, md5=words[0])
+        raise SourceError(f"the checksum in {url} could not be fetched", found=str(error)) from None
+    md5 = re.match(r"\s*([0-9a-fA-F]{32})(?!\S)", text)
+    if md5 is None:
+        raise SourceError(f"{url} holds no md5", found=repr(text[:60]))
+    return md5[1]
 
 
 def _place(source: RemoteFile, folder: Path) -> tuple[Path, DownloadRecord | None]:

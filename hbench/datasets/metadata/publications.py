@@ -55,13 +55,15 @@ def publications() -> tuple[Publication, ...]:
 
 def publication_of(citation: str) -> Publication | None:
     """The publication that a citation means: the one with the longest of its words in there; None where none has."""
-    found = [(len(words), each) for each in publications() for words in each.cited if words.lower() in citation.lower()]
-    return max(found, key=lambda pair: pair[0])[1] if found else None
+    papers = [
+        (len(words), paper) for paper in publications() for words in paper.cited if words.lower() in citation.lower()
+    ]
+    return max(papers, key=lambda pair: pair[0])[1] if papers else None
 
 
 def cited(citation: str) -> list[Publication]:
     """The publications of a citation that may name several, parted by "; "."""
-    return [found for part in citation.split("; ") if (found := publication_of(part)) is not None]
+    return [paper for part in citation.split("; ") if (paper := publication_of(part)) is not None]
 
 
 def bibtex(citations: Mapping[str, str]) -> str:
@@ -72,16 +74,16 @@ def bibtex(citations: Mapping[str, str]) -> str:
     """
     entries = {}
     for name, text in citations.items():
-        found = publication_of(text)
-        key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") if found is None else found.key
-        entries[key] = _entry("misc", key, _note(name, text)) if found is None else _of_publication(found)
+        paper = publication_of(text)
+        key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") if paper is None else paper.key
+        entries[key] = _entry("misc", key, _note(name, text)) if paper is None else _of_publication(paper)
     return "\n".join(entries[key] for key in sorted(entries))
 
 
 def _of_publication(paper: Publication) -> str:
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
-        "author": " and ".join(_for_tex(each) if "," in each else f"{{{_for_tex(each)}}}" for each in paper.authors),
+        "author": " and ".join(_for_tex(name) if "," in name else f"{{{_for_tex(name)}}}" for name in paper.authors),
         VENUE_FIELD[paper.kind]: _for_tex(paper.venue),
         "volume": paper.volume,
         "number": paper.number,
@@ -110,4 +112,4 @@ def _entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
 def _for_tex(text: str) -> str:
     """A text that TeX sets as it is."""
     named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", '"': "''"}
-    return "".join(named.get(each, f"\\{each}" if each in "&%$#_{}" else each) for each in text)
+    return "".join(named.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
