@@ -212,15 +212,13 @@ def test_a_dead_address_can_be_mended_by_the_user(home):
 
 def test_a_file_of_google_drive_goes_by_its_id(home):
     (home / "sources.toml").write_text('[[sop]]\nfile = "x.zip"\nurls = ["gdrive:1TclrpQOF"]\n')
-    assert sources_of("sop")[-1].urls == (
-        "https://drive.usercontent.google.com/download?export=download&confirm=t&id=1TclrpQOF",
-    )
+    assert sources_of("sop")[-1].urls[0].endswith("download?export=download&confirm=t&id=1TclrpQOF")
 
 
 def test_a_mirror_is_tried_first():
-    own = sources_of("gldv2", part="metadata", mirror="http://127.0.0.1:1/landmarks/")
-    assert own[0].urls[0] == "http://127.0.0.1:1/landmarks/metadata/train_clean.csv"
-    assert own[0].urls[1].startswith("https://s3.amazonaws.com/google-landmark/metadata/")
+    first = sources_of("gldv2", part="metadata", mirror="http://127.0.0.1:1/landmarks/")[0]
+    assert first.urls[0] == "http://127.0.0.1:1/landmarks/metadata/train_clean.csv"
+    assert first.urls[1].startswith("https://s3.amazonaws.com/google-landmark/metadata/")
 
 
 def test_landmarks_come_in_620_parts_each_with_its_checksum_list():
