@@ -104,7 +104,7 @@ def test_images_place_what_no_class_places_and_the_source_says_so() -> None:
     ]
     assert found.counts == {"labelled": 1, "assigned": 3}
     assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in card.card({"index": found.rows}, {"index": found.counts}, [], {})
-    again = released.decisions_of([released.parse(rows_text(found.rows, Released).splitlines())])
+    again = released.decisions_of([found.rows])
     assert {name for decision in again.decisions for name in decision.labels} == {  # type: ignore[union-attr]
         "label:q1",
         "label:q1 / q3",
@@ -181,15 +181,19 @@ def test_the_shipped_decisions_are_those_of_the_released_sample() -> None:
     assert assemble.assemble(selection, curation.rows, "train").rows == rows
 
 
-def test_released_rows_without_label_are_kept_apart_and_half_labels_refused() -> None:
-    header = ",".join(Released._fields)
-    assert released.parse([header, "1,u,,,"])[0].hierarchical_label == ""
-    with pytest.raises(DataError, match="half a label"):
-        released.parse([header, "1,u,x,church,"])
-    with pytest.raises(DataError, match="twice"):
-        released.parse([header, "1,u,,,", "1,u,,,"])
-    with pytest.raises(DataError, match="other columns"):
-        released.parse(["a,b"])
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [(["1,u,x,church,"], "half a label"), (["1,u,,,", "1,u,,,"], "twice"), (["1,u"], "line 2"), ([], "other columns")],
+)
+def test_other_tables_than_released_ones_are_refused(tmp_path: Path, rows: list[str], problem: str) -> None:
+    file = tmp_path / "released.csv"
+    header = ",".join(Released._fields) if rows else "a,b"
+    file.write_text("\n".join([header, *rows]), encoding="utf-8")
+    with pytest.raises(DataError, match=problem):
+        released.read(file)
+
+
+def test_a_group_of_two_kinds_is_refused() -> None:
     with pytest.raises(DataError, match="two kinds"):
         released.decisions_of([[Released(1, "", "a", "g", "natural"), Released(2, "", "b", "g", "human-made")]])
 

@@ -138,5 +138,5 @@ def test_embedding_files_are_checked(tmp_path: object) -> None:
         encode.unit(np.zeros((1, 3)))
     with pytest.raises(UsageError, match="where the label goes"):
         encode.encode(labels, "tfidf", "no braces")
-    with pytest.raises(UsageError, match="no open_clip model"):
+    with pytest.raises(UsageError, match="not a model of open_clip"):
         encode.encode(labels, "open_clip:ViT-L-15/x")

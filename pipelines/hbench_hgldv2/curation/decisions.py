@@ -1,6 +1,6 @@
-"""Decisions: what curators decided about classes, as a file (decisions.yaml) that anyone can replay.
+"""Describes decisions: what curators decided about classes, as a file (decisions.yaml) that anyone can replay.
 
-A decision names classes by id and groups by name, never clusters by number. `notation` reads and writes the file.
+A decision names classes by id and groups by name, never clusters by number. decisions_file.py reads and writes the file.
 
 >>> move = Move(id="d1", op="move", labels=("Q16970",), to="church")
 >>> Decisions(groups={"church": Group(kind="human-made")}, decisions=(move,)).decisions[0].to
@@ -165,31 +165,17 @@ class Decisions(Strict):
 
 def groups_named(decision: AnyDecision) -> Iterator[str]:
     """Every group a decision speaks of."""
-    match decision:
-        case Name(to=to) | Move(to=to):
-            yield to
-        case Split(group=group, into=into):
-            yield from (group, *into)
-        case Merge(groups=groups, to=to):
-            yield from (*groups, to)
-        case Rename(group=group, to=to):
-            yield from (group, to)
-        case Ambiguous(choices=choices):
-            yield from choices
-        case SetKind(group=group):
-            yield group
+    values = dict(decision)
+    yield from (values[name] for name in ("group", "to") if name in values)
+    for name in ("into", "groups", "choices"):
+        yield from values.get(name, ())
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
     """Every class a decision speaks of by id."""
-    match decision:
-        case Name(members_of=labels):
-            return labels
-        case Split(into=into):
-            return tuple(label for part in into.values() if part != REST for label in part)
-        case Merge() | Rename() | SetKind():
-            return ()
-    return decision.labels
+    values = dict(decision)
+    parts = [values.get("labels", ()), values.get("members_of", ()), *values.get("into", {}).values()]
+    return tuple(label for part in parts if part != REST for label in part)
 
 
 def check_known(decisions: Decisions, class_ids: Iterable[str]) -> None:

@@ -28,9 +28,7 @@ SUGGESTED = 3  # groups suggested for a label
 
 
 class Placed(NamedTuple):
-    """One row of mapping.csv: where a label ended, why, by which decisions, and up to three suggestions when
-    unassigned.
-    """
+    """A row of mapping.csv: where a label ended, why, by which decisions, and suggestions when it is unassigned."""
 
     class_id: str
     label: str
@@ -105,9 +103,7 @@ def groups_in(mapping: Path) -> dict[str, str]:
 
 
 def suggestions_for(work: Path, labels: Sequence[Label], decided: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Class -> up to three groups: the nearest among the encoded group names and the labels decided so far; nothing without
-    embeddings.
-    """
+    """Class -> up to three groups, the nearest of the encoded names and decided labels; {} without embeddings."""
     path = work / "embeddings.npz"
     if not path.exists():
         return {}

@@ -80,16 +80,12 @@ def file_of(work: Path, split: str) -> Path:
 
 
 def nearest_name(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """The group of each image's most similar class name: (n, C), (C,) -> (n,); the official "clip" mode
-    (softmax keeps the order).
-    """
+    """The group of each image's most similar class name, the official "clip" mode: (n, C), (C,) -> (n,)."""
     return np.asarray(groups[similar.argmax(axis=1)])
 
 
 def nearest_names(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """The group with the largest sum of exp(100·similarity) over each image's five most similar class names;
-    the "knn" mode.
-    """
+    """The group with the largest sum of exp(100·similarity) over the five most similar names, the "knn" mode."""
     count = min(NEIGHBOURS, similar.shape[1])
     top = np.argsort(-similar, axis=1, kind="stable")[:, :count]
     scores = np.take_along_axis(similar, top, axis=1).astype(np.float64)

@@ -1,4 +1,4 @@
-"""A dataset card: what an assembled hierarchy holds, how unbalanced it is, and what is known to be odd about it."""
+"""Writes the dataset card: what an assembled hierarchy holds, how unbalanced it is, and what is known to be odd about it."""
 
 from __future__ import annotations
 
@@ -48,21 +48,10 @@ def card(
     odd: Sequence[Inconsistency],
     sources: Mapping[str, str],
 ) -> str:
-    """The card as Markdown: rows and counts per split, inconsistencies, and the sha256 of the files it
-    was made from.
-    """
-    groups = {
-        name: Counter(row.hierarchical_label for row in rows if row.hierarchical_label) for name, rows in splits.items()
-    }
-    kinds = {
-        row.hierarchical_label: row.natural_or_human_made
-        for rows in splits.values()
-        for row in rows
-        if row.hierarchical_label
-    }
-    total = Counter[str]()
-    for found in groups.values():
-        total.update(found)
+    """The card as Markdown: rows and counts per split, inconsistencies, and the sha256 of what it was made from."""
+    labelled = {name: [row for row in rows if row.hierarchical_label] for name, rows in splits.items()}
+    groups = {name: Counter(row.hierarchical_label for row in rows) for name, rows in labelled.items()}
+    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
@@ -70,12 +59,12 @@ def card(
         splits=list(splits),
         groups=groups,
         kinds=kinds,
-        total=total,
+        total=sum(groups.values(), Counter[str]()),
         counts=counts,
         odd=odd,
         sources=sources,
         smallest=SMALLEST,
         reasons=REASONS,
-        imbalance={name: imbalance(list(found.values())) for name, found in groups.items() if found},
+        imbalance={name: imbalance(list(sizes.values())) for name, sizes in groups.items() if sizes},
         of_kind=Counter(kinds.values()),
     )

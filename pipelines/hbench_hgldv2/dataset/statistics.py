@@ -88,9 +88,7 @@ def run(
 
 
 def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> list[Count]:
-    """Super-categories per kind, labelled landmarks and, where images were counted, labelled landmarks and images of
-    each split.
-    """
+    """Super-categories per kind and, of each split, labelled landmarks and, where they were counted, images."""
     labelled = {split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()}
     kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
     found = {"super-categories": len(kinds)} | {kind: list(kinds.values()).count(kind) for kind in COLOURS}

@@ -69,9 +69,7 @@ def run(
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:
-    """Group name -> kind ("" where none is named), from a file with a line each; a header of the official list is
-    skipped.
-    """
+    """Group name -> kind ("" without one), from a file with a line each; the official list's header is skipped."""
     if names is None:
         return {}
     with open_table(names) as lines:
@@ -107,9 +105,7 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
-    """TF-IDF of character n-grams (2–5, within words), reduced by an SVD to at most `dimensions`: no model, no
-    download.
-    """
+    """TF-IDF of character n-grams (2–5, within words), reduced by an SVD: no model, no download."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -127,9 +123,7 @@ def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
 
 
 def load(path: Path, labels: Sequence[Label]) -> Vectors:
-    """The unit vectors (n, D) of the labels in an .npz with `ids` and `vectors`, in the labels' order;
-    raises DataError.
-    """
+    """The unit vectors (n, D) of the labels in an .npz with `ids` and `vectors`; raises DataError."""
     return rows_of(path, [label.class_id for label in labels])
 
 
@@ -149,7 +143,7 @@ def rows_of(path: Path, wanted: Sequence[str]) -> Vectors:
 
 
 def ids_of(path: Path) -> list[str]:
-    """The ids in an embeddings file; raises DataError when it is none."""
+    """The ids in an embeddings file; raises DataError for another file."""
     return [str(i) for i in _read(path)[0]]
 
 
@@ -158,18 +152,14 @@ def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
         content = read_arrays(checked(path))
         return content["ids"], content["vectors"]
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(
-            f"{path} holds no embeddings",
-            expected="an .npz with arrays ids (n,) and vectors (n, D)",
-            found=str(error),
-        ) from None
+        expected = "an .npz with arrays ids (n,) and vectors (n, D)"
+        raise DataError(f"{path} holds no embeddings", expected=expected, found=str(error)) from None
 
 
 @encoders.register("tfidf")
 def _tfidf(argument: str) -> Encoder:
-    return lambda labels, prompt: tfidf(
-        [label.label for label in labels]
-    )  # a prompt would only add the same letters to all
+    # A prompt would only add the same letters to all.
+    return lambda labels, prompt: tfidf([label.label for label in labels])
 
 
 @encoders.register("file")
@@ -197,7 +187,7 @@ def _open_clip(argument: str) -> Encoder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the log lines of three libraries about retries and about parts of a model that are not used here."""
+    """Silence the log lines of three libraries about retries and about unused parts of a model."""
     from transformers.utils import logging as of_transformers
 
     of_transformers.disable_progress_bar()
@@ -216,7 +206,7 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
     name, _, pretrained = argument.partition("/")
     if name not in open_clip.list_models() or not pretrained:
         raise UsageError(
-            "this is no open_clip model",
+            "this is not a model of open_clip",
             expected="MODEL/PRETRAINED, such as ViT-L-14/laion2b_s32b_b82k, or a folder",
             found=argument,
             fix="open_clip.list_pretrained() lists them",
@@ -235,19 +225,11 @@ def _load_folder(folder: Path) -> tuple[Any, Any]:
     """The sentence encoder in a local folder in Hugging Face's layout, as open_clip's text tower with mean pooling."""
     import open_clip
 
-    text = {
-        "hf_model_name": str(folder),
-        "hf_tokenizer_name": str(folder),
-        "hf_proj_type": None,
-        "hf_pooler_type": "mean_pooler",
-    }
+    text: dict[str, Any] = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder)}
+    text |= {"hf_proj_type": None, "hf_pooler_type": "mean_pooler"}
     width = read_json(folder / "config.json")["hidden_size"]
-    vision = {
-        "image_size": 32,
-        "layers": 1,
-        "width": 64,
-        "patch_size": 16,
-    }  # open_clip builds none without; it is never run
+    # open_clip builds no model without a vision tower; this one is never run
+    vision = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16}
     name = f"sentence-{width}-{folder.resolve().name}"
     with tempfile.TemporaryDirectory() as scratch:
         config = Path(scratch) / f"{name}.json"

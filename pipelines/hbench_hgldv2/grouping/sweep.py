@@ -91,9 +91,7 @@ def sweep(
     reference: dict[str, str] | None = None,
     resamples: int = 10,
 ) -> Iterator[Swept]:
-    """One row per settings; `names` are (class id, label) in the order of the vectors; labels outside the reference are
-    not judged.
-    """
+    """One row per settings; `names` are (class id, label) of the vectors; only labels of the reference are judged."""
     ids = [class_id for class_id, _ in names]
     for one in settings:
         clusters = cluster(ids, vectors, one, algorithm)

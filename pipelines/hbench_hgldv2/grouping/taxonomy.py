@@ -118,9 +118,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
 def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
-    """Class -> its direct superclasses (best-ranked P279), for the classes and everything above them, at most
-    twelve steps up.
-    """
+    """Class -> its direct superclasses (best-ranked P279), for the classes and all above them, twelve steps up."""
     parents: dict[str, tuple[str, ...]] = {}
     wanted = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
@@ -224,9 +222,7 @@ def _graph(
 def _condensed(
     graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
-    """The graph with every cycle as one node, named by its member with most landmarks, ties by id; and the
-    members of each node.
-    """
+    """The graph with every cycle as one node, named by its member with most landmarks; each node's members."""
     name: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     for part in nx.strongly_connected_components(graph):

@@ -1,13 +1,7 @@
-"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns, and turns it into decisions.
-
->>> text = ",".join(Released._fields) + "\\n7,http://…,castle,castle / fort,human-made\\n"
->>> parse(text.splitlines())[0].hierarchical_label
-'castle / fort'
-"""
+"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns, and turns it into decisions."""
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +10,7 @@ from typing import Annotated, NamedTuple
 from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError
 from hbench.core.files import write_text
-from hbench_hgldv2.artefact import open_table, read_rows
+from hbench_hgldv2.artefact import read_rows
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, Group, Move, labels_named
 from hbench_hgldv2.labels.label import PREFIX, Label, normalised
@@ -26,9 +20,7 @@ SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions of the 15
 
 
 class Released(NamedTuple):
-    """A row of the released {train,index}_label_to_hierarchical.csv; the three last are empty for
-    unlabelled landmarks.
-    """
+    """A row of a released file; the last three columns are empty for unlabelled landmarks."""
 
     landmark_id: int
     category: str
@@ -67,27 +59,14 @@ def run(
 
 def read(path: Path) -> list[Released]:
     """The rows of a released file; raises DataError for other columns, a landmark given twice, or half a label."""
-    with open_table(path) as lines:
-        return parse(lines, source=str(path))
-
-
-def parse(lines: Iterable[str], *, source: str = "the file") -> list[Released]:
-    """The rows of a released file given as lines."""
-    reader = csv.reader(lines)
-    header = next(reader, [])
-    if tuple(header) != Released._fields:
-        raise DataError(f"{source} has other columns", expected=",".join(Released._fields), found=",".join(header))
-    rows = [Released(int(row[0]), *row[1:]) for row in reader]
     seen: set[int] = set()
+    rows = read_rows(path, Released)
     for row in rows:
         if row.landmark_id in seen:
-            raise DataError(f"{source} has landmark {row.landmark_id} twice", expected="each landmark_id once")
+            raise DataError(f"{path} has landmark {row.landmark_id} twice", expected="each landmark_id once")
         if bool(row.hierarchical_label) != (row.natural_or_human_made in KINDS):
-            raise DataError(
-                f"{source} has half a label for landmark {row.landmark_id}",
-                expected="both or neither",
-                found=str(row[3:]),
-            )
+            problem = f"{path} has half a label for landmark {row.landmark_id}"
+            raise DataError(problem, expected="both or neither", found=str(row[3:]))
         seen.add(row.landmark_id)
     return rows
 

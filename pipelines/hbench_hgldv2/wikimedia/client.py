@@ -295,9 +295,7 @@ def opened(
 
 
 def user_agent(contact: str) -> str:
-    """`hbench/<version> (<contact>) requests/<version>`; raises UsageError for a contact that is neither a mail nor a
-    URL.
-    """
+    """`hbench/<version> (<contact>) requests/<version>`; raises UsageError unless the contact is a mail or a URL."""
     if not re.fullmatch(r"[^\s()<>@]+@[^\s()<>@]+\.[^\s()<>@]+|https?://[^\s()<>]+", contact):
         raise UsageError(
             "Wikimedia asks every client to say whom to write to",

@@ -77,9 +77,7 @@ class FactSource(NamedTuple):
 
 
 def title_of(url: str) -> str:
-    """The page title in a Commons URL: percent-decoded UTF-8, underscores as spaces, NFC; raises DataError for another
-    URL.
-    """
+    """The page title in a Commons URL: percent-decoded, spaces, NFC; raises DataError for another URL."""
     _, site, path = url.partition(WIKI)
     if not site or not path:
         raise DataError("this is not a Commons page", expected=f"https://{WIKI}Category:…", found=url)

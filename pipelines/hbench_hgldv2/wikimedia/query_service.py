@@ -59,9 +59,7 @@ def iri_of(title: str) -> str:
 
 
 def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The rows of a SPARQL JSON result, variable -> value, items by their ids alone; unbound variables and unknown values
-    (blank nodes) are left out.
-    """
+    """The rows of a SPARQL JSON result, variable -> value, items as ids, without blank nodes and unbound variables."""
     return [
         {name: cell["value"].removeprefix(ENTITY) for name, cell in row.items() if cell["type"] != "bnode"}
         for row in answer["results"]["bindings"]
@@ -117,9 +115,7 @@ class QueryService:
 
 
 def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> Entity:
-    """An item that has none of the properties asked for cannot be told from a deleted one: it has no
-    classes either way.
-    """
+    """An item without any of these properties cannot be told from a deleted one: neither has classes."""
     if statements is None:
         return MISSING
     order = lambda qid: (len(qid), qid)  # noqa: E731

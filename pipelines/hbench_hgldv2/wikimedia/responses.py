@@ -117,9 +117,7 @@ def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _warnings(value: Any) -> Iterator[str]:
-    """The texts in a warnings block, in any of its shapes: {"*": …} (version 1), {"warnings": …} (version 2), message
-    lists.
-    """
+    """The texts in a warnings block, whatever its shape."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
