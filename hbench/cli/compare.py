@@ -82,12 +82,14 @@ def command(
 
 
 def _cells(each: Difference) -> tuple[str, ...]:
+    from hbench.core.text import percent, points, points_range
+
     return (
         each.metric,
-        f"{100 * each.first:.2f}",
-        f"{100 * each.second:.2f}",
-        f"{100 * each.difference:+.2f}",
-        f"{100 * each.low:+.2f} … {100 * each.high:+.2f}",
+        percent(each.first),
+        percent(each.second),
+        points(each.difference),
+        points_range(each.low, each.high),
         each.p_in_words,
         each.corrected_in_words,
         f"{each.queries:,}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.reporting import (
+    BY_QUERY,
     FILE,
     FOLDER,
     MACHINE,
@@ -79,12 +80,13 @@ def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any])
     execution = execution_of(options)
     with execution.open([(file, None)], announce=say) as execute, bars() as on_test:
         made = execution.report(checked, execute, on_test)
-    made.write_by_query(report.with_suffix(many.BY_QUERY))
+    made.write_by_query(report.with_suffix(BY_QUERY))
     made.write(report)  # last: a report without values by query is made again
     return made.document
 
 
 def _show(standings: list[ModelStanding], metric: str, refused: list[str], *, as_json: bool) -> None:
+    from hbench.core.text import points, points_range
     from hbench.evaluation.reports import formats
 
     best = standings[0].document
@@ -96,12 +98,12 @@ def _show(standings: list[ModelStanding], metric: str, refused: list[str], *, as
     for standing in standings:
         gap = standing.behind
         behind = (
-            (f"{100 * gap.difference:+.2f}", f"{100 * gap.low:+.2f} … {100 * gap.high:+.2f}", gap.corrected_in_words)
+            (points(gap.difference), points_range(gap.low, gap.high), gap.corrected_in_words)
             if gap
             else ("best", "", "")
         )
         doubts = str(len(standing.document.doubts)) if standing.document.doubts else ""
-        cells.append((standing.document.method or "", formats.with_margin(standing.score), *behind, doubts))
+        cells.append((standing.document.method or "", formats.margin(standing.score), *behind, doubts))
     header = ("model", metric, "to the best", "95 % interval", "p (Holm)", "doubts")
     title = f"{best.dataset}, {best.protocol} protocol, percent"
     show_table(title, header, cells, f"{formats.unit_note(best)}\n{best.signature}")

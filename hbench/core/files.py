@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, SubmissionError, UsageError
+from hbench.core.text import first_line
 from hbench.core.untrusted import parse_json, read_arrays
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -123,5 +124,5 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = read_arrays(path)
         return dict(parse_json(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
-        found = "another .npz" if isinstance(error, KeyError) else (str(error).splitlines() or ["damage"])[0]
+        found = "another .npz" if isinstance(error, KeyError) else first_line(error)
         raise SubmissionError(f"{path} cannot be read", expected="arrays that hbench kept", found=found) from None

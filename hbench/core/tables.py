@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
+from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table, read_gzip
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -58,9 +59,7 @@ def read_sheet(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
         table = table if columns is None else table.select(list(columns))
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
-        raise DataError(
-            f"{path} cannot be read", expected=expected, found=(str(error).splitlines() or ["damage"])[0]
-        ) from None
+        raise DataError(f"{path} cannot be read", expected=expected, found=first_line(error)) from None
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(

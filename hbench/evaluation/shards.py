@@ -24,6 +24,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 from hbench.core import files
 from hbench.core.errors import ComparisonError, SubmissionError, UsageError, examples
 from hbench.core.schema import Strict
+from hbench.core.text import first_problem
 from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
@@ -161,9 +162,7 @@ def _shard(path: Path) -> tuple[Header, dict[str, NDArray[Any]]]:
     try:
         return Header.model_validate(header), arrays
     except ValidationError as error:
-        first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise SubmissionError(f"{path} is no part of an evaluation", expected=WRITTEN, found=found) from None
+        raise SubmissionError(f"{path} is not a shard", expected=WRITTEN, found=first_problem(error)) from None
 
 
 def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Evaluation) -> dict[str, NDArray[Any]]:

@@ -20,11 +20,10 @@ from hbench.engine.settings import Settings
 from hbench.evaluation.evaluate import Examined, examine
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import refuse_other_conditions
-from hbench.evaluation.reports.report import Document
+from hbench.evaluation.reports.report import BY_QUERY, Document
 from hbench.evaluation.submission import read
 from hbench.metrics.level_sequence import LevelSequence
 
-BY_QUERY = ".by-query.parquet"
 Trace = Callable[[LevelSequence], NDArray[np.float64]]
 
 

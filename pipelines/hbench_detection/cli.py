@@ -9,6 +9,7 @@ import click
 
 from hbench.cli.names import Known
 from hbench.cli.terminal import say, show_json, show_table
+from hbench.core.text import percent
 from hbench_detection import recipe as recipes
 
 if TYPE_CHECKING:
@@ -63,9 +64,5 @@ def command(
 
 
 def _show(report: DetectionReport) -> None:
-    rows = [[name, _percent(value)] for name, value in {**report.scores, **report.per_class}.items()]
+    rows = [[name, percent(value, 1)] for name, value in {**report.scores, **report.per_class}.items()]
     show_table(f"{report.method}, {report.backbone}, percent", ["", "AP"], rows)
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f}"

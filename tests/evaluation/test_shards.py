@@ -76,7 +76,7 @@ def test_a_gap_a_repeat_and_nothing_are_refused(parts):
 def test_a_header_of_other_types_is_refused(parts, tmp_path, key, value):
     header, arrays = files.read(parts[0])
     files.write(tmp_path / "part.npz", {**header, key: value}, arrays)
-    with pytest.raises(SubmissionError, match="is no part of an evaluation"):
+    with pytest.raises(SubmissionError, match="is not a shard"):
         shards.merge([tmp_path / "part.npz"])
 
 
@@ -236,7 +236,7 @@ def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
     assert "missing 2" in hbench(tmp_path, "merge", "1.npz", code=3).stderr
     block = next((tmp_path / "kept").rglob("*.npz"))
     np.savez(tmp_path / "other.npz", ids=np.arange(3))
-    for path, reason in ((block, "is no part"), ("other.npz", "another .npz"), ("none.npz", "does not exist")):
+    for path, reason in ((block, "is not a shard"), ("other.npz", "another .npz"), ("none.npz", "does not exist")):
         assert reason in hbench(tmp_path, "merge", "1.npz", path, code=3).stderr
     assert "--out" in hbench(tmp_path, *evaluate, "--shard", "1/2", code=2).stderr
     assert "not a size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import UsageError
+from hbench.core.text import first_line
 from hbench.engine.block_values import Block, FastColumns, MetricPlan
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
@@ -41,7 +42,7 @@ def on_device(name: str) -> Execute:
     except (RuntimeError, AssertionError) as error:
         raise UsageError(
             f"there is no device {name!r} here", expected="cpu, cuda or cuda:1",
-            found=str(error).splitlines()[0], fix="leave --device out to rank on the processors",
+            found=first_line(error), fix="leave --device out to rank on the processors",
         ) from None  # fmt: skip
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from hbench.core.errors import SubmissionError, UsageError
+from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, open_zip, parse_json
 from hbench.evaluation.embeddings import ids as id_files
 from hbench.evaluation.embeddings.arrow_files import left_out_of, read_ipc, read_parquet, write_parquet
@@ -158,10 +159,9 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (*DAMAGED, *others) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
         raise SubmissionError(
             f"{path} cannot be read: it is damaged, cut off, or no {path.suffix or 'folder of parts'}",
-            found=first, fix="write or copy it again and compare its sha256sum",
+            found=first_line(error), fix="write or copy it again and compare its sha256sum",
         ) from None  # fmt: skip
 
 

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples, shorten
+from hbench.core.text import first_line
 from hbench.core.untrusted import LIST, parquet_table, read_json, read_text
 from hbench.evaluation.embeddings.numpy_files import mapped_npy
 
@@ -194,7 +195,7 @@ def read(path: Path) -> Ids:
     except UnicodeDecodeError as error:
         raise SubmissionError(f"{path} is not UTF-8", found=f"byte {error.start}: {error.reason}") from None
     except (pa.ArrowException, OSError, EOFError, csv.Error, ValueError) as error:
-        raise SubmissionError(f"{path} cannot be read as ids", found=str(error).splitlines()[0]) from None
+        raise SubmissionError(f"{path} cannot be read as ids", found=first_line(error)) from None
 
 
 def only(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:

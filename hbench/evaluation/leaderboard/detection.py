@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from hbench.core import schema
 from hbench.core.errors import SubmissionError
 from hbench.core.schema import Strict
+from hbench.core.text import first_line
 from hbench.core.untrusted import read_json
 from hbench.evaluation.leaderboard import Leaderboard, Row
 
@@ -65,7 +66,7 @@ def row_of(path: Path, board: Leaderboard, *, method: str | None = None, **detai
     try:
         report = DetectionReport.model_validate(read_json(path))
     except (ValueError, ValidationError) as error:
-        raise SubmissionError(f"{path} is not a report of hbench detect", found=str(error).splitlines()[0]) from None
+        raise SubmissionError(f"{path} is not a report of hbench detect", found=first_line(error)) from None
     if report.dataset != (expected := f"{board.dataset}@{board.version}"):
         raise SubmissionError("the report is of another dataset", expected=expected, found=report.dataset)
     setup = {

@@ -14,8 +14,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,11 +22,11 @@ from pydantic import BaseModel
 
 from hbench.core.errors import one_line
 from hbench.core.tables import without_formula
+from hbench.core.text import NONE, csv_text
 from hbench.datasets.metadata import publications
 from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing
 
 LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
-NONE = "–"
 MARKED = re.compile(r"([\\|*_<`])")
 
 
@@ -140,19 +138,27 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
     """One line per row: what it is, a column per metric, then setup and provenance; empty where a row has none. A text
     that a spreadsheet would take for a formula begins with an apostrophe."""
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim", *board.metrics, "unranked"]
-        + [f"{name}.{field}" for name, model in inner.items() for field in model.model_fields]
-    )
+    header = [
+        "dataset",
+        "version",
+        "protocol",
+        "place",
+        "method",
+        "year",
+        "backbone",
+        "dim",
+        *board.metrics,
+        "unranked",
+    ]
+    header += [f"{name}.{field}" for name, model in inner.items() for field in model.model_fields]
+    lines = []
     for place, row in _rows(standings):
         unranked = "; ".join(f"{metric}: {reason}" for metric, reason in row.unranked.items())
         about = [board.dataset, board.version, board.protocol, place, row.method, row.year, row.backbone, row.dim]
         tables = [(getattr(row, name), model) for name, model in inner.items()]
         details = [getattr(values, field, None) for values, model in tables for field in model.model_fields]
-        writer.writerow(map(without_formula, [*about, *map(row.scores.get, board.metrics), unranked, *details]))
-    return text.getvalue()
+        lines.append(map(without_formula, [*about, *map(row.scores.get, board.metrics), unranked, *details]))
+    return csv_text(header, lines)
 
 
 def _rows(standings: Iterable[Standing]) -> Iterator[tuple[int | None, Row]]:

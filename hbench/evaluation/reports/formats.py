@@ -1,30 +1,18 @@
-"""A report as a table: one line per metric, percent, with its interval and the number of queries behind it.
-
->>> percent(0.53124)
-'53.12'
-"""
+"""A report as a table: one line per metric, percent, with its interval and the number of queries behind it."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hbench.core.errors import SubmissionError
+from hbench.core.text import NONE, csv_text, percent, percent_range, points, with_margin
 from hbench.evaluation.leaderboard import Leaderboard, place
 from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
 from hbench.evaluation.leaderboard.runs import rankable_scores
 from hbench.evaluation.reports import exchange
 from hbench.evaluation.reports.report import Document, Score
 from hbench.metrics.names import MetricName
-
-NONE = "–"
-
-
-def percent(value: float | None, digits: int = 2) -> str:
-    """A fraction in percent, as published tables print it; an en dash for none."""
-    return NONE if value is None else f"{100 * value:.{digits}f}"
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
@@ -36,7 +24,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
-        line = [name, percent(score.value), interval(score), f"{score.queries:,}"]
+        line = [name, percent(score.value), percent_range(score.low, score.high), f"{score.queries:,}"]
         if differs:
             line.insert(3, percent(official[name].value) if name in differs else "same")
         line[3:3] = [percent(each[name].value) if name in each else "" for each in unknown.values()]
@@ -70,7 +58,7 @@ def tables(document: Document) -> list[BoardTable]:
         if "level" in parsed.definition.takes:
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
-    cells = [(name, *(with_margin(scores[level]) for level in levels)) for name, scores in spread.items()]
+    cells = [(name, *(margin(scores[level]) for level in levels)) for name, scores in spread.items()]
     covered = {name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels}
     others = [name for name in document.scores if name not in covered]
     by_level = BoardTable(("metric", *levels), cells, [])
@@ -100,44 +88,25 @@ def _difference(paired: Mapping[str, str | float | int | None]) -> str:
     value, low, high = paired["difference"], paired["low"], paired["high"]
     if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
         return NONE
-    return f"{100 * value:+.2f} ±{percent((high - low) / 2)}"
+    return f"{points(value)} ±{percent((high - low) / 2)}"
 
 
-def with_margin(score: Score) -> str:
-    if score.low is None or score.high is None:
-        return percent(score.value)
-    return f"{percent(score.value)} ±{percent((score.high - score.low) / 2)}"
-
-
-def interval(score: Score) -> str:
-    return NONE if score.low is None else f"{percent(score.low)} … {percent(score.high)}"
+def margin(score: Score) -> str:
+    """A score in percent ± half its interval."""
+    return with_margin(score.value, score.low, score.high)
 
 
 def as_csv(document: Document) -> str:
     """metric, value, low, high, official, queries, skipped, of partial labels the values with all unknown wrong and right, and the
     unit of the intervals with its number; fractions in full precision."""
-    text, unknown = io.StringIO(), unknown_of(document)
-    writer = csv.writer(text, lineterminator="\n")
-    columns = [*(name.replace(" ", "_") for name in unknown), "unit", "units"]
-    writer.writerow(["metric", "value", "low", "high", "official", "queries", "skipped", *columns])
+    unknown, rows = unknown_of(document), []
     for name, score in document.scores.items():
         official = document.official[name].value if name in document.official else None
-        others = [each[name].value if name in each else None for each in unknown.values()]
-        writer.writerow(
-            [
-                name,
-                score.value,
-                score.low,
-                score.high,
-                official,
-                score.queries,
-                score.skipped,
-                *others,
-                document.unit,
-                score.units,
-            ]
-        )
-    return text.getvalue()
+        others = [scores[name].value if name in scores else None for scores in unknown.values()]
+        about = [name, score.value, score.low, score.high, official, score.queries, score.skipped]
+        rows.append([*about, *others, document.unit, score.units])
+    columns = [*(name.replace(" ", "_") for name in unknown), "unit", "units"]
+    return csv_text(["metric", "value", "low", "high", "official", "queries", "skipped", *columns], rows)
 
 
 def title(document: Document) -> str:

@@ -14,11 +14,11 @@ from hbench.evaluation.embeddings.files import READERS
 from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only
-from hbench.evaluation.reports.report import Document, Score
+from hbench.evaluation.reports.report import BY_QUERY, Document, Score
+from hbench.evaluation.reports.results import SUFFIX
 from hbench.metrics.names import goodness
 
-BY_QUERY = ".by-query.parquet"
-BESIDE = (BY_QUERY, ".top-k.parquet")  # what an evaluation leaves beside its report
+BESIDE = (BY_QUERY, SUFFIX)  # what an evaluation leaves beside its report
 
 
 def files_in(folder: Path) -> list[Path]:

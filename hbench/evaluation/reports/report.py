@@ -25,6 +25,7 @@ from pydantic import Field, NonNegativeInt, ValidationError, model_validator
 from hbench.core.errors import SubmissionError, UnknownName
 from hbench.core.files import replacing, write_text
 from hbench.core.schema import Strict
+from hbench.core.text import first_line, first_problem, percent
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
 from hbench.engine.measure import Measurement
@@ -36,6 +37,7 @@ from hbench.metrics.relevance import inverted
 from hbench.metrics.significance import FEW, UnitSums, mean_intervals
 
 SCHEMA = 1
+BY_QUERY = ".by-query.parquet"  # the values of every query lie next to their report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +202,7 @@ class Report:
     def _repr_html_(self) -> str:
         """A table for notebooks: every metric in percent with its interval and its number of queries."""
         rows = [
-            f"<tr><td>{escape(name)}</td><td>{_percent(s.value)}</td><td>{_percent(s.low)} … {_percent(s.high)}</td>"
+            f"<tr><td>{escape(name)}</td><td>{percent(s.value)}</td><td>{percent(s.low)} … {percent(s.high)}</td>"
             f"<td>{s.queries:,}</td></tr>"
             for name, s in self.document.scores.items()
         ]
@@ -244,13 +246,11 @@ def read(path: Path) -> Document:
     except FileNotFoundError:
         raise SubmissionError(f"{path} does not exist", fix="hbench evaluate … --json writes one") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise SubmissionError(
-            f"{path} is no report", expected="the JSON of hbench evaluate --out", found=f"{where}: {first['msg']}"
+            f"{path} is not a report", expected="the JSON of hbench evaluate --out", found=first_problem(error)
         ) from None
     except (ValueError, OSError) as error:
-        raise SubmissionError(f"{path} is no JSON", found=str(error), expected="a report of hbench evaluate") from None
+        raise SubmissionError(f"{path} is not JSON", found=str(error), expected="a report of hbench evaluate") from None
 
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
@@ -277,7 +277,7 @@ def table_beside(path: Path, document: Document, columns: Sequence[str], *, what
         raise SubmissionError(
             f"{path} cannot be read",
             expected=f"{what} in parquet",
-            found=str(error).splitlines()[0],
+            found=first_line(error),
             fix=f"hbench evaluate … {option} writes them",
         ) from None
     metadata = table.schema.metadata or {}
@@ -293,10 +293,6 @@ def table_beside(path: Path, document: Document, columns: Sequence[str], *, what
             fix=f"make both anew: hbench evaluate {named} -o REPORT.json {option}",
         )
     return table
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.2f}"
 
 
 UNRELATED = "unrelated"

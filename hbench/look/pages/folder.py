@@ -18,6 +18,7 @@ import jinja2
 import numpy as np
 
 from hbench.core.errors import UsageError
+from hbench.core.text import percent, points
 from hbench.metrics.names import lower_is_better
 
 SHARED = "hbench.look.pages"
@@ -75,7 +76,7 @@ class Pages:
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
         self.environment.filters |= {
             "percent": percent,
-            "points": points,
+            "points": page_points,
             "exact": exact,
             "lower_is_better": lower_is_better,
         }
@@ -94,22 +95,13 @@ def level_styles(colors: Sequence[tuple[str, str]]) -> str:
     return "\n".join(rules) + "\n"
 
 
-def percent(value: float | None, digits: int = 2) -> str:
-    """A fraction in percent; an en dash for none.
+def page_points(value: float, digits: int = 2) -> str:
+    """A difference of fractions in points of percent, with a minus sign as print has it.
 
-    >>> percent(0.53124), percent(None)
-    ('53.12', '–')
-    """
-    return "–" if value is None or np.isnan(value) else f"{100 * value:.{digits}f}"
-
-
-def points(value: float, digits: int = 2) -> str:
-    """A difference of fractions in points of percent, with its sign.
-
-    >>> points(0.0123), points(-0.5, 1)
+    >>> page_points(0.0123), page_points(-0.5, 1)
     ('+1.23', '−50.0')
     """
-    return "–" if np.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
+    return points(value, digits).replace("-", "−")
 
 
 def exact(value: float | None) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -205,7 +206,7 @@ def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
         raise SubmissionError(
             f"{request.by_query} cannot be read",
             expected="the values of every query, in parquet",
-            found=(str(error).splitlines() or ["damage"])[0],
+            found=first_line(error),
             fix="hbench evaluate … --by-query FILE.parquet writes them",
         ) from None
     if "test" in values.column_names:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError, DataError, examples
+from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, parse_toml, read_text
 
 LOG = logging.getLogger(__name__)
@@ -23,11 +24,11 @@ def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
     try:
         return create()
     except (urllib.error.URLError, ConnectionError, TimeoutError, LocalEntryNotFoundError, HfHubHTTPError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
+        first = first_line(error)
     except (OSError, RuntimeError) as error:
         if not _is_network(error):
             raise
-        first = (str(error).splitlines() or [type(error).__name__])[0]
+        first = first_line(error)
     raise DataError(
         f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
         fix="put the file there, or begin from random ones: --set model.weights=random (hbench embed: --weights random)",
@@ -53,7 +54,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         given = _renamed(weights, net, key_map)
         missing = net.load_state_dict(given, strict=False).missing_keys
     except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be loaded", found=(str(error).splitlines() or ["?"])[0]) from None
+        raise DataError(f"{path} cannot be loaded", found=first_line(error)) from None
     if missing:
         raise DataError(
             f"{path} lacks weights of the net",

@@ -17,6 +17,7 @@ from torch import nn
 
 from hbench.core.errors import DataError, examples
 from hbench.core.files import full_disk_told
+from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors
 
 PREFIX, FORMAT = "step-", 2
@@ -158,7 +159,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _unusable(path: Path, error: Exception) -> DataError:
-    first = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    first = f"{type(error).__name__}: {first_line(error)}"
     return DataError(
         f"{path} cannot be loaded", found=first, fix="remove its folder to resume from an earlier checkpoint"
     )

@@ -1,0 +1,67 @@
+"""Writes numbers and errors as people read them: percent, intervals, the first line of an error, the first misfit of a record.
+
+>>> percent(0.53124), percent(None), percent_range(0.5, 0.6), points(-0.0123), points_range(-0.5, 0.012)
+('53.12', '–', '50.00 … 60.00', '-1.23', '-50.00 … +1.20')
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+NONE = "–"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A fraction in percent, as published tables print it; an en dash for none, also NaN."""
+    return NONE if value is None or value != value else f"{100 * value:.{digits}f}"  # noqa: PLR0124
+
+
+def percent_range(low: float | None, high: float | None) -> str:
+    """The ends of an interval in percent."""
+    return NONE if low is None else f"{percent(low)} … {percent(high)}"
+
+
+def with_margin(value: float | None, low: float | None, high: float | None) -> str:
+    """A fraction in percent ± half its interval."""
+    if low is None or high is None:
+        return percent(value)
+    return f"{percent(value)} ±{percent((high - low) / 2)}"
+
+
+def points(value: float, digits: int = 2) -> str:
+    """A difference of fractions in points of percent, with its sign; an en dash for NaN."""
+    return NONE if value != value else f"{100 * value:+.{digits}f}"  # noqa: PLR0124
+
+
+def points_range(low: float, high: float) -> str:
+    """The ends of an interval of a difference."""
+    return f"{points(low)} … {points(high)}"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error of a library says, or its name where it says nothing.
+
+    >>> first_line(ValueError("no header\\n  in x")), first_line(EOFError())
+    ('no header', 'EOFError')
+    """
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first misfit of a record: where it is, and what is wrong."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A header and rows as CSV; None is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
