@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import threading
@@ -24,18 +25,20 @@ from rich.progress import (
 
 from hbench.cli import terminal
 from hbench.cli.names import DATASET
-from hbench.core.errors import DataError, UsageError
-from hbench.datasets.download.all_files import OnDownload
-from hbench.datasets.download.sources import RemoteFile
+from hbench.core.errors import DataError, UsageError, examples
+from hbench.core.files import free_bytes, write_text
+from hbench.datasets.download.all_files import DownloadOptions, OnDownload, check_all, fetch_all, summary
+from hbench.datasets.download.all_files import adopt as adopt_files
+from hbench.datasets.download.records import state_of
+from hbench.datasets.download.sources import RemoteFile, sources_of
 
 if TYPE_CHECKING:
     from hbench.datasets import Spec
-    from hbench.datasets.download.all_files import DownloadOptions
 
 
 @contextmanager
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
-    """Bars on stderr, silent where it is no terminal; yields the function that moves them."""
+    """Bars on stderr, silent where it is not a terminal; yields the function that moves them."""
     bytes_to_come = sum(source.size or 0 for source in sources) or None
     with Progress(
         TextColumn("{task.description}"),
@@ -76,7 +79,7 @@ def _here(source: RemoteFile, folder: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-SERIES = 8  # so many numbered files, all alike, are shown in one line
+SERIES = 8  # this many numbered files, all alike, are shown in one line
 FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 
@@ -113,7 +116,7 @@ def command(
     offline: bool,
     dry_run: bool,
 ) -> None:
-    """Fetch the files of the dataset NAME; run it again to go on after any interruption.
+    """Fetch the files of the dataset NAME; run it again to resume after any interruption.
 
     \b
     hbench download cub200
@@ -121,8 +124,6 @@ def command(
     """
     from hbench.datasets import specs
     from hbench.datasets.build import raw_folder
-    from hbench.datasets.download.all_files import DownloadOptions, check_all, summary
-    from hbench.datasets.download.sources import sources_of
 
     if verify_only and repair:
         raise UsageError("--verify-only and --repair contradict each other")
@@ -156,8 +157,6 @@ def command(
 
 def _stay_offline(name: str, sources: list[RemoteFile], job: DownloadOptions, *, jobs: int | None) -> None:
     """Unpack the archives that are here and checked, where `jobs` says how many at a time; refuse what is missing."""
-    from hbench.datasets.download.records import state_of
-
     here = [source for source in sources if state_of(job.folder, source) == "verified"]
     if jobs and here:
         _fetch(here, job, jobs)
@@ -166,11 +165,6 @@ def _stay_offline(name: str, sources: list[RemoteFile], job: DownloadOptions, *,
 
 
 def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
-    import dataclasses
-
-    from hbench.cli.download import bars
-    from hbench.datasets.download.all_files import fetch_all, summary
-
     with bars(sources, job.folder) as on_progress:
         problems = fetch_all(sources, dataclasses.replace(job, on_progress=on_progress), jobs=jobs)
     if problems:
@@ -178,24 +172,21 @@ def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
 
 
 def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -> bool:
-    """Whether the folder holds the dataset unpacked; otherwise its archives there are taken note of."""
-    from hbench.core.errors import examples
-    from hbench.core.files import write_text
+    """Whether the folder holds the dataset unpacked; otherwise its archives there are recorded."""
     from hbench.datasets.build import ADOPTED, find_raw
-    from hbench.datasets.download.all_files import adopt
 
     try:
         raw = find_raw(spec, lying)
     except DataError:
-        found = adopt(sources, folder, lying)
-        if not found:
+        files = adopt_files(sources, folder, lying)
+        if not files:
             archives = [Path(source.file).name for source in sources if source.unpack]
             raise DataError(
                 f"{lying} holds nothing of {spec.name}",
                 expected=f"{examples([*spec.markers, *archives])}, there or in a folder below",
                 fix="name the folder that they lie in",
             ) from None
-        terminal.say(f"{len(found)} of {len(sources)} files are taken from {lying}")
+        terminal.say(f"{len(files)} of {len(sources)} files are taken from {lying}")
         return False
     write_text(folder / ADOPTED, f"{raw.resolve()}\n")
     terminal.say(f"{spec.name} is used as it lies in {raw}; next: hbench build {spec.name}")
@@ -213,30 +204,24 @@ def _list(sources: list[RemoteFile], folder: Path) -> None:
 
 def _series(sources: list[RemoteFile], folder: Path) -> list[list[RemoteFile]]:
     """Files whose names differ in their numbers alone together, where they are many; the others one by one."""
-    from hbench.datasets.download.records import state_of
-
     alike: dict[tuple[str, str, str], list[RemoteFile]] = {}
     for source in sources:
         key = (re.sub(r"\d+", "#", source.file), source.part, state_of(folder, source))
         alike.setdefault(key, []).append(source)
     return [
-        part for files in alike.values() for part in ([files] if len(files) >= SERIES else [[each] for each in files])
+        part for files in alike.values() for part in ([files] if len(files) >= SERIES else [[file] for file in files])
     ]
 
 
 def _row_of_series(files: list[RemoteFile], folder: Path) -> list[str]:
-    from hbench.datasets.download.records import state_of
-
     first = files[0]
     name = first.file if len(files) == 1 else f"{first.file} … {Path(files[-1].file).name} ({len(files)} files)"
-    size = f"{sum(each.size or 0 for each in files):,}" if all(each.size for each in files) else "?"
+    size = f"{sum(file.size or 0 for file in files):,}" if all(file.size for file in files) else "?"
     return [name, size, first.part, state_of(folder, first), first.urls[0]]
 
 
 def _room(sources: list[RemoteFile], folder: Path) -> str:
     """What there is to fetch and where to, in a line."""
-    from hbench.core.files import free_bytes
-
     unknown = sum(source.size is None for source in sources)
     sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
     files = f"{len(sources)} file{'s' * (len(sources) > 1)}"
@@ -244,9 +229,6 @@ def _room(sources: list[RemoteFile], folder: Path) -> str:
 
 
 def _refuse_missing(name: str, sources: list[RemoteFile], folder: Path) -> None:
-    from hbench.core.errors import examples
-    from hbench.datasets.download.records import state_of
-
     missing = [source.file for source in sources if state_of(folder, source) in {"missing", "partial"}]
     if missing:
         raise DataError(
