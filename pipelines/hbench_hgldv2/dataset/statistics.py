@@ -136,24 +136,12 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     width = 0.8 / len(sizes)
     for number, (split, size) in enumerate(sizes.items()):
         for kind, colour in COLOURS.items():
-            at = [place for place, name in enumerate(names) if kinds[name] == kind]
-            heights = [size[names[place]] for place in at]
-            shift = (number - (len(sizes) - 1) / 2) * width
-            axes.bar(
-                np.asarray(at) + shift,
-                heights,
-                width,
-                color=colour,
-                alpha=SPLIT_FILLS[number],
-                label=f"{split}, {kind}",
-            )
+            at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
+            heights, shift = [size[names[place]] for place in at], (number - (len(sizes) - 1) / 2) * width
+            axes.bar(at + shift, heights, width, color=colour, alpha=SPLIT_FILLS[number], label=f"{split}, {kind}")
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axes.set_xlim(-1, len(names))
-    axes.set_yscale("log")
-    _plain_numbers(axes.yaxis)
-    axes.set_ylabel("landmarks")
-    axes.set_title(f"Landmarks per super-category ({len(names)})")
-    axes.legend(frameon=False)
+    _finish(axes, f"Landmarks per super-category ({len(names)})")
 
 
 def _images(axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> None:
@@ -162,16 +150,20 @@ def _images(axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mappin
         seen = Counter(of_landmark[landmark] for landmark in labelled if landmark in of_landmark)
         axes.plot(sorted(seen), [seen[size] for size in sorted(seen)], ".", markersize=4, label=split)
     axes.set_xscale("log")
-    axes.set_yscale("log")
     _plain_numbers(axes.xaxis)
-    _plain_numbers(axes.yaxis)
     axes.set_xlabel("images of a landmark")
+    _finish(axes, "Images per landmark")
+
+
+def _finish(axes: Axes, title: str) -> None:
+    axes.set_yscale("log")
+    _plain_numbers(axes.yaxis)
     axes.set_ylabel("landmarks")
-    axes.set_title("Images per landmark")
+    axes.set_title(title)
     axes.legend(frameon=False)
 
 
 def _plain_numbers(axis: Axis) -> None:
-    """Ticks such as 1,000: names of groups must not be read as formulas, so powers of ten are not to be had."""
+    """Write ticks such as 1,000: names of groups must not be read as formulas, so there are no powers of ten."""
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter("")

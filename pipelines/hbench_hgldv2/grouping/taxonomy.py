@@ -64,8 +64,7 @@ class Node(NamedTuple):
 
 
 class Taxonomy(NamedTuple):
-    """The tree (edges run from parent to child, from ROOT down), the removed edges, and each node's other possible
-    parents.
+    """The tree, from ROOT down, the removed edges, and each node's other possible parents.
 
     A node has the attributes `landmarks` (of it and all below), `kind` (natural, human-made or review) and `members`,
     the classes of a condensed cycle.
@@ -130,17 +129,15 @@ def ancestors_of(
     return parents
 
 
-def taxonomy(
-    parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1, stop: frozenset[str] = STOP
-) -> Taxonomy:
+def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1) -> Taxonomy:
     """The tree over the classes that have landmarks and the ancestors worth keeping.
 
-    `least`: an ancestor is kept when at least so many landmarks lie below it and it joins two kept nodes. Every class
+    `least`: an ancestor is kept when at least this many landmarks lie below it and it joins two kept nodes. Every class
     with landmarks is in the tree; the parent of a node is the kept ancestor of the highest information content −ln p, p
     its share of landmarks, ties by id. Raises TreeError should the result be no arborescence.
     """
     removed: list[Removed] = []
-    graph, members = _condensed(_graph(parents, landmarks, stop, removed), landmarks, removed)
+    graph, members = _condensed(_graph(parents, landmarks, removed), landmarks, removed)
     weights = _below(graph, members, landmarks)
     kept = _kept(graph, members, landmarks, weights, least)
     tree: nx.DiGraph[str] = nx.DiGraph()
@@ -176,19 +173,12 @@ def rows(result: Taxonomy, names: Mapping[str, str]) -> list[Node]:
     depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(result.tree, ROOT).items()}
     order = list(nx.dfs_preorder_nodes(result.tree, ROOT, sort_neighbors=sorted))[1:]
     parent = {child: above for above, child in result.tree.edges}
-    return [
-        Node(
-            node,
-            names.get(node, node),
-            parent[node],
-            depth[node],
-            int(result.tree.nodes[node]["landmarks"]),
-            str(result.tree.nodes[node]["kind"]),
-            result.alternatives[node],
-            result.tree.nodes[node]["members"],
-        )
-        for node in order
-    ]
+    nodes = []
+    for node in order:
+        told = result.tree.nodes[node]
+        place = (parent[node], depth[node], int(told["landmarks"]), str(told["kind"]))
+        nodes.append(Node(node, names.get(node, node), *place, result.alternatives[node], told["members"]))
+    return nodes
 
 
 def paths(nodes: Iterable[Node]) -> dict[str, str]:
@@ -203,14 +193,14 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def _graph(
-    parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], stop: frozenset[str], removed: list[Removed]
+    parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
     """Child → parent edges without the stop-list; a stopped class that has landmarks of its own stays, alone."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
     for child, above in sorted(parents.items()):
         for parent in above:
-            if parent in stop or child in stop:
+            if parent in STOP or child in STOP:
                 removed.append(Removed(child, parent, "too general"))
             elif parent == child:
                 removed.append(Removed(child, parent, "its own parent"))
