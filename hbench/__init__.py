@@ -47,6 +47,8 @@ HOME = {
     "vision_dataset": "hbench.train.images.torch_dataset",
 }
 
+WINGS = ("datasets", "integrations", "losses", "metrics", "train", "tree")  # modules that are reached without an import
+
 __all__ = [
     "Dataset",
     "HBenchError",
@@ -70,6 +72,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Public names load their module when first used, so that `import hbench` stays instant."""
+    if name in WINGS:
+        return importlib.import_module(f"hbench.{name}")
     if name not in HOME:
         raise AttributeError(f"module 'hbench' has no attribute {name!r}")
     return getattr(importlib.import_module(HOME[name]), name)

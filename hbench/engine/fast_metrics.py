@@ -90,6 +90,11 @@ def ap(batch: Batch, *, level: int) -> Floats:
     return ratio(batch.at(batch.sums.precision, level, ALL), batch.positives(level))
 
 
+@fast("P@R")
+def r_precision(batch: Batch, *, level: int) -> Floats:
+    return ratio(batch.at(batch.sums.hits, level, R), batch.positives(level))
+
+
 @fast("mAP@R")
 def map_at_r(batch: Batch, *, level: int) -> Floats:
     return ratio(batch.at(batch.sums.precision, level, R), batch.positives(level))

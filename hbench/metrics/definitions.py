@@ -214,6 +214,22 @@ def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
     return float((positives(sequence, level) <= cut).sum() / cut) if positive_count(sequence, level) else NAN
 
 
+@metric("P@R", "level", full=True)
+def r_precision(sequence: LevelSequence, *, level: int) -> float:
+    """P@R = #positives among the first R / R, R = |P_l|: R-precision (Musgrave et al. 2020)."""
+    total = positive_count(sequence, level)
+    return float((positives(sequence, level) <= total).sum() / total) if total else NAN
+
+
+@metric("MRR", "level", full=True)
+def reciprocal_rank(sequence: LevelSequence, *, level: int) -> float:
+    """1/r_1, r_1 the rank of the first positive, 0 where a list that is cut holds none; the mean over queries is MRR."""
+    ranks = positives(sequence, level)
+    if not positive_count(sequence, level):
+        return NAN
+    return float(1 / ranks[0]) if len(ranks) else 0.0
+
+
 @metric("mAP@R", "level", full=True)
 def map_at_r(sequence: LevelSequence, *, level: int) -> float:
     """mAP@R = 1/R Σ_{i≤R} Prec(i)·1[i-th is positive], R = |P_l| (Musgrave et al. 2020)."""

@@ -1,0 +1,169 @@
+"""Metrics as functions of two arrays: the scores that rank the items for each query, and the level of each item for it.
+
+    scores (Q, G)   higher is better; −inf leaves an item out of the list, such as the query itself
+    levels (Q, G)   0 for an item that is not related to the query, up to L for one of its finest class
+
+Both may be numpy arrays, torch tensors or nested lists; one query may be given as (G,). Each function returns float64 (Q,), a
+fraction in [0, 1] for each query, NaN where the metric is undefined: for queries without a positive. The mean over the others,
+`np.nanmean`, is what reports show. Formulas are those of hbench.metrics.definitions; there is no other implementation.
+
+Options that all functions share: `ties`, what comes first among equal scores, "pessimistic" (the lower level, so that a constant
+score earns nothing) or "optimistic"; `depth`, the number of levels L, by default the highest level that occurs. Raises UsageError
+for arrays that do not fit together, scores that are NaN, and levels that are not whole numbers from 0 on.
+
+>>> scores = [[0.9, 0.8, 0.7, 0.1], [0.2, 0.9, 0.6, 0.3]]
+>>> levels = [[2, 0, 1, 0], [0, 1, 2, 0]]
+>>> ap(scores, levels).tolist(), ap(scores, levels, level=1).tolist()
+([1.0, 0.5], [0.8333333333333333, 1.0])
+>>> evaluate(["H-AP", "R@1/1"], scores, levels)["R@1/1"].tolist()
+[1.0, 1.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.core.errors import UsageError
+from hbench.metrics.level_sequence import LevelSequence, level_sequence
+from hbench.metrics.level_sequence import ties as ties_policies
+from hbench.metrics.names import MetricName, parse_metrics
+from hbench.metrics.relevance import alpha as alpha_relevance
+from hbench.metrics.relevance import relevances
+
+Values = NDArray[np.float64]
+
+
+def evaluate(
+    metrics: str | Sequence[str],
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> dict[str, Values]:
+    """Every metric of every query, by name: "H-AP", "AP", "AP/2", "R@10", "NDCG@100" … (docs/metrics.md); levels are named 1
+    (coarse) … L (fine). `relevance` and `alpha`: of H-AP. Raises UnknownName for a metric, UsageError as all functions here."""
+    rows, of_items = _arrays(scores, levels)
+    names = [str(level) for level in range(1, (depth or int(of_items.max(initial=1))) + 1)]
+    graded = alpha_relevance(alpha) if relevance == "alpha" else relevances[relevance]()
+    chosen = parse_metrics(metrics, names)
+    functions = {str(name): name.bind(names, graded) for name in chosen}
+    sequences = list(_sequences(rows, of_items, len(names), ties))
+    return {name: np.array([function(one) for one in sequences], float) for name, function in functions.items()}
+
+
+def h_ap(
+    scores: ArrayLike, levels: ArrayLike, *, relevance: str = "alpha", alpha: float = 1.0, **options: Any
+) -> Values:
+    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), rel_l = (l/L)^alpha/|Ω^(l)| by default (HAPPIER, Eq. 2 to 4)."""
+    return _one(MetricName("H-AP"), scores, levels, {"relevance": relevance, "alpha": alpha, **options})
+
+
+def ap(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+    """AP = 1/|P_l| Σ_m m/r_m over the positives, the items of `level` and finer ones (by default the finest level)."""
+    return _one(MetricName("AP", level=_named(level)), scores, levels, options)
+
+
+def w_ap(scores: ArrayLike, levels: ArrayLike, *, weights: Sequence[float] | None = None, **options: Any) -> Values:
+    """ΣwAP = Σ_l w_l·AP^(l); `weights` (L,), coarse to fine, sum to 1, by default equal (rank losses, Property 1)."""
+    parameters = () if weights is None else (("weights", ":".join(map(repr, map(float, weights)))),)
+    return _one(MetricName("wAP", parameters), scores, levels, options)
+
+
+def asi(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+    """ASI, the mean overlap of the first n items with the ideal order's, n up to the number of positives; of all levels, or of the
+    binary labels at `level` (rank losses, C-A1)."""
+    return _one(MetricName("ASI/" if level else "ASI", level=_named(level)), scores, levels, options)
+
+
+def ndcg(scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, **options: Any) -> Values:
+    """NDCG with gains 2^l − 1, over the whole list or its first `k` items."""
+    return _one(MetricName("NDCG@", cut=k) if k else MetricName("NDCG"), scores, levels, options)
+
+
+def recall_at_k(scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any) -> Values:
+    """R@k of metric learning: 1 if some positive is among the first `k` items, else 0 (RaMBO, Eq. 7)."""
+    return _one(MetricName("R", cut=k, level=_named(level)), scores, levels, options)
+
+
+def true_recall_at_k(
+    scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any
+) -> Values:
+    """Recall of information retrieval: the share of the positives that are among the first `k` items."""
+    return _one(MetricName("TR", cut=k, level=_named(level)), scores, levels, options)
+
+
+def precision_at_k(scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any) -> Values:
+    """P@k: the share of positives among the first `k` items."""
+    return _one(MetricName("P", cut=k, level=_named(level)), scores, levels, options)
+
+
+def r_precision(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+    """P@R: the share of positives among the first R items, R = |P_l|."""
+    return _one(MetricName("P@R", level=_named(level)), scores, levels, options)
+
+
+def map_at_r(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+    """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020)."""
+    return _one(MetricName("mAP@R", level=_named(level)), scores, levels, options)
+
+
+def map_at_k(scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any) -> Values:
+    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100)."""
+    return _one(MetricName("mAP", cut=k, level=_named(level)), scores, levels, options)
+
+
+def reciprocal_rank(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+    """1/r_1, r_1 the rank of the first positive; its mean is MRR."""
+    return _one(MetricName("MRR", level=_named(level)), scores, levels, options)
+
+
+def hierarchical_distance_at_k(scores: ArrayLike, levels: ArrayLike, k: int, **options: Any) -> Values:
+    """HD@k: the mean of (L − l)/L over the first `k` items; lower is better (Bertinetto et al. 2020)."""
+    return _one(MetricName("HD", cut=k), scores, levels, options)
+
+
+def _one(name: MetricName, scores: ArrayLike, levels: ArrayLike, options: Mapping[str, Any]) -> Values:
+    (values,) = evaluate([name], scores, levels, **options).values()  # type: ignore[list-item]
+    return values
+
+
+def _named(level: int | None) -> str | None:
+    return None if level is None else str(level)
+
+
+def _sequences(
+    scores: NDArray[np.floating], levels: NDArray[np.int64], depth: int, ties: str
+) -> Iterator[LevelSequence]:
+    tie_key = ties_policies[ties](depth)
+    for row, of_items in zip(scores, levels.astype(np.uint8), strict=True):
+        listed = row > -np.inf
+        counts = np.bincount(of_items[listed], minlength=depth + 1).astype(np.int64)
+        yield level_sequence(row[listed], of_items[listed], counts, tie_key)
+
+
+def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Scores as floats (Q, G) and levels as integers (Q, G)."""
+    rows, of_items = (np.atleast_2d(_numpy(array)) for array in (scores, levels))
+    if rows.shape != of_items.shape or rows.ndim != 2:
+        raise UsageError("scores and levels do not fit together", expected="two arrays of one shape (queries, items)",
+                         found=f"{rows.shape} and {of_items.shape}")  # fmt: skip
+    rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+    if np.isnan(rows).any():
+        raise UsageError("some scores are NaN", expected="numbers, or −inf for an item that is left out")
+    if (of_items != of_items.astype(np.int64)).any() or of_items.min(initial=0) < 0 or of_items.max(initial=0) > 255:
+        raise UsageError("the levels are not levels", expected="whole numbers, 0 for unrelated items, up to L for the finest class",
+                         found=f"{of_items.dtype} from {of_items.min()} to {of_items.max()}")  # fmt: skip
+    return rows, of_items.astype(np.int64)
+
+
+def _numpy(array: ArrayLike) -> NDArray[Any]:
+    detach = getattr(array, "detach", None)  # a torch tensor, perhaps on another device
+    tensor = detach().cpu() if detach else array
+    return np.asarray(tensor.float() if "bfloat16" in str(getattr(tensor, "dtype", "")) else tensor)  # type: ignore[union-attr]
