@@ -35,7 +35,7 @@ class Manifest:
     """Items (N,), labels int32 (N, L) coarse→fine into `tree`, query and gallery bool (N,).
 
     Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of
-    the list of the queries that share its group; -1 is no group. `picture` opens the image of an item; None where the
+    the list of the queries that share its group; -1 means none. `picture` opens the image of an item; None where the
     images are not on this disk. It is not part of the content. `text`: the items as an arrow array, if they are in one.
     """
 

@@ -278,7 +278,7 @@ def folder_table(
     """One row per image below `folder`: `item`, a column per level from the nested folders, "" where there are fewer.
 
     `levels` names the folders, coarse to fine. With `split_folders` the outermost folder is the split; folders below
-    the first `depth` levels are no levels.
+    the first `depth` levels are not levels.
     """
     items = sorted(images_below(folder))
     if not items:

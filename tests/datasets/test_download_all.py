@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from hbench.cli.download import command
 from hbench.core.errors import ConfigError, DataError, HBenchError, IntegrityError, SourceError
-from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_room, fetch_all, summary
+from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all, check_space, fetch_all, summary
 from hbench.datasets.download.records import read_record, state_of
 from hbench.datasets.download.sources import RemoteFile, sources_of
 from tests.file_server import PAGE, FileServer, status
@@ -176,12 +176,12 @@ def test_own_files_are_adopted_where_they_lie(server, folder, tmp_path):
     assert (folder / "a" / "0" / "0_0.jpg").exists()
 
 
-def test_too_little_room_is_told_before_anything_is_fetched(server, folder):
+def test_too_small_a_disk_is_refused_before_anything_is_fetched(server, folder):
     source = RemoteFile("data.tar", (server.url("data.tar"),), size=10**18, unpack=".")
-    with pytest.raises(DataError, match=r"not enough room[^$]*2,000,000,000,000,000,000 bytes free"):
+    with pytest.raises(DataError, match=r"is too small[^$]*2,000,000,000,000,000,000 bytes free"):
         fetch_all([source], DownloadOptions(folder))
     assert server.asked == []
-    check_room([RemoteFile("data.tar", (), size=1000)], folder)
+    check_space([RemoteFile("data.tar", (), size=1000)], folder)
 
 
 def test_two_downloads_into_one_folder_are_refused(parts, folder):

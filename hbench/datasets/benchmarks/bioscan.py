@@ -21,7 +21,7 @@ TESTS = {"seen": ("test", "train"), "unseen": ("test_unseen", "key_unseen")}  # 
 
 
 def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
-    """{partition: {image: its names}}. A path that ends early is unknown below; a hole in it is a class of its own."""
+    """{partition: {image: its names}}. A path that ends early is unknown below; a hole in it becomes a class."""
     parts, chunks, numbers = (texts(table, name) for name in ("split", "chunk", "processid"))
     rows = list(zip(*(texts(table, level) for level in LEVELS), strict=True))
     final = mended(rows, LEVELS, *PARTIAL)

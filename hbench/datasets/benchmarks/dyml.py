@@ -69,7 +69,7 @@ def labelled(raw: Path, folder: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
-    """The test at one level. The gallery holds copies of the queries: each is left out of its own query's list."""
+    """The test at one level. The gallery holds copies of the queries: each is left out of the list of the query that it copies."""
     name = called(raw)
     queries, gallery = (
         [

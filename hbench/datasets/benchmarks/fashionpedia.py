@@ -14,7 +14,7 @@ from hbench.datasets.raw_files import json_of
 from hbench.datasets.spec import Protocol, Spec, Splits, mended, splits_of
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
-PARTS = {"garment parts", "closures", "decorations"}  # of a garment: no class of its own here
+PARTS = {"garment parts", "closures", "decorations"}  # of a garment: not classes here
 NICKNAME = "nickname"
 
 

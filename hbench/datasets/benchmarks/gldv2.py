@@ -26,7 +26,7 @@ Paths = dict[str, tuple[str, ...]]
 
 
 def found(raw: Path, file: str) -> Path:
-    """A metadata file, in its folder or beside the others."""
+    """A metadata file, in its folder or next to the others."""
     return raw / file if (raw / file).exists() else raw / Path(file).name
 
 

@@ -52,7 +52,7 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
 
     Raises DataError when the disk is too small, or the folder cannot be written or is in use; DownloadInterrupted.
     """
-    check_room(sources, job.folder)
+    check_space(sources, job.folder)
     with disk_errors(job.folder):
         (job.folder / FOLDER).mkdir(parents=True, exist_ok=True)
     try:
@@ -83,7 +83,7 @@ def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchEr
     return problems
 
 
-def check_room(sources: Sequence[RemoteFile], folder: Path) -> None:
+def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     """Raise DataError when the disk cannot hold what is to come: the files, and as much again for what is unpacked."""
     needed = 0
     for source in sources:
@@ -95,7 +95,7 @@ def check_room(sources: Sequence[RemoteFile], folder: Path) -> None:
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
     if needed - part > free_bytes(folder):
         raise DataError(
-            f"there is not enough room in {folder}",
+            f"the disk of {folder} is too small",
             expected=f"{needed - part:,} bytes free, for files and what is unpacked from them",
             found=f"{free_bytes(folder):,} bytes",
             fix="choose another folder with --root DIR, or fetch only --part metadata",

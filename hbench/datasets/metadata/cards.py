@@ -204,7 +204,7 @@ def card_text(dataset: Dataset) -> str:
 
 
 def _configs(dataset: Dataset) -> list[dict[str, Any]]:
-    """The splits in the words of datasets; a training set of other levels than the tests is a configuration of its own."""
+    """The splits in the words of datasets; a training set of other levels than the tests is another configuration."""
     parts: dict[str, list[dict[str, str]]] = {"default": []}
     for name, manifest in dataset.manifests.items():
         files = parts.setdefault("default" if manifest.levels == dataset.levels else name, [])
