@@ -135,7 +135,7 @@ def test_a_decision_about_an_unknown_label_is_an_error_with_a_suggestion() -> No
             "none of its choices",
         ),
         ("decisions: [{op: drop, labels: [Q1]}]", "id"),
-        ("decisions: [", "no YAML"),
+        ("decisions: [", "not YAML"),
         ("inputs: {k: 1, k: 2}", "given twice"),
         ("schema: 2", "schema"),
         ("- x", "schema"),
@@ -147,7 +147,7 @@ def test_a_bad_file_is_refused_with_what_is_wrong(text: str, problem: str) -> No
 
 
 def test_no_yaml_object_is_ever_built() -> None:
-    with pytest.raises(ConfigError, match="no YAML"):
+    with pytest.raises(ConfigError, match="not YAML"):
         decisions_file.loads("groups: !!python/object/apply:os.system ['true']")
 
 

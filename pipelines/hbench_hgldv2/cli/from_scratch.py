@@ -27,7 +27,7 @@ def from_scratch(
     """The folder of the rebuilt labels, laid out as the released ones, for `hbench build hgldv2 --root` to read.
 
     Steps that are up to date are skipped; vectors and clusters of these labels that were made by hand, with other
-    settings, are kept. Raises DataError, after writing the review page, while there is no decisions.yaml in the work
+    settings, are kept. Raises DataError, after writing the review page, while decisions.yaml is missing in the work
     folder, and ComparisonError when its decisions do not fit the labels.
     """
     with opened(work, contact=contact, offline=contact is None, rate=rate) as client:

@@ -53,7 +53,7 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
     try:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is no YAML", found=str(error)) from None
+        raise ConfigError(f"{source} is not YAML", found=str(error)) from None
     try:
         return Decisions.model_validate(content or {})
     except ValidationError as error:

@@ -172,7 +172,7 @@ def _kind(found: Assigned, kinds: Mapping[str, str]) -> str:
     """The kind of an assigned landmark's group."""
     if found.group not in kinds:
         raise DataError(
-            f"landmark {found.landmark_id} is assigned to {found.group!r}, which is no group of mapping.csv",
+            f"landmark {found.landmark_id} is assigned to {found.group!r}, which is not a group of mapping.csv",
             fix="assign again: the decisions have changed since",
         )
     return kinds[found.group]

@@ -164,6 +164,6 @@ def _finish(axes: Axes, title: str) -> None:
 
 
 def _plain_numbers(axis: Axis) -> None:
-    """Write ticks such as 1,000: names of groups must not be read as formulas, so there are no powers of ten."""
+    """Write ticks such as 1,000: names of groups must not be read as formulas, which powers of ten would be."""
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter("")

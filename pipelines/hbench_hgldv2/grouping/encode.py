@@ -127,19 +127,19 @@ def load(path: Path, labels: Sequence[Label]) -> Vectors:
     return rows_of(path, [label.class_id for label in labels])
 
 
-def rows_of(path: Path, wanted: Sequence[str]) -> Vectors:
-    """The unit vectors (n, D) of the wanted ids, in their order; raises DataError when one is not in the file."""
+def rows_of(path: Path, names: Sequence[str]) -> Vectors:
+    """The unit vectors (n, D) of these ids, in their order; raises DataError when one is not in the file."""
     ids, vectors = _read(path)
     row = {str(name): number for number, name in enumerate(ids)}
-    missing = [name for name in wanted if name not in row]
+    missing = [name for name in names if name not in row]
     if missing or len(ids) != len(vectors):
         raise DataError(
             f"{path} does not cover what is asked for",
-            expected=f"{len(wanted)} ids with a vector each",
+            expected=f"{len(names)} ids with a vector each",
             found=f"no {examples(missing)}" if missing else f"{len(ids)} ids, {len(vectors)} vectors",
             fix="encode the labels again",
         )
-    return unit(vectors[[row[name] for name in wanted]])
+    return unit(vectors[[row[name] for name in names]])
 
 
 def ids_of(path: Path) -> list[str]:

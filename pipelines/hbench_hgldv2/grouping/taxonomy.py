@@ -119,13 +119,13 @@ def ancestors_of(
 ) -> dict[str, tuple[str, ...]]:
     """Class -> its direct superclasses (best-ranked P279), for the classes and all above them, twelve steps up."""
     parents: dict[str, tuple[str, ...]] = {}
-    wanted = sorted(set(class_ids))
+    unknown = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
-        if not wanted:
+        if not unknown:
             break
-        found = entities(wanted)
-        parents |= {class_id: found[class_id].parents for class_id in wanted}
-        wanted = sorted({parent for class_id in wanted for parent in parents[class_id]} - set(parents))
+        entity_of = entities(unknown)
+        parents |= {class_id: entity_of[class_id].parents for class_id in unknown}
+        unknown = sorted({parent for class_id in unknown for parent in parents[class_id]} - set(parents))
     return parents
 
 

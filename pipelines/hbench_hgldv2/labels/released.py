@@ -84,7 +84,7 @@ def shipped_sample() -> list[Released]:
 def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:
     """Decisions that reproduce released files: a move per group, and classes found in several groups as ambiguous.
 
-    Landmarks that have a group without a class, assigned by their images, are no matter of decisions. With `labels`,
+    Landmarks that have a group without a class, assigned by their images, are not decided about. With `labels`,
     for those whose text the files have, under their own ids. Raises DataError for a group of two kinds.
     """
     groups: dict[str, Group] = {}

@@ -39,7 +39,7 @@ class Landmark(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A landmark and what was found: `reason` says why there are no classes, "" when there are.
+    """A landmark and its classes; `reason` says why there are none, "" where there are some.
 
     `raw_label` is what the category's infobox prints, labels with qualifiers, to compare with the released files.
     """
@@ -195,12 +195,12 @@ def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
 def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]:
     """The entities of the items and of the main topics (P301) they lead to, at most three hops."""
     known: dict[str, Entity] = {}
-    wanted = _new_ids(items, known)
+    unknown = _new_ids(items, known)
     for _ in range(MOST_TOPICS + 1):
-        if not wanted:
+        if not unknown:
             break
-        known |= source.entities(wanted)
-        wanted = _new_ids((topic for i in wanted for topic in known[i].topics), known)
+        known |= source.entities(unknown)
+        unknown = _new_ids((topic for i in unknown for topic in known[i].topics), known)
     return known
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import email.utils
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hbench.core.errors import SourceError
@@ -107,22 +107,12 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
 
 
 def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
-    warnings = tuple(_warnings(data.get("warnings", {})))
+    """The warnings of an answer; raises SourceError for one that makes it the answer to another question."""
+    blocks = data.get("warnings") or {}  # module -> {"warnings": text}, or {"*": text} in version 1
+    warnings = tuple(str(text) for block in blocks.values() for text in block.values())
     grave = [text for text in warnings if "Unrecognized" in text]
     if grave:
         raise SourceError(
             "the API did not understand a parameter, so its answer is to another question", found="; ".join(grave)
         )
     return warnings
-
-
-def _warnings(value: Any) -> Iterator[str]:
-    """The texts in a warnings block, whatever its shape."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _warnings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _warnings(inner)
