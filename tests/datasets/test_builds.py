@@ -21,21 +21,9 @@ from hbench.datasets import load, save, specs
 from hbench.datasets.benchmarks import inshop as inshop_list
 from hbench.datasets.build import counted
 from hbench.evaluation.embeddings import Embeddings
-from tests.raw_folders import build, names, touch, write
+from tests.raw_folders import Evil, build, names, touch, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def raw(tmp_path):
-    (tmp_path / "raw").mkdir()
-    return tmp_path / "raw"
 
 
 # CUB-200-2011: the real list of its 11,788 images, and the tree of the papers
@@ -537,11 +525,6 @@ def test_a_ground_truth_of_python_3_with_empty_arrays_is_read(oxford, protocol):
 def test_an_oxford_query_is_cut_to_its_box(oxford):
     test = build("roxford5k", oxford, unofficial=True).tests["hard"]
     assert test.picture("query/all_souls_000013.jpg").size == (5, 6)
-
-
-class Evil:
-    def __reduce__(self):
-        return (print, ("this must never run",))
 
 
 class Filling:

@@ -16,18 +16,7 @@ from PIL import Image
 from hbench.core.errors import DataError, IntegrityError
 from hbench.datasets import load, save
 from hbench.datasets.spec import RANKS
-from tests.raw_folders import build, names, touch, write
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture
-def raw(tmp_path):
-    (tmp_path / "raw").mkdir()
-    return tmp_path / "raw"
+from tests.raw_folders import Evil, build, names, touch, write
 
 
 def write_csv(path, rows):
@@ -311,11 +300,6 @@ def test_sfm_trains_and_tests_on_other_models(raw):
     (raw / "retrieval-SfM-120k.pkl").write_bytes(pickle.dumps({"train": part, "val": {"cids": []}}, protocol=2))
     with pytest.raises(DataError, match="is not the list of SfM-120k"):
         build("sfm-120k", raw)
-
-
-class Evil:
-    def __reduce__(self):
-        return (print, ("this must never run",))
 
 
 @pytest.mark.parametrize("content", [Evil(), [1], {"train": {}}])

@@ -24,12 +24,6 @@ def small(root=None, **options):
     ).rooted(root)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 def test_a_saved_dataset_comes_back(tmp_path):
     query = np.array([True, False, True, False])
     save(small(query=query, gallery=~query), tmp_path / "small")

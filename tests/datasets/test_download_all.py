@@ -194,10 +194,9 @@ def test_two_downloads_into_one_folder_are_refused(parts, folder):
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    (tmp_path / "home").mkdir()
-    return tmp_path / "home"
+def home(home):
+    home.mkdir()
+    return home
 
 
 def test_a_dead_address_can_be_mended_by_the_user(home):

@@ -27,12 +27,6 @@ LEVELS = ["--levels", "order,family,species"]
 TABLE = [*LEVELS, "--image-column", "path"]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def birds(tmp_path):
     path = tmp_path / "birds.csv"

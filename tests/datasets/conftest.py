@@ -1,0 +1,15 @@
+"""What the tests of datasets share: a home of hbench that is empty, and an empty folder for raw files."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def raw(tmp_path):
+    (tmp_path / "raw").mkdir()
+    return tmp_path / "raw"
