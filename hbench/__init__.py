@@ -4,21 +4,38 @@
 >>> report = hbench.score([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0], [1, 1]])
 >>> report.scores["R@1"]
 0.6666666666666666
+>>> hbench.list_metrics("mAP@*")
+['mAP@R', 'mAP@k']
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hbench.core.version import __version__
 
 if TYPE_CHECKING:
-    from hbench.core.errors import HBenchError
+    from hbench.core.errors import (
+        ComparisonError,
+        ConfigError,
+        DataError,
+        HBenchError,
+        IntegrityError,
+        SourceError,
+        SubmissionError,
+        TreeError,
+        UnknownName,
+        UsageError,
+    )
     from hbench.datasets import Dataset, load
     from hbench.datasets.manifest import Manifest
     from hbench.evaluation.arrays import score
     from hbench.evaluation.evaluate import evaluate
+    from hbench.evaluation.leaderboard import Leaderboard
+    from hbench.evaluation.leaderboard import read as leaderboard
+    from hbench.evaluation.reports.comparison import Comparison, compare
     from hbench.evaluation.reports.report import Report
     from hbench.look.plots import plot
     from hbench.look.results import browse
@@ -28,16 +45,23 @@ if TYPE_CHECKING:
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree, levels_of_pairs
 
+ERRORS = (
+    "ComparisonError", "ConfigError", "DataError", "HBenchError", "IntegrityError", "SourceError", "SubmissionError",
+    "TreeError", "UnknownName", "UsageError",
+)  # fmt: skip
 HOME = {
+    "Comparison": "hbench.evaluation.reports.comparison",
     "Dataset": "hbench.datasets",
-    "HBenchError": "hbench.core.errors",
     "LabelTree": "hbench.tree",
+    "Leaderboard": "hbench.evaluation.leaderboard",
     "LevelSequence": "hbench.metrics.level_sequence",
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
     "Report": "hbench.evaluation.reports.report",
     "browse": "hbench.look.results",
+    "compare": "hbench.evaluation.reports.comparison",
     "evaluate": "hbench.evaluation.evaluate",
+    "leaderboard": "hbench.evaluation.leaderboard:read",
     "levels_of_pairs": "hbench.tree",
     "load": "hbench.datasets",
     "plot": "hbench.look.plots",
@@ -45,22 +69,39 @@ HOME = {
     "score": "hbench.evaluation.arrays",
     "torch_dataset": "hbench.train.images.torch_dataset",
     "vision_dataset": "hbench.train.images.torch_dataset",
-}
-
+} | dict.fromkeys(ERRORS, "hbench.core.errors")
 WINGS = ("datasets", "integrations", "losses", "metrics", "train", "tree")  # modules that are reached without an import
 
 __all__ = [
+    "Comparison",
+    "ComparisonError",
+    "ConfigError",
+    "DataError",
     "Dataset",
     "HBenchError",
+    "IntegrityError",
     "LabelTree",
+    "Leaderboard",
     "LevelSequence",
     "Manifest",
     "MetricName",
     "Report",
+    "SourceError",
+    "SubmissionError",
+    "TreeError",
+    "UnknownName",
+    "UsageError",
     "__version__",
     "browse",
+    "compare",
     "evaluate",
+    "leaderboard",
     "levels_of_pairs",
+    "list_datasets",
+    "list_leaderboards",
+    "list_losses",
+    "list_metrics",
+    "list_recipes",
     "load",
     "plot",
     "relevance_of_pairs",
@@ -70,13 +111,55 @@ __all__ = [
 ]
 
 
+def list_datasets(pattern: str = "*") -> list[str]:
+    """The names of the published datasets and of those built here, that match a pattern such as "inat*"."""
+    from hbench.datasets import own_names, specs
+
+    return _matching({*specs, *own_names()}, pattern)
+
+
+def list_metrics(pattern: str = "*") -> list[str]:
+    """The spellings of the metrics, k and level standing for any, that match a pattern such as "*@k"."""
+    from hbench.metrics.names import spellings
+
+    return _matching(spellings(), pattern)
+
+
+def list_losses(pattern: str = "*") -> list[str]:
+    """The names that `hbench.losses.build_loss` takes, that match a pattern such as "sup_*"."""
+    from hbench.losses import losses
+
+    return _matching(losses, pattern)
+
+
+def list_recipes(pattern: str = "*") -> list[str]:
+    """The names of the training recipes that match a pattern such as "sop-*"."""
+    from hbench.train.recipes import files
+
+    return _matching(files.names(), pattern)
+
+
+def list_leaderboards(pattern: str = "*") -> list[str]:
+    """The datasets that have a leaderboard, published or of one's own rows, that match a pattern."""
+    from hbench.evaluation.leaderboard import names
+
+    return _matching(names(), pattern)
+
+
+def _matching(names: Iterable[str], pattern: str) -> list[str]:
+    from fnmatch import fnmatchcase
+
+    return sorted(name for name in names if fnmatchcase(name, pattern))
+
+
 def __getattr__(name: str) -> object:
     """Public names load their module when first used, so that `import hbench` stays instant."""
     if name in WINGS:
         return importlib.import_module(f"hbench.{name}")
     if name not in HOME:
         raise AttributeError(f"module 'hbench' has no attribute {name!r}")
-    return getattr(importlib.import_module(HOME[name]), name)
+    module, _, attribute = HOME[name].partition(":")
+    return getattr(importlib.import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:

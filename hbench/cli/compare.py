@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hbench.cli.names import METRICS
 from hbench.cli.terminal import show_csv, show_json, show_table
-
-if TYPE_CHECKING:
-    from hbench.evaluation.reports.comparison import Difference
 
 FILE = click.Path(path_type=Path)
 
@@ -48,50 +44,22 @@ def command(
 
     Example: hbench compare mine.json baseline.json
     """
-    from hbench.evaluation.reports import comparison, report
-    from hbench.evaluation.reports.queries import units_in_words
-    from hbench.metrics.names import parse_metrics
+    from hbench.evaluation.reports.comparison import HEADER
+    from hbench.evaluation.reports.comparison import compare as compared
 
-    documents = report.read(first), report.read(second)
-    comparison.refuse_other_conditions(*documents)
-    files = by_query or tuple(path.with_suffix(".by-query.parquet") for path in (first, second))
-    tables = [report.read_by_query(file, document) for file, document in zip(files, documents, strict=True)]
-    if metrics:
-        names = [str(name) for name in parse_metrics(metrics, documents[0].levels)]
-        tables[0] = comparison.only(tables[0], tables[1], names)
-    unit = unit or documents[0].unit
-    differences = comparison.compare(*tables, unit=unit)
+    result = compared(first, second, metrics, unit=unit, by_query=by_query)
     if as_json:
-        show_json(
-            {"signature": documents[0].signature, "unit": unit, "differences": [each.record() for each in differences]}
-        )
+        differences = [difference.record() for difference in result]
+        show_json({"signature": result.signature, "unit": result.unit, "differences": differences})
         return
-    methods = [each.method or path.stem for each, path in zip(documents, (first, second), strict=True)]
-    header = ("metric", *methods, "difference", "95 % interval", "p", "corrected", "queries", "units")
-    rows = [_cells(each) for each in differences]
+    header = ("metric", *result.methods, *HEADER)
+    rows = [difference.cells for difference in result]
     if as_csv:
         show_csv(header, rows)
         return
     show_table(
-        f"{methods[0]} − {methods[1]}, percent",
+        f"{result.methods[0]} − {result.methods[1]}, percent",
         header,
         rows,
-        f"over {units_in_words(unit, max(each.units for each in differences))}; p: two-sided paired sign-flip test; "
-        "corrected: by Holm's method for all these metrics",
-    )
-
-
-def _cells(each: Difference) -> tuple[str, ...]:
-    from hbench.core.text import percent, points, points_range
-
-    return (
-        each.metric,
-        percent(each.first),
-        percent(each.second),
-        points(each.difference),
-        points_range(each.low, each.high),
-        each.p_in_words,
-        each.corrected_in_words,
-        f"{each.queries:,}",
-        f"{each.units:,}",
+        f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all these metrics",
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("evaluate-all")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument("folder", type=FOLDER)
 @with_options(SETTINGS)
 @click.option("--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

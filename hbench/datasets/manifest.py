@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,9 @@ from hbench.core.tables import bytes_of_texts, numbers, text_array
 from hbench.core.untrusted import load_picture, open_parquet, parquet_table, parse_json
 from hbench.tree import RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,6 +56,17 @@ class Manifest:
         classes = ", ".join(f"{len(n):,} {level}" for level, n in zip(self.tree.levels, self.tree.names, strict=True))
         queries, gallery = int(self.query.sum()), int(self.gallery.sum())
         return f"<Manifest: {len(self):,} items, {queries:,} queries, {gallery:,} in the gallery; {classes}>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per item: item, its class at every level, query, gallery (and ignore)."""
+        import pandas as pd
+
+        classes = {
+            level: np.array(names, object)[column]
+            for level, names, column in zip(self.levels, self.tree.names, self.labels.T, strict=True)
+        }
+        ignore = {} if self.ignore is None else {"ignore": self.ignore}
+        return pd.DataFrame({"item": self.items, **classes, "query": self.query, "gallery": self.gallery, **ignore})
 
     def __post_init__(self, text: pa.Array | None) -> None:
         if text is not None:

@@ -81,10 +81,11 @@ class BatchLoss(nn.Module):
 
     Labels that do not form a tree, such as columns in the wrong order, are refused.
 
-    `takes_pairs`: whether mined pairs have a meaning for it. `takes_partial`: whether it can leave pairs out, by
-    `LossBatch.listed`; `partial`: whether it does, where labels end early (hbench.losses.partial).
+    `spelling`: the name and the parameters that it was built by, which it prints. `takes_pairs`: whether mined pairs have a
+    meaning for it. `takes_partial`: whether it can leave pairs out, by `LossBatch.listed`; `partial`: whether it does, where labels end early (hbench.losses.partial).
     """
 
+    spelling = ""
     takes_pairs = True
     takes_partial = False
     partial = False
@@ -92,6 +93,9 @@ class BatchLoss(nn.Module):
 
     def compute(self, batch: LossBatch) -> Tensor:
         raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return self.spelling
 
     def forward(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from hbench.core.errors import ConfigError, closest
+from hbench.losses.batch_loss import BatchLoss
 
 REQUIRED = inspect.Parameter.empty
 
@@ -34,7 +35,11 @@ class LossEntry:
             raise ConfigError(
                 f"loss {name!r} needs {' and '.join(missing)}", expected=_listing(self.parameters), fix="set them"
             )
-        return self.build({**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **given})
+        parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **given}
+        loss = self.build(parameters)
+        if isinstance(loss, BatchLoss):
+            loss.spelling = ", ".join([repr(name), *(f"{key}={value!r}" for key, value in parameters.items())])
+        return loss
 
 
 def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> LossEntry:

@@ -155,7 +155,7 @@ def parse_metrics(metrics: str | Iterable[str | MetricName], levels: Sequence[st
         fixes = [error.fix for error in problems.values() if error.fix]
         raise UsageError(
             "; ".join(problems) or "no metric is named",
-            expected=f"some of {', '.join(_spellings())}",
+            expected=f"some of {', '.join(spellings())}",
             fix="; ".join(fixes) or None,
         )
     return tuple(parsed)
@@ -206,11 +206,12 @@ def _numbers(text: str, value: str) -> list[float]:
 def _unknown(text: str) -> UnknownName:
     """The refusal of a text that spells no metric; its choices have the cut that was asked for, so that they can be pasted."""
     if re.search(r"@0+(?!\d)", text):
-        return UnknownName("metric", text, _spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
+        return UnknownName("metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more")
     cut = re.search(r"@([1-9]\d*)", text)
-    return UnknownName("metric", text, _spellings(cut[1] if cut else "k"))
+    return UnknownName("metric", text, spellings(cut[1] if cut else "k"))
 
 
-def _spellings(cut: str = "k") -> list[str]:
+def spellings(cut: str = "k") -> list[str]:
+    """How the registered metrics are spelled, with this cut."""
     shapes = {base.rstrip("/@") + f"@{cut}" * ("cut" in metrics[base].takes) for base in metrics}
     return sorted(shape + "level" * shape.endswith("#") for shape in shapes)

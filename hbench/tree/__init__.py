@@ -32,7 +32,7 @@ SHOWN_NODES = 5
 MOST_LEVELS = 255  # the level of a pair is kept in a byte
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelTree:
     """Level names and node names, coarse to fine, and one path of node ids per fine class.
 
@@ -51,6 +51,10 @@ class LabelTree:
         _check_unique(self.levels, "level names")
         for level, names in zip(self.levels, self.names, strict=True):
             _check_unique(names, f"names of level {level}")
+
+    def __repr__(self) -> str:
+        classes = ", ".join(f"{len(names):,} {level}" for level, names in zip(self.levels, self.names, strict=True))
+        return f"<LabelTree: {classes}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LabelTree):

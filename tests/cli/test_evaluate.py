@@ -203,7 +203,7 @@ def test_compare_refuses_other_conditions_and_missing_files(evaluated):
     (evaluated / "alone.json").write_text((evaluated / "good.json").read_text())
     assert "--by-query" in hbench(evaluated, "compare", "alone.json", "bad.json", code=3).stderr
     (evaluated / "empty.json").write_text("{}")
-    assert "no report" in hbench(evaluated, "compare", "good.json", "empty.json", code=3).stderr
+    assert "not a report" in hbench(evaluated, "compare", "good.json", "empty.json", code=3).stderr
 
 
 def test_tables_of_an_earlier_evaluation_are_refused_with_the_command_that_makes_them_anew(data, tmp_path):

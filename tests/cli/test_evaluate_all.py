@@ -49,7 +49,7 @@ def test_models_are_listed_best_first_and_paired_against_the_best(folder):
         report.read_by_query(path.with_suffix(".by-query.parquet"), document)
         for path, document in zip(paths, documents, strict=True)
     ]
-    expected = comparison.compare(comparison.only(tables[0], tables[1], ["H-AP"]), tables[1])[0]
+    expected = comparison.differences_of(comparison.only(tables[0], tables[1], ["H-AP"]), tables[1])[0]
     assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()  # Holm, of two
     assert (folder / "rows.toml").read_text(encoding="utf-8").count("[[row]]") == 3
     table = evaluate_all(folder)

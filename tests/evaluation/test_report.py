@@ -78,10 +78,10 @@ def test_the_schema_of_a_report_can_be_published():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no JSON"),
-        ("{}", "no report"),
-        ("[1]", "no report"),
-        ('{"schema_version": 1, "colour": "red"}', "no report"),
+        ("{", "not JSON"),
+        ("{}", "not a report"),
+        ("[1]", "not a report"),
+        ('{"schema_version": 1, "colour": "red"}', "not a report"),
     ],
 )
 def test_what_is_no_report_is_refused(tmp_path, text, message):

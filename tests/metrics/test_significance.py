@@ -10,7 +10,7 @@ from scipy import stats
 
 from hbench.core.errors import ComparisonError, UnknownName
 from hbench.evaluation.arrays import score
-from hbench.evaluation.reports.comparison import compare, refuse_other_conditions
+from hbench.evaluation.reports.comparison import differences_of, refuse_other_conditions
 from hbench.metrics.significance import UnitSums, difference_intervals, holm, mean_intervals, sign_flip_p
 
 
@@ -90,12 +90,12 @@ def test_holms_correction_is_the_textbooks():
 def test_a_comparison_joins_queries_by_name_and_refuses_others():
     first = pa.table({"query": ["a", "b", "c"], "test": ["test"] * 3, "AP": [1.0, 0.5, None], "R@1": [1.0, 0.0, 0.0]})
     second = pa.table({"query": ["c", "b", "a"], "test": ["test"] * 3, "AP": [0.5, 0.5, 0.5]})
-    (ap,) = compare(first, second)
+    (ap,) = differences_of(first, second)
     assert (ap.metric, ap.queries, ap.first, ap.second) == ("AP", 2, 0.75, 0.5)
     with pytest.raises(ComparisonError, match="other queries"):
-        compare(first, second.slice(1))
+        differences_of(first, second.slice(1))
     with pytest.raises(ComparisonError, match="no metric in common"):
-        compare(first.select(["query", "test", "R@1"]), second)
+        differences_of(first.select(["query", "test", "R@1"]), second)
 
 
 def test_reports_of_other_labels_are_not_compared():
@@ -121,7 +121,7 @@ def test_anybody_can_compute_intervals_and_tests_again_from_the_by_query_file(tm
             for table in tables
         ]
         low, high = stats.t.interval(0.95, len(per_class[0]) - 1, *((per_class[0] - per_class[1]).agg(["mean", "sem"])))
-        (difference, _) = compare(*map(pq.read_table, (tmp_path / "a.parquet", tmp_path / "b.parquet")), unit=unit)
+        (difference, _) = differences_of(*map(pq.read_table, (tmp_path / "a.parquet", tmp_path / "b.parquet")), unit=unit)
         assert (difference.low, difference.high) == pytest.approx((low, high), abs=2e-4)
         assert difference.units == len(per_class[0])
     assert (reports[0].document.unit, reports[0].document.scores["H-AP"].units) == ("species", 30)

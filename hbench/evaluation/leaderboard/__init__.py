@@ -21,16 +21,21 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hbench.core import schema
-from hbench.core.errors import ConfigError, HBenchError, UnknownName
+from hbench.core.errors import ConfigError, HBenchError, SubmissionError, UnknownName
 from hbench.core.paths import data_home
 from hbench.core.schema import STRICT
 from hbench.core.untrusted import read_text
 from hbench.metrics.names import MetricName, goodness
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hbench.evaluation.reports.report import Report
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
 
@@ -166,6 +171,40 @@ class Leaderboard(BaseModel):
         for key in (key for row in self.rows for key in row.scores):
             counts[key] = counts.get(key, 0) + 1
         return tuple(sorted(counts, key=lambda key: (key != self.metric, -counts[key])))
+
+    def __repr__(self) -> str:
+        return f"<Leaderboard {self.dataset}@{self.version}: {len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per method, best first: place, method, year, backbone, dim, every metric in percent, and the source."""
+        import pandas as pd
+
+        about = ("method", "year", "backbone", "dim")
+        rows = [
+            {
+                "place": standing.place,
+                **{name: getattr(row, name) for name in about},
+                **row.scores,
+                "source": row.source,
+            }
+            for standing in rank(self, self.metric)
+            for row in standing.rows
+        ]
+        return pd.DataFrame(rows, columns=["place", *about, *self.metrics, "source"]).astype(
+            dict.fromkeys(self.metrics, float)
+        )
+
+    def place(self, report: Report) -> BoardPlace:
+        """Where a report would stand by this leaderboard's metric, under its protocol.
+
+        Raises SubmissionError for a report of another dataset, or under other ties or relevance than the rows.
+        """
+        from hbench.evaluation.leaderboard.runs import rankable_scores
+
+        score = rankable_scores(self, report.document)[self.metric].value
+        if score is None:
+            raise SubmissionError(f"the report has no {self.metric}", fix=f"evaluate with --metrics {self.metric}")
+        return place(self, self.metric, score)
 
     def key(self, metric: str) -> str:
         """The spelling under which rows keep a metric (AP of the finest level is AP); raises UnknownName."""

@@ -2,25 +2,34 @@
 
 >>> first = pa.table({"query": ["a", "b"], "test": ["test"] * 2, "AP": [1.0, 0.5]})
 >>> second = pa.table({"query": ["b", "a"], "test": ["test"] * 2, "AP": [0.25, 1.0]})
->>> compare(first, second)[0].difference
+>>> differences_of(first, second)[0].difference
 0.125
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import ComparisonError, UnknownName, examples
-from hbench.evaluation.reports.queries import metric_columns, units_of
-from hbench.evaluation.reports.report import Document
+from hbench.core.text import percent, points, points_range
+from hbench.evaluation.reports import report as reports
+from hbench.evaluation.reports.queries import metric_columns, units_in_words, units_of
+from hbench.evaluation.reports.report import BY_QUERY, Document, Report
+from hbench.metrics.names import parse_metrics
 from hbench.metrics.significance import FLIPS, UnitSums, difference_intervals, holm, sign_flip_p
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FLOOR = 1 / FLIPS
+HEADER = ("difference", "95 % interval", "p", "corrected", "queries", "units")
 
 
 class Difference(NamedTuple):
@@ -52,6 +61,15 @@ class Difference(NamedTuple):
     def corrected_in_words(self) -> str:
         """The corrected p, as a bound where p is one."""
         return _in_words(self.corrected, self.p <= FLOOR)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The metric, both scores and what HEADER names, as a table shows them, in percent."""
+        return (
+            self.metric, percent(self.first), percent(self.second), points(self.difference),
+            points_range(self.low, self.high), self.p_in_words, self.corrected_in_words,
+            f"{self.queries:,}", f"{self.units:,}",
+        )  # fmt: skip
 
     def record(self) -> dict[str, str | float | int | None]:
         """The fields by name, None for what no query defines."""
@@ -88,7 +106,7 @@ def refuse_other_conditions(first: Document, second: Document) -> None:
             )
 
 
-def compare(first: pa.Table, second: pa.Table, *, unit: str | None = None) -> list[Difference]:
+def differences_of(first: pa.Table, second: pa.Table, *, unit: str | None = None) -> list[Difference]:
     """The differences of the metrics that both per-query tables have, joined by test and query, by the classes of the level
     `unit` (the finest by default) or by "query".
 
@@ -154,3 +172,91 @@ def _differences(
         counts = int(queries[n]), int(sums.units[n])
         found.append(Difference(name, first_mean, second_mean, mean, low, high, float(p[n]), float(p[n]), *counts))
     return corrected_together([found])[0]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """The differences of two reports, metric by metric: iterable, by name, printable, and a table for pandas.
+
+    `methods`: the names of both; `unit`: what the intervals and the test go by.
+    """
+
+    methods: tuple[str, str]
+    unit: str
+    signature: str
+    differences: tuple[Difference, ...]
+
+    def __iter__(self) -> Iterator[Difference]:
+        return iter(self.differences)
+
+    def __len__(self) -> int:
+        return len(self.differences)
+
+    def __getitem__(self, metric: str) -> Difference:
+        for difference in self.differences:
+            if difference.metric == metric:
+                return difference
+        raise UnknownName("metric of this comparison", metric, [one.metric for one in self.differences])
+
+    @property
+    def over(self) -> str:
+        """What the intervals and the test go by, in words."""
+        return units_in_words(self.unit, max(difference.units for difference in self.differences))
+
+    def __repr__(self) -> str:
+        rows = [("metric", *self.methods, *HEADER), *(difference.cells for difference in self.differences)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return "\n".join([f"{self.methods[0]} − {self.methods[1]}, percent, over {self.over}", *lines])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per metric: first, second, difference, low, high (fractions), p, corrected, queries, units."""
+        import pandas as pd
+
+        return pd.DataFrame([difference.record() for difference in self.differences]).set_index("metric")
+
+
+def compare(
+    first: Report | str | Path,
+    second: Report | str | Path,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    unit: str | None = None,
+    by_query: tuple[Path, Path] | None = None,
+) -> Comparison:
+    """The paired differences first − second of two reports, given as they are or as their files (JSON).
+
+    `metrics`: those to compare, all that both have by default. `unit`: what intervals and test go by, a level's classes or
+    "query"; that of the first report by default. The values of a file's queries are read from FILE.by-query.parquet next to it,
+    or from `by_query`. Intervals hold 95 %; p is that of a two-sided paired sign-flip test, `corrected` by Holm's method for all
+    these metrics. Raises ComparisonError for reports of other conditions, SubmissionError for files that cannot be read,
+    UnknownName for a metric or a unit.
+    """
+    one, other = _document(first), _document(second)
+    refuse_other_conditions(one, other)
+    files = by_query or (None, None)
+    one_table, other_table = _values_by_query(first, one, files[0]), _values_by_query(second, other, files[1])
+    if metrics:
+        names = [str(name) for name in parse_metrics(metrics, one.levels)]
+        one_table = only(one_table, other_table, names)
+    unit = unit or one.unit
+    methods = _named(one, first, "first"), _named(other, second, "second")
+    return Comparison(methods, unit, one.signature, tuple(differences_of(one_table, other_table, unit=unit)))
+
+
+def _named(document: Document, report: Report | str | Path, place: str) -> str:
+    return document.method or (place if isinstance(report, Report) else Path(report).stem)
+
+
+def _document(report: Report | str | Path) -> Document:
+    return report.document if isinstance(report, Report) else reports.read(Path(report))
+
+
+def _values_by_query(report: Report | str | Path, document: Document, file: Path | None) -> pa.Table:
+    """The values of a report's queries, from itself or from the file next to it."""
+    if not isinstance(report, Report):
+        return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
+    table = report.table
+    for name, values in report.values.items():
+        table = table.append_column(name, pa.array(values))
+    return table

@@ -13,7 +13,7 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.evaluation.embeddings.files import READERS
 from hbench.evaluation.evaluate import Examined
 from hbench.evaluation.reports import report as reports
-from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only
+from hbench.evaluation.reports.comparison import Difference, corrected_together, differences_of, only
 from hbench.evaluation.reports.report import BY_QUERY, Document, Score
 from hbench.evaluation.reports.results import SUFFIX
 from hbench.metrics.names import goodness
@@ -23,6 +23,8 @@ BESIDE = (BY_QUERY, SUFFIX)  # what an evaluation leaves beside its report
 
 def files_in(folder: Path) -> list[Path]:
     """The embedding files of a folder, by name. Raises SubmissionError where there is none, or two would share a report."""
+    if not folder.is_dir():
+        raise SubmissionError(f"{folder} is not a folder", expected="a folder of embedding files")
     files = [
         path
         for path in sorted(folder.iterdir())
@@ -87,7 +89,7 @@ def standings(found: Mapping[Path, Document], metric: str) -> list[ModelStanding
     paths = sorted(found, key=lambda path: (-_goodness(found[path], metric), path.name))
     best = _values(paths[0], found[paths[0]], metric)
     unit = found[paths[0]].unit
-    differences = [compare(_values(path, found[path], metric), best, unit=unit) for path in paths[1:]]
+    differences = [differences_of(_values(path, found[path], metric), best, unit=unit) for path in paths[1:]]
     behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
         ModelStanding(found[path], found[path].scores[metric], own) for path, own in zip(paths, behind, strict=True)

@@ -26,7 +26,7 @@ from hbench.engine.measure import Measurement
 from hbench.engine.settings import Conditions, Signature
 from hbench.evaluation.evaluate import Examined, OnTest, report_of_jobs
 from hbench.evaluation.measurement import scorers_of
-from hbench.evaluation.reports.comparison import compare
+from hbench.evaluation.reports.comparison import differences_of
 from hbench.evaluation.reports.queries import units_of
 from hbench.evaluation.reports.report import Report, UnderTree, summarise
 from hbench.metrics.names import MetricName
@@ -196,5 +196,5 @@ def _under(report: Report, tree: OtherTree, conditions: Conditions, found: Mappi
         levels=conditions.levels,
         signature=str(replace(Signature.parse(report.signature), tree=f"{tree.name}({tree.source})")),
         scores=dict(zip(names, scores, strict=True)),
-        differences={each.metric: each.record() for each in compare(theirs, own, unit=unit)},
+        differences={each.metric: each.record() for each in differences_of(theirs, own, unit=unit)},
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from hbench.core.errors import ComparisonError
-from hbench.evaluation.reports.comparison import Difference, compare, corrected_together, only
+from hbench.evaluation.reports.comparison import Difference, corrected_together, differences_of, only
 from hbench.evaluation.reports.queries import units_in_words
 from hbench.look.report.classes import ClassMean, class_means
 from hbench.look.report.overview import headline
@@ -54,7 +54,7 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 
 def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     first = reported.runs[0]
-    differences = compare(_shown(reported, other), other.by_query, unit=reported.document.unit)
+    differences = differences_of(_shown(reported, other), other.by_query, unit=reported.document.unit)
     ends = [abs(end) for each in differences for end in (each.low, each.high) if end == end]  # noqa: PLR0124
     own = next((each for each in differences if each.metric == reported.by), differences[0])
     verdict = _verdict(own, first.name, other.name, reported.document.unit)

@@ -1,0 +1,91 @@
+"""What `import hbench` offers beside scoring: lists of names, comparing, leaderboards, short pictures of long things."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import hbench
+from hbench.losses import build_loss
+
+
+@pytest.fixture(scope="module")
+def reports():
+    """A good and a bad model of 12 species in 4 genera."""
+    rng = np.random.default_rng(0)
+    species = np.arange(240) % 12
+    labels, centres = np.stack([species // 3, species], axis=1), np.eye(12)[species]
+    vectors = [centres + noise * rng.normal(size=centres.shape) for noise in (0.3, 0.9)]
+    return [hbench.score(each, labels, level_names=["genus", "species"]) for each in vectors]
+
+
+def test_names_are_listed_by_pattern():
+    assert hbench.list_datasets("inat18*") == ["inat18-base", "inat18-full"]
+    assert {"glyphs", "sop"} <= set(hbench.list_datasets()) & set(hbench.list_leaderboards())
+    assert hbench.list_metrics("*NDCG*") == ["NDCG", "NDCG@k"]
+    assert "sup_hap" in hbench.list_losses("sup_*")
+    assert all(name.startswith("sop-") for name in hbench.list_recipes("sop-*"))
+
+
+def test_two_reports_are_compared_in_memory_as_their_files_are(reports, tmp_path):
+    good, bad = reports
+    for name, report in (("good", good), ("bad", bad)):
+        report.write(tmp_path / f"{name}.json")
+        report.write_by_query(tmp_path / f"{name}.by-query.parquet")
+    compared = hbench.compare(good, bad, metrics="H-AP,R@1")
+    by_files = hbench.compare(tmp_path / "good.json", str(tmp_path / "bad.json"), metrics=["H-AP", "R@1"])
+    assert list(compared) == list(by_files)
+    assert (compared.methods, by_files.methods) == (("first", "second"), ("good", "bad"))
+    assert compared["R@1"].difference == pytest.approx(good.scores["R@1"] - bad.scores["R@1"])
+    assert compared.to_pandas().loc["H-AP", "difference"] == compared["H-AP"].difference
+    assert "over 12 classes of the level species" in repr(compared)
+    assert hbench.compare(good, bad, unit="genus")["H-AP"].units == 4
+
+
+def test_what_cannot_be_compared_is_refused(reports):
+    other = hbench.score(np.eye(4), np.array([[0, 0], [0, 0], [1, 1], [1, 1]]), level_names=["genus", "species"])
+    with pytest.raises(hbench.ComparisonError):
+        hbench.compare(reports[0], other)
+    with pytest.raises(hbench.UnknownName):
+        hbench.compare(*reports, metrics="HD@1")
+    with pytest.raises(hbench.UnknownName):
+        hbench.compare(*reports)["HD@1"]
+    with pytest.raises(hbench.SubmissionError):
+        hbench.leaderboard("sop").place(reports[0])
+
+
+def test_a_leaderboard_is_a_table_with_places():
+    board = hbench.leaderboard("sop")
+    table = board.to_pandas()
+    assert len(table) == len(board.rows)
+    assert table["H-AP"].dropna().is_monotonic_decreasing
+    assert table.iloc[0]["method"] == "HAPPIER"
+    assert "rows, ranked by H-AP" in repr(board)
+
+
+def test_long_things_have_short_pictures():
+    manifest = hbench.load("glyphs").tests["test"]
+    shown = [manifest.tree, manifest, hbench.load("glyphs"), hbench.leaderboard("sop"), build_loss("sup_hap", tau=0.5)]
+    assert all(len(repr(each)) < 300 for each in shown)
+    assert "tau=0.5" in repr(shown[-1])
+    assert float(shown[-1](torch.eye(2), torch.tensor([[0, 0], [0, 0]]))) >= 0
+
+
+def test_a_manifest_is_a_table():
+    manifest = hbench.load("glyphs").tests["test"]
+    table = manifest.to_pandas()
+    assert list(table.columns) == ["item", *manifest.levels, "query", "gallery"]
+    assert table["script"].nunique() == 5
+    assert table["item"].tolist() == manifest.items.tolist()
+
+
+def test_every_public_name_is_there_and_the_import_is_instant():
+    assert all(getattr(hbench, name) is not None for name in hbench.__all__)
+    with pytest.raises(AttributeError):
+        hbench.no_such_name  # noqa: B018
+    code = "import sys, hbench; print(*(name for name in ('numpy', 'pandas', 'torch', 'click') if name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
