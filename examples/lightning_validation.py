@@ -3,8 +3,8 @@
 import pytorch_lightning as lightning
 import torch
 from torch.utils.data import DataLoader, TensorDataset
-from torchmetrics_hap import HierarchicalAP
 
+from hbench.integrations.lightning import HierarchicalScores
 from hbench.losses import build_loss
 
 
@@ -13,7 +13,7 @@ class Retrieval(lightning.LightningModule):
 
     def __init__(self):
         super().__init__()
-        self.net, self.loss, self.h_ap = torch.nn.Linear(16, 8), build_loss("sup_hap"), HierarchicalAP()
+        self.net, self.loss = torch.nn.Linear(16, 8), build_loss("sup_hap")
 
     def forward(self, inputs):
         return torch.nn.functional.normalize(self.net(inputs))
@@ -22,8 +22,7 @@ class Retrieval(lightning.LightningModule):
         return self.loss(self(batch[0]), batch[1])
 
     def validation_step(self, batch, _):
-        self.h_ap.update(self(batch[0]), batch[1])
-        self.log("H-AP", self.h_ap)  # Lightning computes it at the end of the epoch, over all processes, and resets it
+        return {"embeddings": self(batch[0]), "labels": batch[1]}  # what HierarchicalScores scores after the epoch
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.01)
@@ -37,7 +36,7 @@ if __name__ == "__main__":
     batches = DataLoader(TensorDataset(images, labels), batch_size=48)
     trainer = lightning.Trainer(
         max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False,
+        enable_model_summary=False, callbacks=[HierarchicalScores()],
     )  # fmt: skip
     trainer.fit(Retrieval(), batches, batches)
-    print("H-AP", float(trainer.callback_metrics["H-AP"]))
+    print("H-AP", float(trainer.callback_metrics["val/H-AP"]))

@@ -26,6 +26,7 @@ WINGS = [
     "losses",
     "look",
     "train",
+    "integrations",
     "cli",
 ]  # each imports only those before it
 SHELVES = {"cli", "datasets/benchmarks", "train/recipes", "losses/baselines"}  # many entries of one kind

@@ -1,0 +1,50 @@
+"""A Lightning callback that logs hierarchical metrics of all validation embeddings after every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from hbench.evaluation.arrays import score
+
+
+class HierarchicalScores(Callback):
+    """Scores what `validation_step` returns as {"embeddings": (B, D), "labels": (B, L), coarse to fine}, all against all.
+
+    `metrics`: names of hbench, logged as `prefix` + name, so that a checkpoint or a schedule can watch "val/H-AP". Over several
+    processes the embeddings of all are gathered; items that Lightning's sampler repeats to fill batches count twice.
+    """
+
+    def __init__(self, metrics: Sequence[str] = ("H-AP", "R@1"), *, prefix: str = "val/", **options: str) -> None:
+        self.metrics, self.prefix, self.options = list(metrics), prefix, options
+        self.embeddings: list[torch.Tensor] = []
+        self.labels: list[torch.Tensor] = []
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.embeddings, self.labels = [], []
+
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
+    ) -> None:
+        self.embeddings.append(outputs["embeddings"].detach())
+        self.labels.append(outputs["labels"])
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        vectors, labels = (
+            self._gathered(torch.cat(parts), trainer, pl_module) for parts in (self.embeddings, self.labels)
+        )
+        scores = score(vectors, labels, metrics=self.metrics, **self.options).scores  # type: ignore[arg-type]
+        for name in self.metrics:
+            pl_module.log(f"{self.prefix}{name}", torch.tensor(scores[name]), rank_zero_only=True)
+
+    @staticmethod
+    def _gathered(tensor: torch.Tensor, trainer: Trainer, pl_module: LightningModule) -> torch.Tensor:
+        if trainer.world_size == 1:
+            return tensor
+        gathered: Any = pl_module.all_gather(tensor)
+        return gathered.flatten(0, 1)  # type: ignore[no-any-return]

@@ -1,0 +1,46 @@
+"""H-AP, or any other metric of hbench, as a torchmetrics.Metric that accumulates over batches and processes."""
+
+from __future__ import annotations
+
+import torch
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from hbench.evaluation.arrays import score
+from hbench.metrics.names import lower_is_better
+
+
+class HierarchicalAP(Metric):
+    """`update(embeddings (B, D), labels int64 (B, L), coarse to fine)`; `compute()` is the metric of all against all, a fraction.
+
+    `metric`: a name such as "H-AP", "NDCG", "R@1" or "AP/level1"; `similarity` and `ties` as in `hbench.score`. Embeddings are
+    kept on the processor until `reset()`: N·D·4 bytes. Under DDP every process gets the metric of all.
+
+    >>> metric = HierarchicalAP()
+    >>> metric.update(torch.tensor([[1.0, 0.1], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0, 0], [0, 0], [1, 1]]))
+    >>> float(metric.compute())
+    1.0
+    """
+
+    full_state_update = False
+    embeddings: list[torch.Tensor]
+    labels: list[torch.Tensor]
+
+    def __init__(self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic") -> None:
+        super().__init__(compute_on_cpu=True)
+        self.metric, self.similarity, self.ties = metric, similarity, ties
+        self.add_state("embeddings", default=[], dist_reduce_fx="cat")
+        self.add_state("labels", default=[], dist_reduce_fx="cat")
+
+    @property
+    def higher_is_better(self) -> bool:  # type: ignore[override]
+        return not lower_is_better(self.metric)
+
+    def update(self, embeddings: torch.Tensor, labels: torch.Tensor) -> None:
+        self.embeddings.append(embeddings.detach())
+        self.labels.append(labels)
+
+    def compute(self) -> torch.Tensor:
+        vectors, labels = dim_zero_cat(self.embeddings), dim_zero_cat(self.labels)
+        report = score(vectors, labels, metrics=[self.metric], similarity=self.similarity, ties=self.ties)
+        return torch.tensor(report.scores[self.metric], dtype=torch.float64)
