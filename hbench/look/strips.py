@@ -125,12 +125,8 @@ def _draw_legend(figure: Any, sheet: Sheet) -> None:
 
 def page_of(sheet: Sheet) -> str:
     """The sheet as one HTML file that loads nothing; names from outside are escaped."""
-    import jinja2
+    from hbench.look.pages.folder import SHARED, Pages
 
-    loader = jinja2.PackageLoader("hbench.look", ".")
-    template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
-        "strips.html.jinja"
-    )
     depth = len(sheet.levels)
     legend = [
         {"color": color_of(level, depth), "mark": mark_of(level, depth), "name": level_name(level, sheet.levels)}
@@ -140,7 +136,8 @@ def page_of(sheet: Sheet) -> str:
     items = {strip.query for strip in sheet.strips}
     items |= {hit.item for strip in sheet.strips for _, found in strip.rows for hit in found.hits}
     pictures = {item: _data_url(thumbnail(sheet.picture, item)) for item in sorted(items)}
-    return template.render(sheet=sheet, legend=legend, inks=inks, pictures=pictures, depth=depth) + "\n"
+    shared = {"sheet": sheet, "legend": legend, "inks": inks, "pictures": pictures, "depth": depth}
+    return Pages(SHARED, shared).text("strips")
 
 
 def _data_url(image: Image.Image | None) -> str | None:

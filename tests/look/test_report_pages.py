@@ -17,8 +17,7 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
 from hbench.evaluation.reports import report as reports
-from hbench.look.pages.folder import Pages, copy_assets
-from hbench.look.pages.scripts import script, write_script
+from hbench.look.pages.folder import Pages, copy_assets, script, write_script
 from hbench.look.pages.tree_data import tree_data
 from hbench.look.report.classes import class_means, confusion
 from hbench.look.report.folder import write_report
@@ -284,7 +283,7 @@ def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened
     (tmp_path / "data").mkdir()
     (tmp_path / "tree.js").rename(tmp_path / "data" / "tree.js")
     template = '{% import "tree.jinja" as trees %}' + PAGE_OF_TREE
-    page_text = Pages("hbench.look.report", shared).environment.from_string(template).render(shared)
+    page_text = Pages("hbench.look.report", shared).environment.from_string(template).render()
     (tmp_path / "tree.html").write_text(page_text, encoding="utf-8")
     page = opened(tmp_path / "tree.html")
     page.wait_for_selector("#tree[data-ready]")

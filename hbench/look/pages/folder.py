@@ -1,11 +1,16 @@
-"""Writes a folder of pages: beside the place where it will be, and renamed into it when it is whole.
+"""Writes a folder of pages next to the place where it will be, and renames it when it is whole.
 
 Pages lie in the folder itself; `assets/` holds style and scripts, `data/` what scripts load when they need it. Nothing is
-loaded from elsewhere, and a policy in every page forbids it.
+loaded from elsewhere, and a policy in every page forbids it. Data are scripts, too, since a page opened from a disk may not
+fetch files: each hands one value to the page by its name, as JSON without the characters by which a script could end early.
+
+>>> script("items-0", ["</script>"])
+'hbench.put("items-0",["\\\\u003c/script>"]);\\n'
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -22,6 +27,7 @@ from hbench.core.text import percent, points
 from hbench.metrics.names import lower_is_better
 
 SHARED = "hbench.look.pages"
+ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def refuse_folder(folder: Path, kind: str) -> None:
@@ -68,25 +74,38 @@ def copy_assets(folder: Path, package: str) -> None:
                 (folder / file.name).write_bytes(file.read_bytes())
 
 
+def script(name: str, value: Any) -> str:
+    """The script that hands a JSON value to the page; ValueError for NaN. A name from outside is never an object's key."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escaped in ESCAPED.items():
+        text = text.replace(character, escaped)
+    return f"hbench.put({json.dumps(name)},{text});\n"
+
+
+def write_script(folder: Path, name: str, value: Any) -> None:
+    """Write the script of a value as NAME.js."""
+    (folder / f"{name}.js").write_text(script(name, value), encoding="utf-8")
+
+
 class Pages:
-    """Renders the templates of a package with what all its pages share."""
+    """Renders the templates of a package, and those that all pages share, with what they need in common."""
 
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
-        loader = jinja2.ChoiceLoader([jinja2.PackageLoader(each, "templates") for each in (package, SHARED)])
+        loader = jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]
+        )
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        self.environment.filters |= {
-            "percent": percent,
-            "points": page_points,
-            "exact": exact,
-            "lower_is_better": lower_is_better,
-        }
-        self.shared = shared
+        self.environment.globals |= shared
+        filters = {"percent": percent, "points": page_points, "exact": exact, "lower_is_better": lower_is_better}
+        self.environment.filters |= filters
+
+    def text(self, template: str, **content: Any) -> str:
+        """Render the template of this name; names from outside are escaped."""
+        return self.environment.get_template(f"{template}.html.jinja").render(**content) + "\n"
 
     def write(self, folder: Path, page: str, template: str | None = None, **content: Any) -> None:
         """Render PAGE.html from the template of its name, or another one."""
-        found = self.environment.get_template(f"{template or page}.html.jinja")
-        text = found.render(page=page, **self.shared, **content)
-        (folder / f"{page}.html").write_text(text + "\n", encoding="utf-8")
+        (folder / f"{page}.html").write_text(self.text(template or page, page=page, **content), encoding="utf-8")
 
 
 def level_styles(colors: Sequence[tuple[str, str]]) -> str:

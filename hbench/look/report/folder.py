@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing_folder
 from hbench.look.palette import color_of, mark_of, text_color_on
 from hbench.look.report.classes import class_tables, confusions
+from hbench.look.report.data import mapped_runs, metrics_of, valued_runs, write_data
 from hbench.look.report.differences import comparisons_of
-from hbench.look.report.explorer import write_data
-from hbench.look.report.maps import mapped_runs, metrics_of, valued_runs, write_map, write_tree
 from hbench.look.report.overview import overview_of
 from hbench.look.report.queries import chapters_of, items_of
 from hbench.look.report.runs import Reported
@@ -46,8 +45,6 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         pages.write(temporary, "classes", tables=class_tables(reported), confusions=confusions(reported))
         if reported.manifest is not None:
             write_data(temporary / "data", reported, places)
-            write_tree(temporary / "data", reported)
-            write_map(temporary / "data", reported)
             pages.write(temporary, "explore")
             pages.write(temporary, "tree", metrics=metrics_of(reported), valued=valued_runs(reported))
         if mapped := mapped_runs(reported):

@@ -12,8 +12,7 @@ from hbench.core.errors import UsageError
 from hbench.core.version import __version__
 from hbench.evaluation import leaderboard
 from hbench.evaluation.leaderboard import Leaderboard, export, rank
-from hbench.look.pages.folder import Pages, copy_assets, replacing_folder
-from hbench.look.pages.scripts import write_script
+from hbench.look.pages.folder import Pages, copy_assets, replacing_folder, write_script
 from hbench.look.site.boards import BoardView, script_of, view_of
 from hbench.look.site.cards import DatasetCard, card_of
 

@@ -1,0 +1,129 @@
+"""Writes the data of a report's explorer, tree and map as scripts: the small ones load at once, others when somebody looks.
+
+Results and items are cut into scripts of many rows. The values of each metric by node of the tree are a script of their own,
+loaded when somebody colours the tree by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hbench.datasets.manifest import Manifest
+from hbench.engine.top_k import NO_ITEM
+from hbench.look.pages.folder import write_script
+from hbench.look.pages.tree_data import rounded, tree_data
+from hbench.look.report.runs import ClassPlaces, Reported, TopLists
+from hbench.metrics.names import lower_is_better
+from hbench.tree.statistics import means_of_nodes
+
+QUERIES, ITEMS = 256, 2048  # in one script: some 50 and 100 KB
+DIGITS = 4
+
+
+def metrics_of(reported: Reported) -> list[str]:
+    """The metrics that all runs with values have, the one that ranks first."""
+    kept = [run.values for run in reported.runs if run.values]
+    common = [name for name in (kept[0] if kept else ()) if all(name in values for values in kept)]
+    return sorted(common, key=lambda name: name != reported.by)
+
+
+def valued_runs(reported: Reported) -> list[tuple[int, str]]:
+    """The numbers and names of the runs whose values by query are kept."""
+    return [(number, run.name) for number, run in enumerate(reported.runs) if run.values]
+
+
+def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
+    """The numbers, names and maps of the runs whose vectors were given."""
+    return [(number, run.name, run.places) for number, run in enumerate(reported.runs) if run.places is not None]
+
+
+def write_data(folder: Path, reported: Reported, places: NDArray[np.int32]) -> None:
+    """Write the scripts of explorer, tree and map; `places` (N,): where the pictures of all items are."""
+    manifest = reported.manifest
+    assert manifest is not None
+    folder.mkdir()
+    write_script(folder, "index", _index(reported, manifest))
+    write_script(folder, "queries", _queries(reported, manifest))
+    _write_chunks(folder, "items", _items(manifest, places), ITEMS)
+    items = np.bincount(manifest.labels[:, -1], minlength=len(manifest.tree.paths))
+    _write_tree(folder, reported, manifest, items)
+    for number, run in enumerate(reported.runs):
+        if run.top is not None:
+            _write_chunks(folder, f"run{number}", _results(run.top), QUERIES)
+        if run.places is not None:
+            values = run.values.get(reported.by)
+            means = (
+                None if values is None else means_of_nodes(manifest.tree, manifest.labels[manifest.query], values)[-1]
+            )
+            write_script(folder, f"map-{number}", _map(run.places, items, means))
+
+
+def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> None:
+    """Write rows in scripts of `size` each: NAME-0.js, NAME-1.js, …"""
+    for number, start in enumerate(range(0, len(rows), size)):
+        write_script(folder, f"{name}-{number}", rows[start : start + size])
+
+
+def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
+    tree = manifest.tree
+    return {
+        "levels": list(tree.levels),
+        "names": [list(names) for names in tree.names],
+        "paths": tree.paths.tolist(),
+        "by": reported.by,
+        "lower_is_better": lower_is_better(reported.by),
+        "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
+        "items": len(manifest),
+        "item_chunk": ITEMS,
+        "query_chunk": QUERIES,
+    }
+
+
+def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
+    """By column: the queries' items and fine classes, and of every run the values and the levels of the first results."""
+    values = [rounded(run.values[reported.by]) if reported.by in run.values else None for run in reported.runs]
+    first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
+    queries = np.flatnonzero(manifest.query)
+    return {"item": queries.tolist(), "cls": manifest.labels[queries, -1].tolist(), "value": values, "first": first}
+
+
+def _items(manifest: Manifest, places: NDArray[np.int32]) -> list[tuple[str, int, int]]:
+    """Id, fine class, and place among the pictures of every item."""
+    return list(zip(map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True))
+
+
+def _results(top: TopLists) -> list[tuple[list[int], list[float], list[int]]]:
+    """The items, similarities and levels of every query's results."""
+    lengths = (top.items != NO_ITEM).sum(axis=1).tolist()
+    columns = top.items.tolist(), np.nan_to_num(top.scores).round(DIGITS).tolist(), top.levels.tolist()
+    return [(items[:n], scores[:n], levels[:n]) for items, scores, levels, n in zip(*columns, lengths, strict=True)]
+
+
+def _write_tree(folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]) -> None:
+    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's number."""
+    drawn, metrics = tree_data(manifest.tree, items), metrics_of(reported)
+    write_script(folder, "tree", drawn | {"metrics": metrics})
+    labels = manifest.labels[manifest.query]
+    for number, _ in valued_runs(reported):
+        for place, metric in enumerate(metrics):
+            means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
+            ordered = [rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)]
+            write_script(folder, f"tree-{number}-{place}", ordered)
+
+
+def _map(places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None) -> dict[str, Any]:
+    """The classes of a map with their places in 0 … 1000, their items, and their mean values; `items`, `means`: of all."""
+    low, high = places.places.min(axis=0), places.places.max(axis=0)
+    scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
+    return {
+        "classes": places.nodes.tolist(),
+        "x": scaled[:, 0].tolist(),
+        "y": scaled[:, 1].tolist(),
+        "value": None if means is None else rounded(means[places.nodes]),
+        "items": items[places.nodes].tolist(),
+    }
