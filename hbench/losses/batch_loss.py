@@ -82,7 +82,8 @@ class BatchLoss(nn.Module):
     Labels that do not form a tree, such as columns in the wrong order, are refused.
 
     `spelling`: the name and the parameters that it was built by, which it prints. `takes_pairs`: whether mined pairs have a
-    meaning for it. `takes_partial`: whether it can leave pairs out, by `LossBatch.listed`; `partial`: whether it does, where labels end early (hbench.losses.partial).
+    meaning for it. `takes_partial`: whether it can leave pairs out, by `LossBatch.listed`; `partial`: whether it does, where
+    labels end early (hbench.losses.partial).
     """
 
     spelling = ""

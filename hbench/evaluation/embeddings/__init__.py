@@ -94,7 +94,7 @@ def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
 
 
 def write(
-    path: Path,
+    path: str | Path,
     ids: Sequence[str],
     vectors: NDArray[Any],
     *,
@@ -106,6 +106,7 @@ def write(
     `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench."; `left_out`: the items that could not
     be embedded, which .parquet and .npz keep.
     """
+    path = Path(path)
     if path.suffix not in WRITERS:
         raise UsageError(
             f"{path}: no such format to write", expected=", ".join(WRITERS), found=path.suffix or "no suffix"
