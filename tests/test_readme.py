@@ -53,7 +53,7 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
     assert [line.count("\n") for line in lines] == [0, 0]
     assert lines[0].endswith("hbench demo")
     assert ".[test]" in lines[1]
-    assert lines[1].endswith("-m pytest")
+    assert "-m pytest" in lines[1]
 
 
 def test_every_verb_and_metric_the_readme_names_exists():
