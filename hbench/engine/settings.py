@@ -23,8 +23,7 @@ from hbench.metrics.level_sequence import Ties
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.metrics.protocols import Protocol, paper, protocols
-from hbench.metrics.relevance import Relevance, relevances
-from hbench.metrics.relevance import alpha as alpha_relevance
+from hbench.metrics.relevance import Relevance, named_relevance
 
 QUERY = "query"  # the unit for which every query stands alone
 ALPHA = "alpha"  # the relevance that takes an exponent
@@ -140,15 +139,14 @@ class Settings:
             )  # fmt: skip
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
-        by_level = alpha_relevance(self.alpha)
+        relevance = named_relevance(self.relevance, self.alpha)
         names = metrics or parse_metrics(default_metrics(levels) if self.metrics is None else self.metrics, levels)
         similarity_name, similarity = named(self.similarity or "cosine")
-        is_alpha = self.relevance == ALPHA
         return Conditions(
             levels=tuple(levels),
             metrics=tuple(names),
-            relevance_name=f"{ALPHA}={self.alpha:g}" if is_alpha else self.relevance,
-            relevance=by_level if is_alpha else relevances[self.relevance](),
+            relevance_name=f"{ALPHA}={self.alpha:g}" if self.relevance == ALPHA else self.relevance,
+            relevance=relevance,
             exponent=self.alpha,
             similarity_name=similarity_name,
             similarity=similarity,

@@ -31,8 +31,7 @@ from hbench.core.errors import UsageError
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 from hbench.metrics.level_sequence import ties as ties_policies
 from hbench.metrics.names import MetricName, parse_metrics
-from hbench.metrics.relevance import alpha as alpha_relevance
-from hbench.metrics.relevance import relevances
+from hbench.metrics.relevance import named_relevance
 
 Values = NDArray[np.float64]
 
@@ -51,7 +50,7 @@ def evaluate(
     (coarse) … L (fine). `relevance` and `alpha`: of H-AP. Raises UnknownName for a metric, UsageError as all functions here."""
     rows, of_items = _arrays(scores, levels)
     names = [str(level) for level in range(1, (depth or int(of_items.max(initial=1))) + 1)]
-    graded = alpha_relevance(alpha) if relevance == "alpha" else relevances[relevance]()
+    graded = named_relevance(relevance, alpha)
     chosen = parse_metrics(metrics, names)
     functions = {str(name): name.bind(names, graded) for name in chosen}
     sequences = list(_sequences(rows, of_items, len(names), ties))

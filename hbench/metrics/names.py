@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.definitions import Definition, metrics
 from hbench.metrics.level_sequence import LevelSequence
-from hbench.metrics.relevance import Relevance, alpha, relevances, sum_wap
+from hbench.metrics.relevance import Relevance, alpha, named_relevance, sum_wap
 
 T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
@@ -179,8 +179,8 @@ def _parameters(text: str, given: str | None, definition: Definition) -> tuple[t
             raise UnknownName(f"parameter of {text!r}", key, known)
         if key == "norm" and value not in NORMS:
             raise UnknownName("norm", value, NORMS)
-        if key == "relevance" and value not in ("alpha", "sum_wap", "exponential"):
-            relevances[value]
+        if key == "relevance":
+            named_relevance(value)
         if key in ("alpha", "weights"):
             _numbers(text, value)
     return tuple((key, value) for key, value in pairs)
@@ -191,7 +191,7 @@ def _relevance(text: str, given: dict[str, str], weights: list[float] | None) ->
         return alpha(_numbers(text, given["alpha"])[0])
     if weights is not None:
         return sum_wap(weights)
-    return relevances[given["relevance"]]() if "relevance" in given else None
+    return named_relevance(given["relevance"]) if "relevance" in given else None
 
 
 def _numbers(text: str, value: str) -> list[float]:

@@ -84,6 +84,24 @@ def table(values: Sequence[float]) -> Relevance:
     return relevance
 
 
+def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
+    """The relevance of a name; `exponent`: of "alpha". Raises UnknownName, UsageError for one that a name alone does not define.
+
+    >>> named_relevance("table")
+    Traceback (most recent call last):
+    hbench.core.errors.UsageError: the relevance table needs more than its name
+      expected: one of alpha, sum_wap, exponential
+    """
+    if name == "alpha":
+        return alpha(exponent)
+    try:
+        return relevances[name]()
+    except TypeError:
+        raise UsageError(
+            f"the relevance {name} needs more than its name", expected="one of alpha, sum_wap, exponential"
+        ) from None
+
+
 def relevance_of_pairs(queries: Labels, gallery: Labels, relevance: Relevance | None = None) -> NDArray[np.float64]:
     """The relevance of every item of a gallery for every query, from their labels: (Q, L), (G, L) -> float64 (Q, G).
 

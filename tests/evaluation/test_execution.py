@@ -1,0 +1,33 @@
+"""What cannot be joined in one execution is refused when it is said, before any file is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbench.core.errors import HBenchError, UsageError
+from hbench.evaluation.execution import APART, Execution
+
+VALUES = {
+    "device": "cpu", "workers": 2, "scheduler": "tcp://127.0.0.1:1", "resume": "kept", "shard": "1/2", "top_k": 3,
+    "trees": "shuffled",
+}  # fmt: skip
+PAIRS = [(option, other) for option, (_, others) in APART.items() for other in others]
+
+
+@pytest.mark.parametrize(("option", "other"), PAIRS)
+def test_what_stands_in_the_table_is_refused_by_name(option, other):
+    with pytest.raises(UsageError) as refused:
+        Execution(**{name: VALUES[name] for name in (option, other)})
+    assert f"--{option}".replace("_", "-") in str(refused.value)
+    assert f"--{other}".replace("_", "-") in str(refused.value)
+
+
+@pytest.mark.parametrize("option", VALUES)
+def test_every_option_goes_alone(option):
+    assert getattr(Execution(**{option: VALUES[option]}), option) == VALUES[option]
+
+
+@pytest.mark.parametrize("wrong", [{"shard": "3/2"}, {"trees": "no-such-file.csv"}])
+def test_words_that_cannot_be_read_are_refused_when_they_are_said(wrong):
+    with pytest.raises(HBenchError):
+        Execution(**wrong)
