@@ -51,6 +51,15 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home of hbench: no data, no leaderboards, no sources of whoever runs the tests."""
+    for variable in ("HBENCH_DATA", "HBENCH_CACHE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def findings() -> Callable[[Page], list[tuple[str, list[str], str]]]:
     """What axe-core finds on a page that is serious or critical: the rule, the element, what to do about it."""
     from axe_playwright_python.sync_playwright import Axe

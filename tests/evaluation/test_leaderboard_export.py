@@ -8,6 +8,7 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -20,15 +21,12 @@ from hbench.cli import leaderboard as cli
 from hbench.core.errors import ConfigError
 from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
 from hbench.evaluation.leaderboard.export import BoardTable, as_csv, as_json, latex, markdown, table, title
+from tests.command_line import call
 
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 
 
-@pytest.fixture(autouse=True)
-def _no_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leaderboards of whoever runs the tests stay out of them."""
-    monkeypatch.delenv("HBENCH_DATA", raising=False)
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_home")  # the leaderboards of whoever runs the tests stay out of them
 
 
 def exported(name: str, metric: str) -> tuple[Leaderboard, list[Standing], BoardTable]:
@@ -66,20 +64,14 @@ def test_a_result_printed_in_two_papers_is_one_line_with_both_sources_and_all_sc
     assert (first["H-AP"], first["ASI"], first["R@1"], first["AP"]) == ("59.4", "65.9", "81.0", "60.4")
 
 
-def test_every_source_is_spelled_out_and_later_work_is_called_so() -> None:
-    _, _, content = exported("dyml-animal", "AP")
+def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_not_comparable() -> None:
+    board, _, content = exported("dyml-animal", "AP")
     sources = [note for note in content.notes if not note.startswith("[")]
     assert [note.partition(":")[0] for note in sources] == ["HAPPIER", "MSA", "SupRank"]
     assert ["later work" in note for note in sources] == [False, True, False]
-
-
-def test_scores_that_are_not_comparable_say_why_below_the_table() -> None:
-    _, _, content = exported("dyml-animal", "ASI")
-    assert any("ASI is not ranked: TPAMI prints CLCD's R@1" in note for note in content.notes)
-
-
-def test_the_title_says_protocol_unit_and_tests() -> None:
-    assert title(read("dyml-animal")) == "dyml-animal@1: percent, mean over fine, middle, coarse, official protocol"
+    assert title(board) == "dyml-animal@1: percent, mean over fine, middle, coarse, official protocol"
+    _, _, by_asi = exported("dyml-animal", "ASI")
+    assert any("ASI is not ranked: TPAMI prints CLCD's R@1" in note for note in by_asi.notes)
 
 
 # Markdown and LaTeX
@@ -156,10 +148,8 @@ def test_any_method_name_and_score_survive_csv_and_json(method: str, score: Deci
 # the command line
 
 
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(group, ["leaderboard", *arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+def run(*arguments: object) -> str:
+    return call("leaderboard", *arguments).stdout
 
 
 def test_every_shipped_leaderboard_is_listed_with_its_leader() -> None:
@@ -182,19 +172,19 @@ def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
     listed = {line["dataset"]: line for line in json.loads(run("list", "--json"))}
     assert (listed["mine"]["rows"], listed["mine"]["best"], listed["mine"]["score"]) == (0, "–", "–")
     (own / "broken.toml").write_text("x = 1")
-    result = CliRunner().invoke(group, ["leaderboard", "list"])
-    assert isinstance(result.exception, ConfigError)
-    assert "HAPPIER" in result.stdout
+    listed = CliRunner().invoke(group, ["leaderboard", "list"])
+    assert isinstance(listed.exception, ConfigError)
+    assert "HAPPIER" in listed.stdout
 
 
-def test_only_comparable_rows_are_shown_unless_all_are_asked_for() -> None:
-    assert {row["place"] for row in json.loads(run("show", "hgldv2", "--json"))["rows"]} == set(range(1, 8))
-    assert len(json.loads(run("show", "dyml-animal", "--json"))["rows"]) == 25
-    assert len(json.loads(run("show", "dyml-animal", "--all", "--json"))["rows"]) == 29
+def rows_shown(*arguments: str) -> list[dict[str, Any]]:
+    return json.loads(run("show", *arguments, "--json"))["rows"]
 
 
-def test_rows_are_chosen_by_paper_and_number() -> None:
-    shown = json.loads(run("show", "sop", "--metric", "R@1", "--paper", "rambo", "--top", "2", "--json"))["rows"]
+def test_only_comparable_rows_are_shown_unless_all_are_asked_for_and_chosen_by_paper_and_number() -> None:
+    assert {row["place"] for row in rows_shown("hgldv2")} == set(range(1, 8))
+    assert [len(rows_shown("dyml-animal", *more)) for more in ([], ["--all"])] == [25, 29]
+    shown = rows_shown("sop", "--metric", "R@1", "--paper", "rambo", "--top", "2")
     assert [row["scores"]["R@1"] for row in shown] == [78.6, 78.6]
     assert {row["paper"]["citation"] for row in shown} == {"RaMBO, CVPR 2020"}
 

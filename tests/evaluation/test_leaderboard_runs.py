@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -14,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hbench.core.errors import ComparisonError, ConfigError, SubmissionError, UnknownName
+from hbench.core.errors import ComparisonError, ConfigError, HBenchError, SubmissionError, UnknownName
 from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
@@ -23,17 +21,15 @@ from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, rank, read, r
 from hbench.evaluation.leaderboard import runs as leaderboard_runs
 from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
 from hbench.evaluation.reports.report import Document, Score
+from tests.command_line import call, run
 
 LABELS = [["a", "a1"], ["a", "a1"], ["a", "a2"], ["a", "a2"], ["b", "b1"], ["b", "b1"], ["b", "b2"], ["b", "b2"]]
 IDS = [f"i{n}" for n in range(len(LABELS))]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data folder."""
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HBENCH_DATA", raising=False)
-    monkeypatch.delenv("HBENCH_CACHE", raising=False)
     monkeypatch.chdir(tmp_path)
     lines = [f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)]
     (tmp_path / "toy.csv").write_text("\n".join(["item,genus,species", *lines]) + "\n")
@@ -45,6 +41,22 @@ def write(path: Path, *, seed: int) -> None:
     embeddings.write(path, IDS, np.random.default_rng(seed).normal(size=(len(IDS), 4)).astype(np.float32))
 
 
+@pytest.fixture
+def document(place: Path) -> Document:
+    return report(place)
+
+
+@pytest.fixture
+def board(document: Document) -> Leaderboard:
+    return empty_board(document)
+
+
+@pytest.fixture
+def with_row(document: Document, board: Leaderboard) -> Leaderboard:
+    """The board with the row of the document."""
+    return board.model_copy(update={"rows": (row_of(document, board),)})
+
+
 def report(place: Path, **options: object) -> Document:
     return evaluate(place / "emb.npz", place / "toy.csv", method="mine", **options).document  # type: ignore[arg-type]
 
@@ -53,16 +65,10 @@ def official(document: Document) -> Leaderboard:
     return empty_board(document).model_copy(update={"protocol": "official"})
 
 
-def with_value(document: Document, metric: str, value: float | None) -> Document:
-    changed = Score(value=value, low=None, high=None, queries=8, skipped=0)
-    return document.model_copy(update={"scores": dict(document.scores) | {metric: changed}})
-
-
 # a report becomes a row
 
 
-def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again(place: Path) -> None:
-    document = report(place)
+def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again(document: Document) -> None:
     row = row_of(document, empty_board(document), backbone="ResNet-50")
     assert row.run is not None
     assert document.embedding is not None
@@ -89,83 +95,65 @@ def test_a_report_under_the_official_protocol_is_taken_as_it_is(place: Path) -> 
     assert scores_under(official(document), document) == document.scores
 
 
-def test_a_report_without_the_leaderboards_protocol_is_refused_with_the_command_that_makes_one(place: Path) -> None:
-    document = report(place)
-    with pytest.raises(SubmissionError, match="--protocol official"):
-        row_of(document, official(document))
-    with pytest.raises(SubmissionError, match="--protocol paper"):
-        row_of(report(place, protocol="official"), empty_board(document))
-
-
-def test_a_report_of_another_dataset_or_version_is_refused(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    with pytest.raises(SubmissionError, match=r"expected: sop@1\n  found:    toy@"):
-        row_of(document, read("sop"))
-    with pytest.raises(SubmissionError, match="another dataset"):
-        row_of(document, board.model_copy(update={"version": "2"}))
-
-
-def test_a_report_needs_a_method_and_a_file(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    with pytest.raises(SubmissionError, match="--method"):
-        row_of(document.model_copy(update={"method": None}), board)
+def test_a_report_that_a_leaderboard_cannot_take_is_refused(
+    place: Path, document: Document, board: Leaderboard
+) -> None:
     arrays = score(np.eye(4, dtype=np.float32), [[0, 0], [0, 0], [1, 1], [1, 1]]).document
-    with pytest.raises(SubmissionError, match="of arrays, not of a file"):
-        row_of(arrays, empty_board(arrays), method="mine")
+    by_protocol = report(place, protocol="official")
+    refused = [
+        (document, official(document), None, "--protocol official"),
+        (by_protocol, board, None, "--protocol paper"),
+        (document, read("sop"), None, r"expected: sop@1\n  found:    toy@"),
+        (document, board.model_copy(update={"version": "2"}), None, "another dataset"),
+        (document.model_copy(update={"method": None}), board, None, "--method"),
+        (arrays, empty_board(arrays), "mine", "of arrays, not of a file"),
+    ]
+    for unfit, target_board, method, words in refused:
+        with pytest.raises(SubmissionError, match=words):
+            row_of(unfit, target_board, method=method)
 
 
-def test_a_metric_that_no_query_defines_is_left_out_of_the_row(place: Path) -> None:
-    document = with_value(report(place), "ASI", None)
-    assert "ASI" not in row_of(document, empty_board(document)).scores
+def test_a_metric_that_no_query_defines_is_left_out_of_the_row(document: Document, board: Leaderboard) -> None:
+    undefined = Score(value=None, low=None, high=None, queries=8, skipped=0)
+    without = document.model_copy(update={"scores": dict(document.scores) | {"ASI": undefined}})
+    assert "ASI" not in row_of(without, board).scores
 
 
 # rows are appended
 
 
-def test_a_row_is_read_back_as_it_was_added(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    row = row_of(document, board)
-    add(row, board, place / "own" / "toy.toml")
-    assert read_file(place / "own" / "toy.toml").rows == (row,)
+def test_a_row_is_read_back_as_it_was_added_below_the_text_that_was_there(
+    place: Path, document: Document, board: Leaderboard
+) -> None:
+    row, path = row_of(document, board), place / "own" / "toy.toml"
+    add(row, board, path)
+    assert read_file(path).rows == (row,)
     assert rank(read("own/toy.toml"), "H-AP")[0].rows[0].method == "mine"
-
-
-def test_adding_keeps_the_text_that_was_there(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    path = place / "toy.toml"
     before = leaderboard_runs.head(board) + "\n# my remark\n\n\n"
     path.write_text(before)
-    add(row_of(document, board), board, path)
+    add(row, board, path)
     assert path.read_text().startswith(before.rstrip("\n"))
     assert len(read_file(path).rows) == 1
 
 
-def test_a_duplicate_is_refused_and_the_file_stays(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    path = place / "toy.toml"
-    add(row_of(document, board), board, path)
-    before = path.read_bytes()
-    with pytest.raises(ConfigError, match="are duplicates"):
-        add(row_of(document, read_file(path), method="another name"), read_file(path), path)
-    with pytest.raises(ConfigError, match="are duplicates"):
-        add(row_of(document, board), board, path)
-    assert path.read_bytes() == before
-    assert [found.name for found in place.iterdir() if "toy.toml" in found.name] == ["toy.toml"]
-
-
-def test_a_broken_file_is_refused_and_stays(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    path = place / "toy.toml"
-    path.write_text("dataset = 'toy'\nversion =")
-    with pytest.raises(ConfigError, match="not TOML"):
-        add(row_of(document, board), board, path)
-    assert path.read_text() == "dataset = 'toy'\nversion ="
+def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(
+    place: Path, document: Document, board: Leaderboard
+) -> None:
+    path, row = place / "toy.toml", row_of(document, board)
+    add(row, board, path)
+    whole = path.read_text()
+    renamed = row_of(document, read_file(path), method="another name")
+    broken = "dataset = 'toy'\nversion ="
+    for text, more, words in (
+        (whole, row, "are duplicates"),
+        (whole, renamed, "are duplicates"),
+        (broken, row, "not TOML"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            add(more, board, path)
+        assert path.read_text() == text
+        assert [file.name for file in place.iterdir() if "toy.toml" in file.name] == ["toy.toml"]
 
 
 def test_the_block_of_a_row_survives_any_text() -> None:
@@ -184,9 +172,7 @@ def test_the_block_of_a_row_survives_any_text() -> None:
     assert str(values["scores"]["R@1"]) == "30.10"
 
 
-def test_rows_added_at_the_same_time_are_all_there(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
+def test_rows_added_at_the_same_time_are_all_there(place: Path, document: Document, board: Leaderboard) -> None:
     row = row_of(document, board)
     assert row.run is not None
     rows = [
@@ -231,8 +217,7 @@ def test_a_row_scored_again_under_its_conditions_is_equal(place: Path) -> None:
     leaderboard_runs.refuse_differences(checks)
 
 
-def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(place: Path) -> None:
-    document = report(place)
+def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document: Document) -> None:
     exact = Decimal(100 * (document.scores["H-AP"].value or 0))
     printed, off = round(exact, 1), round(exact, 1) + Decimal("0.1")
     board = empty_board(document)
@@ -244,88 +229,69 @@ def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(place: Pat
         leaderboard_runs.refuse_differences(checks)
 
 
-def test_what_cannot_be_compared_is_refused_before_anything_is_scored(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    board = board.model_copy(update={"rows": (row_of(document, board),)})
+def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(
+    document: Document, with_row: Leaderboard
+) -> None:
+    assert document.embedding is not None
+    sha256, changed = document.embedding.sha256, document.model_copy(update={"dataset_digest": "0"})
+    foreign = Row(method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t"))
+    boxes = with_row.model_copy(update={"foreign_metrics": {"AP50": "boxes"}, "rows": (foreign,)})
 
     def never(row: Row) -> Document:
         raise AssertionError("scored")
 
     with pytest.raises(UnknownName, match="did you mean 'mine'"):
-        verify(board, "mien", "0" * 64, never)
+        verify(with_row, "mien", sha256, never)
     with pytest.raises(ComparisonError, match="not the file that the row"):
-        verify(board, "mine", "0" * 64, never)
-
-
-def test_a_dataset_that_has_changed_is_refused(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
-    board = board.model_copy(update={"rows": (row_of(document, board),)})
-    assert document.embedding is not None
-    changed = document.model_copy(update={"dataset_digest": "0"})
+        verify(with_row, "mine", "0" * 64, never)
     with pytest.raises(ComparisonError, match="is not what it was"):
-        verify(board, "mine", document.embedding.sha256, lambda _: changed)
-
-
-def test_a_row_of_foreign_metrics_alone_cannot_be_verified(place: Path) -> None:
-    document = report(place)
-    row = Row(method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t"))
-    board = empty_board(document).model_copy(update={"foreign_metrics": {"AP50": "boxes"}, "rows": (row,)})
+        verify(with_row, "mine", sha256, lambda _: changed)
     with pytest.raises(ComparisonError, match="no score of 'theirs'"):
-        verify(board, "theirs", "any", lambda _: document)
+        verify(boxes, "theirs", "any", lambda _: document)
 
 
 # the command line
 
 
-def hbench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hbench", "leaderboard", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def refused(*words: str) -> HBenchError:
+    with pytest.raises(HBenchError) as refusal:
+        call("leaderboard", *words)
+    return refusal.value
 
 
-@pytest.mark.usefixtures("place")
 def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fails(place: Path) -> None:
     evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
-    added = hbench("add", "toy", "report.json", "--backbone", "PCA")
-    assert added.returncode == 0, added.stderr
+    added = call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA")
     assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
-    shown = json.loads(hbench("show", "toy", "--json").stdout)
+    shown = json.loads(call("leaderboard", "show", "toy", "--json").stdout)
     assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [(1, "mine", "PCA")]
-
-    again = hbench("verify", "toy", "mine", "--embeddings", "emb.npz", "--dataset", "toy.csv", "--json")
-    assert again.returncode == 0, again.stderr
-    assert {line["verdict"] for line in json.loads(again.stdout)} == {"equal"}
-
+    again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
+    checks = json.loads(call("leaderboard", *again, "emb.npz", "--json").stdout)
+    assert {line["verdict"] for line in checks} == {"equal"}
     write(place / "other.npz", seed=1)
-    other = hbench("verify", "toy", "mine", "--embeddings", "other.npz", "--dataset", "toy.csv")
-    assert other.returncode == 7
-    assert "not the file" in other.stderr
-
-    twice = hbench("add", "toy", "report.json")
-    assert twice.returncode == 3
-    assert "duplicates" in twice.stderr
+    assert isinstance(refused(*again, "other.npz"), ComparisonError)
+    assert "duplicates" in str(refused("add", "toy", "report.json"))
 
 
-def test_a_tampered_score_is_found_and_its_difference_shown(place: Path) -> None:
-    document = report(place)
-    board = empty_board(document)
+def test_a_tampered_score_is_found_and_its_difference_shown(
+    place: Path, document: Document, board: Leaderboard
+) -> None:
     row = row_of(document, board)
     raised = row.model_copy(update={"scores": row.scores | {"H-AP": row.scores["H-AP"] + 1}})
     add(raised, board, place / "toy.toml")
-    found = hbench("verify", "./toy.toml", "mine", "--embeddings", "emb.npz", "--dataset", "toy.csv")
-    assert found.returncode == 7
+    found = run(
+        "leaderboard", "verify", "./toy.toml", "mine", "--embeddings", "emb.npz", "--dataset", "toy.csv",
+        code=7, folder=place,
+    )  # fmt: skip
     assert f"H-AP {raised.scores['H-AP']}" in found.stderr
     assert found.stdout.count("differs") == 1
 
 
-@pytest.mark.usefixtures("place")
-def test_a_bad_metric_or_file_ends_with_one_message_and_its_exit_code() -> None:
-    wrong = hbench("show", "sop", "--metric", "HAP")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
+def test_a_bad_metric_or_file_ends_with_one_message_and_its_exit_code(place: Path) -> None:
+    wrong = run("leaderboard", "show", "sop", "--metric", "HAP", code=2, folder=place)
+    assert wrong.stdout == ""
     assert "did you mean 'H-AP'" in wrong.stderr
-    Path("bad.toml").write_text("dataset = 1")
-    bad = hbench("show", "./bad.toml")
-    assert bad.returncode == 3
-    assert "bad.toml" in bad.stderr
-    assert "Traceback" not in bad.stderr
+    (place / "bad.toml").write_text("dataset = 1")
+    bad = refused("show", "./bad.toml")
+    assert bad.exit_code == 3
+    assert bad.problem.startswith("bad.toml")

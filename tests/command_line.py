@@ -1,0 +1,30 @@
+"""Calls of the command line: in this process, or in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from hbench.cli import group
+
+ROOT = Path(__file__).parents[1]
+
+
+def call(*words: object) -> Result:
+    """Call a command that has to succeed in this process; a refusal is raised."""
+    done = CliRunner().invoke(group, list(map(str, words)), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def run(*words: object, code: int = 0, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, which has to end with a code."""
+    command = [sys.executable, "-m", "hbench", *map(str, words)]
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **paths})
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
