@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 import hbench
 from hbench.datasets import Dataset
@@ -17,7 +14,6 @@ from hbench.datasets.dataset import Protocol
 from hbench.datasets.manifest import Manifest, from_names
 from hbench.evaluation import leaderboard
 from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.embeddings.doubts import fingerprints
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.leaderboard import runs
 from hbench.evaluation.submission import as_submission
@@ -38,28 +34,6 @@ def dataset(test: Manifest, train: Manifest | None = None) -> Dataset:
 
 def embeddings(vectors: np.ndarray) -> Embeddings:
     return Embeddings(np.array(ITEMS, dtype=object), vectors, "0" * 64, "e.npz", str(vectors.dtype))
-
-
-@given(
-    arrays(
-        np.float32, st.tuples(st.integers(1, 40), st.integers(1, 9)), elements=st.sampled_from([0.0, 1.0, -2.5, 3e-9])
-    )
-)
-@settings(max_examples=60, deadline=None)
-def test_fingerprints_are_equal_exactly_for_equal_rows(vectors: np.ndarray) -> None:
-    for dtype in (np.float16, np.float32, np.float64):
-        rows = vectors.astype(dtype)
-        whole = [row.tobytes() for row in rows]
-        prints = fingerprints(rows)
-        for i, one in enumerate(whole):
-            for j, other in enumerate(whole):
-                assert (one == other) == (prints[i] == prints[j])
-
-
-def test_fingerprints_of_many_near_rows_differ() -> None:
-    rows = np.eye(600, dtype=np.float32)
-    assert len(np.unique(fingerprints(rows))) == 600
-    assert len(np.unique(fingerprints(np.arange(1 << 16, dtype=np.float32)[:, None]))) == 1 << 16
 
 
 @pytest.mark.parametrize(

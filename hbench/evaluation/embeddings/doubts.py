@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import examples
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
+from hbench.engine.ranker import content_keys
 from hbench.evaluation.embeddings import Embeddings, align
 from hbench.evaluation.embeddings.arrow_files import blocks
 
@@ -35,17 +36,15 @@ NEAR = 1e-5  # share of the vectors' mean square that is not their mean's: withi
 WITHIN = 1e-3  # share of the variance that lies within classes; of trained nets on new classes a tenth and more does
 CLASSES_AT_ONCE = 256
 ENOUGH = 100  # items or queries, below which anything may be chance
-ODD = np.uint64(0x9E3779B97F4A7C15)
-MIXING = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))  # splitmix64
 
 
 def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
     """What speaks against embeddings before they are scored, one sentence each.
 
-    One pass over the vectors: about 1 % of an evaluation's time.
+    Two passes over the vectors: about 1 % of an evaluation's time.
     """
-    prints, near = _passed(queries)
-    both = (prints, prints) if queries is gallery else (prints, _passed(gallery)[0])
+    keys, near = content_keys(queries.vectors), _are_nearly_the_same(queries)
+    both = (keys, keys) if queries is gallery else (keys, content_keys(gallery.vectors))
     sentences = [*trained_on(data), *["all vectors are nearly the same"] * near]
     for name, test in data.tests.items():
         doubts = list(_copies(test, (queries, gallery), both)) or ([] if near else list(_collapsed(test, gallery)))
@@ -53,34 +52,16 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     return tuple(sentences)
 
 
-def fingerprints(vectors: NDArray[np.generic]) -> NDArray[np.uint64]:
-    """64 bits for every row of (N, D), equal for equal rows and, but for one pair in 10^19, only for these."""
-    words = np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
-    width = -(-words.shape[1] // 8) * 8
-    if words.shape[1] != width:
-        words = np.pad(words, ((0, 0), (0, width - words.shape[1])))
-    rows = words.view(np.uint64)
-    mixed = rows + np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * ODD  # equal words of two columns must differ
-    for shift, factor in MIXING:  # every bit of a word comes to bear on every bit of its number
-        mixed ^= mixed >> shift
-        mixed *= factor
-    result: NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(33))).sum(axis=1, dtype=np.uint64)
-    return result
-
-
-def _passed(given: Embeddings) -> tuple[NDArray[np.uint64], bool]:
-    """The fingerprint of every row, and whether all rows are nearly the same."""
-    prints = np.empty(len(given), np.uint64)
+def _are_nearly_the_same(given: Embeddings) -> bool:
+    """Whether all vectors lie within 0.3 % of their mean."""
     total, square = np.zeros(given.dim), 0.0
     for block in blocks(len(given), given.dim):
-        part = given.vectors[block]
-        prints[block] = fingerprints(part)
-        values = part.astype(np.float64)
+        values = given.vectors[block].astype(np.float64)
         total += values.sum(axis=0)
         square += float(np.vdot(values, values))
     mean = total / len(given)
     spread = square / len(given) - float(mean @ mean)
-    return prints, len(given) >= ENOUGH and spread <= NEAR * square / len(given)
+    return len(given) >= ENOUGH and spread <= NEAR * square / len(given)
 
 
 def trained_on(data: Dataset) -> Iterator[str]:
@@ -95,10 +76,10 @@ def trained_on(data: Dataset) -> Iterator[str]:
 
 
 def _copies(
-    test: Manifest, given: tuple[Embeddings, Embeddings], prints: tuple[NDArray[np.uint64], NDArray[np.uint64]]
+    test: Manifest, given: tuple[Embeddings, Embeddings], keys: tuple[NDArray[np.uint64], NDArray[np.uint64]]
 ) -> Iterator[str]:
     asked, ranked = np.flatnonzero(test.query), np.flatnonzero(test.gallery)
-    items = prints[1][align(given[1], test.items[ranked])]
+    items = keys[1][align(given[1], test.items[ranked])]
     finest = test.labels[ranked, -1]
     _, group = np.unique(items, return_inverse=True)
     size = np.bincount(group)[group]
@@ -115,7 +96,7 @@ def _copies(
         elif within >= SAME_CLASS:
             yield f"{100 * within:.0f} % of the items have exactly the vector of another item of their class, as labels have"
     if len(asked) >= ENOUGH and not (test.query & test.gallery).any():
-        inside = float(np.isin(prints[0][align(given[0], test.items[asked])], items).mean())
+        inside = float(np.isin(keys[0][align(given[0], test.items[asked])], items).mean())
         if inside >= COPIES:
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
 
