@@ -12,24 +12,23 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hbench.core.errors import UsageError, visible
 from hbench.core.tables import lines, without_formula
+from hbench.core.text import percent
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.measure import Measurement, measure
-from hbench.evaluation.evaluate import Examined
 from hbench.look import retrievals
 from hbench.look.inputs import examined_embeddings, test_of
 from hbench.look.palette import mark_of
-from hbench.look.retrievals import UNRELATED, Choose, Hit, level_name, retrieve
-from hbench.look.strips import Sheet, Strip, page_of, write_strips
+from hbench.look.retrievals import UNRELATED, Hit, Queries, first_results, hits_of, level_name
+from hbench.look.strips import Sheet, StripRow, page_of, strip_of, write_strips
+from hbench.metrics.names import goodness
 
 SHOWN = 8
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
 WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
+MEASURED = frozenset({"worst", "best", "severe"})  # ways that need a metric
 FRAME = 230  # pixels of a strip in a notebook
 HEAD = 140
 
@@ -67,12 +66,12 @@ class Results:
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
             shown += [f"{strip.query}  ({strip.about})"]
-            for name, found in strip.rows:
-                shown += [f"  {name}"] * (len(strip.rows) > 1)
+            for row in strip.rows:
+                shown += [f"  {row.name}"] * (len(strip.rows) > 1)
                 shown += [
                     f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} "
                     f"{level_name(hit.level, levels):{width}}  {hit.item}"
-                    for hit in found.hits
+                    for hit in row.hits
                 ]
             shown += [""]
         return "\n".join(map(visible, shown)).rstrip("\n")
@@ -80,10 +79,10 @@ class Results:
     def csv(self) -> str:
         """A line per result. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
         rows = [
-            (name, strip.query, hit.rank, hit.item, hit.score, hit.level, level_name(hit.level, self.sheet.levels))
+            (row.name, strip.query, hit.rank, hit.item, hit.score, hit.level, level_name(hit.level, self.sheet.levels))
             for strip in self.sheet.strips
-            for name, results in strip.rows
-            for hit in results.hits
+            for row in strip.rows
+            for hit in row.hits
         ]
         return lines(COLUMNS, [[str(without_formula(cell)) for cell in row] for row in rows])
 
@@ -93,13 +92,14 @@ class Results:
             {
                 "query": strip.query,
                 "about": strip.about,
-                "results": {name: [self._record(hit) for hit in found.hits] for name, found in strip.rows},
+                "results": {row.name: [self._record(hit) for hit in row.hits] for row in strip.rows},
             }
             for strip in self.sheet.strips
         ]
 
     def _record(self, hit: Hit) -> dict[str, Any]:
-        return {**hit._asdict(), "shares": level_name(hit.level, self.sheet.levels)}
+        shares = level_name(hit.level, self.sheet.levels)
+        return {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level, "shares": shares}
 
 
 def browse(
@@ -127,42 +127,47 @@ def browse(
     """
     paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
     options = dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
-    choose, by_metric = _choice({name: value for name, value in options.items() if value}, by)
+    way, value = _way({name: value for name, value in options.items() if value})
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
     examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
     manifest = examined[0].data.tests[name]
-    measured = _measured(examined[0], name) if by_metric else None
-    asked = choose(manifest, measured)
-    values = None if measured is None else measured.values[0][asked]
-    strips = _strips(paths, examined, manifest, asked, k=k)
-    if values is not None:
-        words = [
-            f"{strip.about} · {by} {100 * value:.1f}" for strip, value in zip(strips, values.tolist(), strict=True)
-        ]
-        strips = [strip._replace(about=about) for strip, about in zip(strips, words, strict=True)]
+    measured = None
+    if way in MEASURED:
+        measured = measure(examined[0].job(name, fix="choose queries by id or at random"))
+    chosen = _chosen(manifest, way, value, by=by, measured=measured)
+    found = [
+        first_results(manifest, each.submission.embeddings("a strip"), chosen, each.conditions, k) for each in examined
+    ]
+    strips = []
+    for number, query in enumerate(chosen.tolist()):
+        rows = [StripRow(file, hits_of(manifest, top, number)) for file, top in zip(_names(paths), found, strict=True)]
+        strip = strip_of(manifest, query, rows)
+        if measured is not None:
+            strip = strip._replace(about=f"{strip.about} · {by} {percent(measured.values[0][query], 1)}")
+        strips.append(strip)
     return Results(Sheet(strips, manifest.tree.levels, examined[0].signature([name]), manifest.picture))
 
 
-def _choice(given: Mapping[str, Any], by: str) -> tuple[Choose, bool]:
-    """How queries are chosen, by the one way that is given, and whether that needs a metric."""
-    if len(given) > 1:
-        raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given))
-    default: tuple[str, Any] = ("worst", SHOWN)
-    way, value = next(iter(given.items()), default)
-    ways: dict[str, tuple[Choose, bool]] = {
-        "queries": (retrievals.by_id(value), False),
-        "class_name": (retrievals.of_class(value, SHOWN), False),
-        "at_random": (retrievals.at_random(value), False),
-        "severe": (retrievals.most_severe(by, value), True),
-        "best": (retrievals.by_value(by, value, best=True), True),
-        "worst": (retrievals.by_value(by, value, best=False), True),
-    }
-    return ways[way]
+def _way(options: Mapping[str, Any]) -> tuple[str, Any]:
+    """The one way that is given to choose queries, and its value; by default some of the worst."""
+    if len(options) > 1:
+        raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(options))
+    return next(iter(options.items()), ("worst", SHOWN))
 
 
-def _measured(examined: Examined, test: str) -> Measurement:
-    return measure(examined.job(test, fix="choose queries by id or at random"))
+def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Measurement | None) -> Queries:
+    """The queries that are chosen in this way; those of a way in MEASURED by the values of the metric."""
+    if measured is None:
+        if way == "queries":
+            return retrievals.by_id(manifest, value)
+        if way == "class_name":
+            return retrievals.of_class(manifest, value)[:SHOWN]
+        return retrievals.at_random(manifest, value)
+    values = goodness(by, measured.values[0])
+    if way == "severe":
+        return retrievals.most_severe_first(values, measured.first_level)[:value]
+    return retrievals.worst_first(-values if way == "best" else values)[:value]
 
 
 def _names(files: Sequence[Path]) -> list[str]:
@@ -174,18 +179,3 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [
         f"{name} ({longer[: at + 1].count(name)})" if longer.count(name) > 1 else name for at, name in enumerate(longer)
     ]
-
-
-def _strips(
-    files: Sequence[Path], examined: Sequence[Examined], manifest: Manifest, asked: NDArray[np.int64], *, k: int
-) -> list[Strip]:
-    """A strip for each of the queries at these positions: its class, and what every file finds."""
-    found = []
-    for one in examined:
-        found.append(retrieve(manifest, one.submission.embeddings("a strip"), asked, one.conditions, k))
-    strips = []
-    for number, path in enumerate(manifest.labels[manifest.query][asked].tolist()):
-        words = " › ".join(names[node] for names, node in zip(manifest.tree.names, path, strict=True))
-        rows = tuple((name, results[number]) for name, results in zip(_names(files), found, strict=True))
-        strips.append(Strip(rows[0][1].query, words, rows))
-    return strips

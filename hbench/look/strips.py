@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from hbench.core.errors import DataError, UsageError
 from hbench.core.files import replacing, write_text
-from hbench.look.palette import color_of, mark_of, text_color_on
-from hbench.look.retrievals import Retrieved, level_name
+from hbench.datasets.manifest import Manifest
+from hbench.look.palette import color_of, mark_of
+from hbench.look.retrievals import Hit, legend_of, level_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,12 +32,24 @@ SUFFIXES = (".png", ".svg", ".pdf", ".html")
 Picture = Callable[[str], "Image.Image"]
 
 
+class StripRow(NamedTuple):
+    """What one model retrieves for a query, best first. `number`: its place among the models; `value`: that of the query by
+    a metric, NaN where it is not kept."""
+
+    name: str
+    hits: tuple[Hit, ...]
+    number: int = 0
+    value: float = math.nan
+
+
 class Strip(NamedTuple):
-    """A query with what each model retrieves for it. `about`: its class, and what is to be said of it."""
+    """A query with what each model retrieves for it. `position`: its place in the manifest; `about`: its class, coarse to
+    fine, and what is to be said of it."""
 
     query: str
+    position: int
     about: str
-    rows: tuple[tuple[str, Retrieved], ...]  # a model's name, and its results
+    rows: Sequence[StripRow]
 
 
 class Sheet(NamedTuple):
@@ -42,6 +59,13 @@ class Sheet(NamedTuple):
     levels: Sequence[str]
     caption: str
     picture: Picture | None
+
+
+def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
+    """The strip of the query at this position among a test's queries."""
+    position = int(np.flatnonzero(manifest.query)[query])
+    path = zip(manifest.tree.names, manifest.labels[position].tolist(), strict=True)
+    return Strip(str(manifest.items[position]), position, " › ".join(names[node] for names, node in path), rows)
 
 
 def write_strips(sheet: Sheet, path: Path) -> None:
@@ -70,20 +94,20 @@ def _draw(sheet: Sheet, path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    rows = [(strip, name, found) for strip in sheet.strips for name, found in strip.rows]
-    columns = 1 + max((len(found.hits) for _, _, found in rows), default=0)
+    rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
+    columns = 1 + max((len(row.hits) for _, row in rows), default=0)
     figure = Figure(figsize=(CELL * columns + 0.2, (CELL + 0.62) * len(rows) + 0.55), layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
-    for line, (strip, name, found) in zip(axes, rows, strict=True):
+    for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_item(line[0], thumbnail(sheet.picture, strip.query), strip.query)
         line[0].set_title("query", fontsize=6.5, fontweight="bold")
-        heading = strip.about + (f"   [{name}]" if len(strip.rows) > 1 else "")
+        heading = strip.about + (f"   [{row.name}]" if len(strip.rows) > 1 else "")
         line[0].annotate(
             _plain(heading), (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
         ).set_in_layout(False)
-        for cell in line[1 + len(found.hits) :]:
+        for cell in line[1 + len(row.hits) :]:
             cell.set_axis_off()
-        for cell, hit in zip(line[1:], found.hits, strict=False):
+        for cell, hit in zip(line[1:], row.hits, strict=False):
             color = color_of(hit.level, len(sheet.levels))
             _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
             for spine in cell.spines.values():
@@ -101,8 +125,6 @@ def _draw(sheet: Sheet, path: Path) -> None:
 
 
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
-    import numpy as np
-
     cell.set(xticks=[], yticks=[])
     if image is None:
         cell.text(0.5, 0.5, _short(item, 14), ha="center", va="center", fontsize=5, wrap=True, transform=cell.transAxes)
@@ -116,8 +138,7 @@ def _draw_legend(figure: Any, sheet: Sheet) -> None:
 
     depth = len(sheet.levels)
     patches = [
-        Patch(color=color_of(level, depth), label=f"{mark_of(level, depth)} {level_name(level, sheet.levels)}")
-        for level in range(depth, -1, -1)
+        Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend_of(sheet.levels)
     ]
     figure.legend(handles=patches, loc="outside lower center", ncols=min(depth + 1, 5), fontsize=6.5, frameon=False)
     figure.suptitle(sheet.caption, fontsize=6.5)
@@ -125,19 +146,16 @@ def _draw_legend(figure: Any, sheet: Sheet) -> None:
 
 def page_of(sheet: Sheet) -> str:
     """The sheet as one HTML file that loads nothing; names from outside are escaped."""
-    from hbench.look.pages.folder import SHARED, Pages
+    from hbench.look.pages.folder import SHARED, Pages, level_styles
 
+    items = {strip.position: strip.query for strip in sheet.strips}
+    items |= {hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.hits}
+    pictures = {position: _data_url(thumbnail(sheet.picture, item)) for position, item in items.items()}
     depth = len(sheet.levels)
-    legend = [
-        {"color": color_of(level, depth), "mark": mark_of(level, depth), "name": level_name(level, sheet.levels)}
-        for level in range(depth, -1, -1)
-    ]
-    inks = [text_color_on(each["color"]) for each in legend]
-    items = {strip.query for strip in sheet.strips}
-    items |= {hit.item for strip in sheet.strips for _, found in strip.rows for hit in found.hits}
-    pictures = {item: _data_url(thumbnail(sheet.picture, item)) for item in sorted(items)}
-    shared = {"sheet": sheet, "legend": legend, "inks": inks, "pictures": pictures, "depth": depth}
-    return Pages(SHARED, shared).text("strips")
+    style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(depth)
+    several = any(len(strip.rows) > 1 for strip in sheet.strips)
+    shared = {"legend": legend_of(sheet.levels), "depth": depth, "several": several, "by": "", "place_of": pictures.get}
+    return Pages(SHARED, shared).text("strips", sheet=sheet, style=style)
 
 
 def _data_url(image: Image.Image | None) -> str | None:

@@ -26,8 +26,8 @@ from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, luminance_of, mark_of, text_color_on
 from hbench.look.results import Results
-from hbench.look.retrievals import Hit, Retrieved, retrieve
-from hbench.look.strips import Sheet, Strip, page_of, write_strips
+from hbench.look.retrievals import Hit, first_results, hits_of
+from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 
 NASTY = "<img src=x onerror=alert(1)>"
 
@@ -67,16 +67,14 @@ def test_results_are_those_of_brute_force(similarity, queries):
     manifest, embeddings = made(queries=queries)
     chosen = Settings(metrics=["H-AP"], similarity=similarity).resolve(manifest.tree.levels)
     asked = np.array([7, 3, 11])
-    for retrieved, position in zip(
-        retrieve(manifest, EmbeddingSubmission(embeddings), asked, chosen, 15), asked.tolist(), strict=True
-    ):
+    top = first_results(manifest, EmbeddingSubmission(embeddings), asked, chosen, 15)
+    for row, position in enumerate(asked.tolist()):
         query = np.flatnonzero(manifest.query)[position]
-        expected = by_force(manifest, embeddings.vectors, query, similarity)[:15]
-        assert retrieved.query == manifest.items[query]
-        assert [hit.rank for hit in retrieved.hits] == list(range(1, 16))
-        assert [hit.score for hit in retrieved.hits] == pytest.approx([score for score, *_ in expected], abs=1e-3)
-        assert [hit.level for hit in retrieved.hits] == [level for _, level, _ in expected]
-        assert retrieved.query not in {hit.item for hit in retrieved.hits}
+        hits, expected = hits_of(manifest, top, row), by_force(manifest, embeddings.vectors, query, similarity)[:15]
+        assert [hit.rank for hit in hits] == list(range(1, 16))
+        assert [hit.score for hit in hits] == pytest.approx([score for score, *_ in expected], abs=1e-3)
+        assert [hit.level for hit in hits] == [level for _, level, _ in expected]
+        assert manifest.items[query] not in {hit.item for hit in hits}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +129,7 @@ def test_csv_has_a_line_per_result_and_no_formula(folder):
     rows = list(csv.DictReader(io.StringIO(look(folder, "--random", 2, "-k", 5, "--csv").stdout)))
     assert [row["rank"] for row in rows] == list("12345") * 2
     assert set(rows[0]) == {"file", "query", "rank", "id", "score", "level", "shares"}
-    strip = Strip("=1+1", "", (("@file", Retrieved("=1+1", (Hit(1, "-2", 0.5, 1),))),))
+    strip = Strip("=1+1", 0, "", [StripRow("@file", (Hit(1, "-2", 0.5, 1, 0),))])
     (row,) = csv.DictReader(io.StringIO(Results(Sheet([strip], ("genus", "species"), "", None)).csv()))
     assert (row["file"], row["query"], row["id"], row["shares"]) == ("'@file", "'=1+1", "'-2", "genus")
 
@@ -173,9 +171,9 @@ def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
 def nasty_sheet(picture=None):
     manifest, embeddings = made()
     chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
-    (retrieved,) = retrieve(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3)
-    hits = tuple(hit._replace(item=NASTY) for hit in retrieved.hits)
-    strip = Strip(NASTY, f"{NASTY} $x^2$", ((NASTY, retrieved._replace(hits=hits)), ("b", retrieved)))
+    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([0]), chosen, 3), 0)
+    rows = [StripRow(NASTY, tuple(hit._replace(item=NASTY) for hit in hits)), StripRow("b", hits, 1)]
+    strip = strip_of(manifest, 0, rows)._replace(query=NASTY, about=f"{NASTY} $x^2$")
     return Sheet([strip], ("genus", NASTY), NASTY, picture)
 
 
@@ -188,11 +186,11 @@ def test_names_from_outside_are_text_in_a_page(browser, findings, scheme, tmp_pa
     page.on("console", lambda message: said.append(message.text))
     page.on("dialog", lambda dialog: said.append(dialog.message))
     page.goto(path.as_uri())
-    assert page.locator("h2").inner_text() == NASTY
+    assert page.locator("h2").inner_text() == f"{NASTY} $x^2$ {NASTY}"
     assert page.locator("img[src=x]").count() == 0
     assert page.locator("li[data-level]").count() == 6
     shown = page.locator("li[data-level]").evaluate_all("all => all.map(each => +each.dataset.level)")
-    assert shown == [hit.level for _, found in nasty_sheet().strips[0].rows for hit in found.hits]
+    assert shown == [hit.level for row in nasty_sheet().strips[0].rows for hit in row.hits]
     assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
     assert said == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

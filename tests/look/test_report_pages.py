@@ -19,7 +19,8 @@ from hbench.core.errors import ComparisonError, DataError, SubmissionError, Usag
 from hbench.evaluation.reports import report as reports
 from hbench.look.pages.folder import Pages, copy_assets, script, write_script
 from hbench.look.pages.tree_data import tree_data
-from hbench.look.report.classes import class_means, confusion
+from hbench.look.plots.confusion import confusion
+from hbench.look.report.classes import class_means
 from hbench.look.report.folder import write_report
 from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites

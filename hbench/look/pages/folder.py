@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 
 from hbench.core.errors import UsageError
 from hbench.core.text import percent, points
+from hbench.look.palette import color_of, text_color_on
 from hbench.metrics.names import lower_is_better
 
 SHARED = "hbench.look.pages"
@@ -108,9 +109,13 @@ class Pages:
         (folder / f"{page}.html").write_text(self.text(template or page, page=page, **content), encoding="utf-8")
 
 
-def level_styles(colors: Sequence[tuple[str, str]]) -> str:
-    """The rules of the levels 0 … L, each of a colour and of the colour of text on it."""
-    rules = [f".level-{level} {{ --level: {color}; --on-level: {ink}; }}" for level, (color, ink) in enumerate(colors)]
+def level_styles(depth: int) -> str:
+    """The style rules of the levels 0 … depth: the colour of each, and that of text on it."""
+    colors = [color_of(level, depth) for level in range(depth + 1)]
+    rules = [
+        f".level-{level} {{ --level: {color}; --on-level: {text_color_on(color)}; }}"
+        for level, color in enumerate(colors)
+    ]
     return "\n".join(rules) + "\n"
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
 from hbench.datasets.manifest import Manifest
+from hbench.engine.top_k import NO_ITEM
 from hbench.look.figures import Drawing, drawn, short
 from hbench.look.inputs import dataset_of, examined_embeddings, test_of
 from hbench.look.palette import text_color_on
 from hbench.look.plots import Kind, PlotRequest, kinds
-from hbench.look.retrievals import Retrieved, retrieve
+from hbench.look.retrievals import TopLists, first_results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,52 +27,40 @@ REST = "other"
 SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
 
 
-class Confusion(NamedTuple):
-    """`shares` (C, C): of the queries of class r those whose first result is of class c, in percent; rows sum to 100."""
-
-    names: tuple[str, ...]
-    shares: NDArray[np.float64]
-    queries: NDArray[np.int64]
-
-
-def confusion_of(manifest: Manifest, found: list[Retrieved], depth: int) -> Confusion:
-    """The classes of queries and of their first results at a depth 1 … L of the tree; the largest, and the rest as one."""
-    of_item = dict(zip(manifest.items.tolist(), manifest.labels[:, depth - 1].tolist(), strict=True))
-    pairs = [(of_item[each.query], of_item[each.hits[0].item]) for each in found if each.hits]
-    names = manifest.tree.names[depth - 1]
-    counts = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(counts, tuple(np.array(pairs).reshape(-1, 2).T), 1)
-    asked = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
-    if len(asked) > MOST:
-        kept = np.sort(asked[np.argsort(-counts.sum(axis=1)[asked], kind="stable")][: MOST - 1])
-        place = np.full(len(names), MOST - 1)
-        place[kept] = np.arange(MOST - 1)
-        merged = np.zeros((MOST, MOST), np.int64)
-        np.add.at(merged, (place[:, None], place[None, :]), counts)
-        counts, shown = merged, (*(names[i] for i in kept), f"{len(asked) - MOST + 1} {REST}")
-    else:
-        counts, shown = counts[np.ix_(asked, asked)], tuple(names[i] for i in asked)
-    queries = counts.sum(axis=1)
-    return Confusion(shown, 100 * counts / np.maximum(queries, 1)[:, None], queries)
+def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
+    """How often the first result of a query of one class is of another (C, C), by the nodes of a level, 0 the coarsest;
+    queries without results are left out."""
+    some = top.items[:, 0] != NO_ITEM
+    rows = manifest.labels[manifest.query, level][some].astype(np.int64)
+    columns = manifest.labels[top.items[some, 0], level]
+    number = len(manifest.tree.names[level])
+    counts: NDArray[np.int64] = np.bincount(rows * number + columns, minlength=number**2).reshape(number, number)
+    return counts
 
 
-def draw_confusion(found: Confusion, level: str, about: str) -> Drawing:
+def largest_classes(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
+    """The names and counts (C, C) of the classes that occur; of many the MOST - 1 largest, and the rest as one."""
+    shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
+    if len(shown) <= MOST:
+        return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
+    kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MOST - 1])
+    place = np.full(len(names), MOST - 1)
+    place[kept] = np.arange(MOST - 1)
+    merged = np.zeros((MOST, MOST), np.int64)
+    np.add.at(merged, (place[:, None], place[None, :]), counts)
+    return [*(names[node] for node in kept.tolist()), f"{len(shown) - MOST + 1} {REST}"], merged
+
+
+def draw_confusion(names: Sequence[str], counts: NDArray[np.int64], level: str, about: str) -> Drawing:
     """A cell per pair of classes, darker where more is confused; small shares are told apart best."""
+    shares, words = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None], [short(name, 16) for name in names]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        _paint_cells(panel, found)
-        places = range(len(found.names))
-        size = 7 if len(found.names) <= 8 else 5.5
-        panel.set_xticks(
-            places,
-            [short(name, 16) for name in found.names],
-            rotation=40,
-            ha="right",
-            rotation_mode="anchor",
-            fontsize=size,
-        )
-        panel.set_yticks(places, [short(name, 16) for name in found.names], fontsize=size)
+        _paint_cells(panel, shares)
+        places, size = range(len(names)), 7 if len(names) <= 8 else 5.5
+        panel.set_xticks(places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size)
+        panel.set_yticks(places, words, fontsize=size)
         panel.tick_params(length=0)
         panel.set(xlabel=f"{level} of the first result", ylabel=f"{level} of the query")
         panel.spines[:].set_visible(False)
@@ -78,18 +68,18 @@ def draw_confusion(found: Confusion, level: str, about: str) -> Drawing:
     return drawn(paint, height=2.9, about=f"{about}\npercent of the queries of a row")
 
 
-def _paint_cells(panel: Axes, found: Confusion) -> None:
+def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
     shade = LinearSegmentedColormap.from_list("shares", SHADES)
     scale = PowerNorm(0.5, 0, 100)
-    edges = np.arange(len(found.names) + 1) - 0.5
-    panel.pcolormesh(edges, edges, found.shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8)
+    edges = np.arange(len(shares) + 1) - 0.5
+    panel.pcolormesh(edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8)
     panel.invert_yaxis()
-    if len(found.names) > NUMBERED:
+    if len(shares) > NUMBERED:
         return
-    size = 7 if len(found.names) <= 8 else 4.6
-    for (row, column), share in np.ndenumerate(found.shares):
+    size = 7 if len(shares) <= 8 else 4.6
+    for (row, column), share in np.ndenumerate(shares):
         if share > 0:
             text = f"{share:.0f}" if share >= 9.95 else f"{share:.1f}" if share >= 0.05 else "<.1"
             color = text_color_on(to_hex(shade(scale(share))))
@@ -105,9 +95,10 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = examined.data.tests[test]
     level = request.level or manifest.levels[0]
     depth = manifest.tree.level(level)
-    asked = np.arange(int(manifest.query.sum()))
-    found = retrieve(manifest, examined.submission.embeddings("confusion"), asked, examined.conditions, 1)
-    return draw_confusion(confusion_of(manifest, found, depth), level, examined.signature([test]))
+    queries = np.arange(int(manifest.query.sum()))
+    top = first_results(manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1)
+    names, counts = largest_classes(manifest.tree.names[depth - 1], confusion(manifest, top, depth - 1))
+    return draw_confusion(names, counts, level, examined.signature([test]))
 
 
 kinds.register("confusion")(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
-from hbench.look.report.runs import Floats, Reported, TopLists
+from hbench.look.plots.confusion import confusion
+from hbench.look.report.runs import Floats, Reported
+from hbench.look.retrievals import TopLists
 from hbench.metrics.names import goodness
 
 ALL, WORST, BEST = 60, 30, 8  # classes of a level that are all listed; of more, so many from either end
@@ -149,18 +150,6 @@ def _confusion_view(manifest: Manifest, name: str, top: TopLists) -> ConfusionVi
 
 def _shade(share: float) -> int:
     return int(np.searchsorted(SHADES, share, side="right"))
-
-
-def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
-    """How often the first result of a query of one class is of another (C, C), by the nodes of a level; queries without
-    results are left out."""
-    own = manifest.labels[manifest.query, level]
-    some = top.items[:, 0] != NO_ITEM
-    found = manifest.labels[top.items[some, 0], level]
-    number = len(manifest.tree.names[level])
-    pairs = np.bincount(own[some].astype(np.int64) * number + found, minlength=number * number)
-    counts: NDArray[np.int64] = pairs.reshape(number, number)
-    return counts
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:

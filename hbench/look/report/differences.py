@@ -11,8 +11,9 @@ from hbench.evaluation.reports.comparison import Difference, corrected_together,
 from hbench.evaluation.reports.queries import units_in_words
 from hbench.look.report.classes import ClassMean, class_means
 from hbench.look.report.overview import headline
-from hbench.look.report.queries import Chapter, one_per_class, ranked, strips_of
+from hbench.look.report.queries import Chapter, one_per_class, strips_of
 from hbench.look.report.runs import Floats, Reported, ReportedRun
+from hbench.look.retrievals import worst_first
 from hbench.metrics.names import MetricName, goodness
 
 CLASSES = 12  # shown on either side
@@ -102,7 +103,7 @@ def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, Report
     fine = manifest.labels[manifest.query, -1]
     found = []
     for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
-        order = ranked(values)
+        order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))
         words = "What does it see that the other does not? One query of each class, the largest difference first."

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.look.pages.folder import Pages, copy_assets, level_styles, replacing_folder
-from hbench.look.palette import color_of, mark_of, text_color_on
 from hbench.look.report.classes import class_tables, confusions
 from hbench.look.report.data import mapped_runs, metrics_of, valued_runs, write_data
 from hbench.look.report.differences import comparisons_of
@@ -16,7 +15,7 @@ from hbench.look.report.overview import overview_of
 from hbench.look.report.queries import chapters_of, items_of
 from hbench.look.report.runs import Reported
 from hbench.look.report.sprites import sprite_of, write_sprites
-from hbench.look.retrievals import level_name
+from hbench.look.retrievals import legend_of
 
 PACKAGE = "hbench.look.report"
 PICTURES = 12_000
@@ -38,7 +37,9 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         chapters, comparisons = chapters_of(reported), comparisons_of(reported)
         shown = items_of([*chapters, *(chapter for each in comparisons for chapter in each.chapters)])
         places = _write_pictures(reported, shown, temporary / "pictures", pictures)
-        _write_assets(temporary / "assets", len(reported.document.levels))
+        copy_assets(temporary / "assets", PACKAGE)
+        styles = level_styles(len(reported.document.levels))
+        (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
         pages = _pages(reported, places)
         pages.write(temporary, "index", **overview_of(reported))
         pages.write(temporary, "queries", chapters=chapters)
@@ -63,13 +64,6 @@ def _write_pictures(reported: Reported, shown: set[int], folder: Path, most: int
     return write_sprites(folder, manifest, items)
 
 
-def _write_assets(folder: Path, depth: int) -> None:
-    copy_assets(folder, PACKAGE)
-    colors = [color_of(level, depth) for level in range(depth + 1)]
-    text = level_styles([(color, text_color_on(color)) for color in colors])
-    (folder / "levels.css").write_text(text, encoding="utf-8")
-
-
 def _pages(reported: Reported, places: NDArray[np.int32]) -> Pages:
     document, depth = reported.document, len(reported.document.levels)
     absent = {"compare"} if len(reported.runs) < 2 else set()
@@ -83,10 +77,10 @@ def _pages(reported: Reported, places: NDArray[np.int32]) -> Pages:
             "document": document,
             "runs": reported.runs,
             "depth": depth,
-            "legend": [
-                (level, mark_of(level, depth), level_name(level, document.levels)) for level in range(depth, -1, -1)
-            ],
-            "sprite": lambda item: sprite_of(int(places[item])) if len(places) else None,
+            "legend": legend_of(document.levels),
+            "several": len(reported.runs) > 1,
+            "by": reported.by,
+            "place_of": lambda item: sprite_of(int(places[item])) if len(places) else None,
             "present": [page for page in PAGES if page[0] not in absent],
         },
     )

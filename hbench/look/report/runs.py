@@ -26,29 +26,19 @@ from hbench.engine.top_k import NO_ITEM, TopResults
 from hbench.evaluation.embeddings import Embeddings, align
 from hbench.evaluation.evaluate import digest_of, examine, without_items
 from hbench.evaluation.reports import results
-from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
 from hbench.evaluation.submission import EmbeddingSubmission, read
 from hbench.look.inputs import runs_of
 from hbench.look.plots.class_map import LAYOUTS, class_means, laid_out
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
-from hbench.look.retrievals import ranker_of
+from hbench.look.retrievals import TopLists, lists_of, ranker_of
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
 
 Floats = NDArray[np.float64]
 MAP_CLASSES, LEAST_CLASSES = 1_000, 4  # t-SNE of twice as many takes a quarter of the ranking's time
 CURVE_QUERIES = 2_000  # of which the precision-recall curve is the mean: more change no line that one can see
-
-
-class TopLists(NamedTuple):
-    """The first k results of every query: `items` (Q, k) positions in the manifest, NO_ITEM beyond the end of a list;
-    `scores` (Q, k); `levels` (Q, k)."""
-
-    items: NDArray[np.int32]
-    scores: Floats
-    levels: NDArray[np.uint8]
 
 
 class ClassPlaces(NamedTuple):
@@ -119,8 +109,6 @@ def read_runs(
     the metric, DataError for a dataset that is named and is not here or is another one."""
     runs = runs_of([str(path) for path in files])
     document = runs[0].document
-    for each in runs[1:]:
-        refuse_other_conditions(document, each.document)
     if test is not None and test not in document.tests:
         raise UnknownName("test of this report", test, document.tests)
     chosen = test or document.tests[0]
@@ -252,9 +240,7 @@ def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_bloc
     """The first k results of every query; the job's one metric is of the finest level, for which the least is sorted."""
     top = TopResults(len(job.ranker.queries), k)
     measure(replace(job, conditions="", by_name=None, top=top), on_block=on_block)
-    positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
-    scores = top.similarities(job.ranker, similarity)
-    return TopLists(positions[top.items], scores, top.levels)
+    return lists_of(manifest, job.ranker, top, similarity)
 
 
 def _curve(name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions) -> Curve:

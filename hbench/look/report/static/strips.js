@@ -2,8 +2,8 @@
 "use strict";
 
 hbench.strips = (() => {
-  const SVG = "http://www.w3.org/2000/svg";
   const CELL = 96, SIDE = 6;
+  const copy = (id) => document.getElementById(id).content.firstElementChild.cloneNode(true);
 
   function element(name, className, text) {
     const made = document.createElement(name);
@@ -15,19 +15,12 @@ hbench.strips = (() => {
   // The picture at a place among all, on its sheet; the name where there is none.
   function picture(item) {
     if (item.place < 0) return element("span", "nopicture", item.id);
-    const svg = document.createElementNS(SVG, "svg");
-    const image = document.createElementNS(SVG, "image");
+    const svg = copy("blank-picture");
     const inSheet = item.place % (SIDE * SIDE);
     const x = CELL * (inSheet % SIDE), y = CELL * Math.floor(inSheet / SIDE);
     svg.setAttribute("viewBox", `${x + 1} ${y + 1} ${CELL - 2} ${CELL - 2}`);
-    svg.setAttribute("class", "picture");
-    svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", item.id);
-    image.setAttribute("href", `pictures/${Math.floor(item.place / (SIDE * SIDE))}.webp`);
-    image.setAttribute("width", CELL * SIDE);
-    image.setAttribute("height", CELL * SIDE);
-    image.setAttribute("preserveAspectRatio", "xMinYMin");
-    svg.append(image);
+    svg.firstElementChild.setAttribute("href", `pictures/${Math.floor(item.place / (SIDE * SIDE))}.webp`);
     return svg;
   }
 
@@ -39,25 +32,24 @@ hbench.strips = (() => {
 
   // A result, a button where it is itself a query. `about`: the page's index; `ask`: what makes an item the query.
   function tile(result, rank, about, ask) {
-    const made = element("li", `tile level-${result.level}`);
+    const made = copy("blank-tile");
+    const [holder, frame, level, caption] = [".result", ".frame", ".level", ".caption"].map((part) => made.querySelector(part));
+    const name = result.level ? about.levels[result.level - 1] : "unrelated";
+    made.className = `tile level-${result.level}`;
     made.dataset.level = result.level;
     made.dataset.item = result.item.id;
-    const name = result.level ? about.levels[result.level - 1] : "unrelated";
-    const depth = about.levels.length;
-    const level = element("span", `level level-${result.level}`);
-    const boxes = element("span", "", "■".repeat(result.level) + "□".repeat(depth - result.level));
-    boxes.setAttribute("aria-hidden", "true");
-    level.append(boxes, ` ${name}`);
-    const caption = element("span", "caption", `${rank} · ${result.score.toFixed(3)}`);
-    const holder = element(ask ? "button" : "div", "result");
+    frame.replaceChildren(picture(result.item));
+    level.className = `level level-${result.level}`;
+    level.firstElementChild.textContent = "■".repeat(result.level) + "□".repeat(about.levels.length - result.level);
+    level.lastChild.textContent = ` ${name}`;
+    caption.textContent = `${rank} · ${result.score.toFixed(3)}`;
     holder.title = [...result.path, result.item.id].join(" › ");
+    holder.type = "button";
+    holder.disabled = !ask;
     if (ask) {
-      holder.type = "button";
       holder.setAttribute("aria-label", `${rank}: ${result.item.id}, ${name}, ${result.score.toFixed(3)}; make it the query`);
       holder.addEventListener("click", ask);
     }
-    holder.append(framed(result.item), level, caption);
-    made.append(holder);
     return made;
   }
 
