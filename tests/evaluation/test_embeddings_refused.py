@@ -163,6 +163,7 @@ def table(**columns: list[Any]):
         (overlapping_safetensors, "emb.safetensors"),
         (promising_header, "needs 4,000,000,000,000,000"),
         (list_of_tensors, "no tensor"),
+        (lambda folder: npz(folder, IDS, VECTORS.T), "vectors.T"),
     ],
 )  # fmt: skip
 def test_what_holds_no_embeddings_is_refused(tmp_path, make, words):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from hbench.core.errors import SubmissionError, TreeError, UnknownName, UsageError
+from hbench.datasets import manifest
+from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
 from hbench.tree import levels_of_pairs
@@ -76,14 +78,18 @@ def test_every_query_of_the_golden_cases_scores_what_the_equations_say(golden, c
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not CASES[case]["ties"]])
-@pytest.mark.parametrize("cut", [1, 2, 4, 8, 10, 16, 32, 100, 1000])
-def test_recall_is_whether_the_first_positive_of_the_equations_is_in_the_first_k(golden, case, cut):
+def test_recall_is_whether_the_first_positive_of_the_equations_is_in_the_first_k(golden, case):
     vectors, labels, options = arrays_of(golden, case)
-    depth = CASES[case]["L"]
-    report = score(vectors, labels, metrics=[f"R@{cut}/{level(depth, column)}" for column in range(depth)], **options)
-    for column in range(depth):
+    levels = {level(CASES[case]["L"], column): column for column in range(CASES[case]["L"])}
+    names = {
+        f"R@{cut}/{name}": (cut, column)
+        for cut in (1, 2, 4, 8, 10, 16, 32, 100, 1000)
+        for name, column in levels.items()
+    }
+    report = score(vectors, labels, metrics=list(names), **options)
+    for name, (cut, column) in names.items():
         first = golden[f"{case}/bf_first_lvl{column}"]
-        assert np.array_equal(report.per_query[f"R@{cut}/{level(depth, column)}"], (first > 0) & (first <= cut))
+        assert np.array_equal(report.per_query[name], (first > 0) & (first <= cut)), name
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["ties"]])
@@ -111,18 +117,18 @@ def test_the_official_protocol_gives_every_query_the_released_h_ap(golden, case)
             )
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        "c1_L1",
-        "c2_sop_L2",
-        "c3_L3_unbalanced",
-        "c4_inat_L7",
-        "c5_query_gallery_L3",
-        "c8a_equal_rel_L2",
-        "c8b_equal_rel_L3",
-    ],
-)
+OFFICIAL = [
+    "c1_L1",
+    "c2_sop_L2",
+    "c3_L3_unbalanced",
+    "c4_inat_L7",
+    "c5_query_gallery_L3",
+    "c8a_equal_rel_L2",
+    "c8b_equal_rel_L3",
+]
+
+
+@pytest.mark.parametrize("case", OFFICIAL)
 def test_the_official_protocol_gives_the_means_of_the_released_evaluator(golden, case):
     """Cases with ties and with queries without positives are left out: there the released means depend on the batch
     size."""
@@ -229,6 +235,10 @@ def test_a_metric_that_no_query_defines_has_no_value():
         ([[1.0], [2.0]], [[0, 0], [1, 0]], {}, TreeError, "several parents"),
         ([[1.0], [2.0]], [[0.5], [1.0]], {}, TreeError, "labels must be integers of shape"),
         ([[1.0], [2.0]], [[0], [0]], {"metrics": ["MAP"]}, UnknownName, "unknown metric"),
+        ([[1.0], [2.0]], [[0], [0]], {"metrics": "R@0"}, UnknownName, "k is 1 or more"),
+        ([[1.0], [2.0]], [[0, 0], [0, 0]], {"level_names": ["genus"]}, TreeError, "2 names, coarse to fine"),
+        ([[1.0, 2.0, 3.0], [2.0, 1.0, 5.0]], [[0], [0], [1]], {}, SubmissionError, r"vectors\.T"),
+        ([[1.0], [2.0]], [[0], [0]], {"similarity": "euclidean"}, UnknownName, "did you mean 'l2'"),
         ([[1.0], [2.0]], [[0], [0]], {"ties": "best"}, UnknownName, "ties policy"),
         ([[1.0], [2.0]], [[0], [0]], {"similarity": "cos"}, UnknownName, "similarity"),
         ([[1.0], [2.0]], [[0], [0]], {"protocol": "papers"}, UnknownName, "did you mean 'paper'"),
@@ -250,3 +260,31 @@ def test_names_that_look_alike_are_remarked_on_with_their_counts(tmp_path):
         assert remark.endswith(r"'crow' (2) and 'Crow ' (1) and 'cro\u200bw' (1)")
     mended = score(vectors, names, policies=["normalise"])
     assert not any("look alike" in text for text in mended.document.warnings)
+
+
+def test_one_refusal_names_every_wrong_metric():
+    with pytest.raises(UsageError) as refusal:
+        score(np.eye(4), [[0], [0], [1], [1]], metrics=["H-AP", "Foo", "AP/genus", "mAP@r"])
+    assert all(name in refusal.value.problem for name in ("'Foo'", "'genus'", "'mAP@r'"))
+    assert "mAP@R" in refusal.value.fix
+
+
+def test_metrics_may_be_one_text_and_labels_whole_floats():
+    vectors, labels = np.random.default_rng(0).normal(size=(24, 4)), np.arange(24)[:, None] // np.array([8, 4])
+    report = score(vectors, labels.astype(float), metrics="H-AP, R@1")
+    assert list(report.scores) == ["H-AP", "R@1"]
+    assert report.scores["H-AP"] == score(vectors, labels).scores["H-AP"]
+
+
+def test_swapped_queries_and_gallery_are_recognised(tmp_path):
+    rng, rows = np.random.default_rng(0), [(f"g{n // 8}", f"s{n // 4}") for n in range(24)]
+    items, query = [str(n) for n in range(24)], np.arange(24) % 2 == 0
+    test = manifest.from_names(items, rows, levels=["genus", "species"], query=query, gallery=~query)
+    test.write(tmp_path / "d.parquet")
+    sides = []
+    for name, mask in (("queries", query), ("gallery", ~query)):
+        embeddings.write(tmp_path / f"{name}.npz", test.items[mask].tolist(), rng.normal(size=(12, 4)))
+        sides.append(embeddings.read(tmp_path / f"{name}.npz"))
+    evaluate(tuple(sides), tmp_path / "d.parquet")
+    with pytest.raises(SubmissionError, match="are swapped"):
+        evaluate(tuple(sides[::-1]), tmp_path / "d.parquet")

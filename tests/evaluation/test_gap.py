@@ -8,17 +8,17 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.cli import group
+from hbench.core.errors import HBenchError
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.measurement import Retrieval
 from hbench.evaluation.reports.gap import gap_of, largest_gap, random_batches, sampled
 from tests import oracle
+from tests.command_line import call
 
 batches_of_counts = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=3).filter(
     lambda drawn: any(positive for positive, _ in drawn)
@@ -123,10 +123,9 @@ def test_the_verb_shows_the_gap_and_refuses_one_batch(tmp_path):
     labels.write_text("\n".join(["item,coarse,fine,split", *lines]) + "\n")
     vectors = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     embeddings.write(tmp_path / "mine.parquet", [str(item) for item in range(40)], vectors)
-    call = ["gap", str(tmp_path / "mine.parquet"), "--dataset", str(labels), "--json", "--batch"]
-    done = CliRunner().invoke(group, [*call, "10"])
-    assert done.exit_code == 0, done.output
-    shown = json.loads(done.stdout)
+    gap = ("gap", tmp_path / "mine.parquet", "--dataset", labels, "--json", "--batch")
+    shown = json.loads(call(*gap, 10).stdout)
     assert shown["metrics"]["AP"]["gap"] <= shown["calibrated_bound"] + 1
     assert shown["signature"].endswith("|queries:2000|batch:10|seed:0")
-    assert CliRunner().invoke(group, [*call, "21"]).exception is not None
+    with pytest.raises(HBenchError):
+        call(*gap, 21)

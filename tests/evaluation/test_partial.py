@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from hbench.cli import group
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.datasets import load
 from hbench.evaluation.evaluate import evaluate
 from hbench.evaluation.reports import formats, report
 from tests import oracle_partial as oracle
+from tests.command_line import call
 
 LEVELS = ("order", "family", "genus")
 
@@ -37,11 +36,6 @@ def zoo(tmp_path: Path) -> tuple[Path, Path, list[tuple[str, ...]], np.ndarray]:
     rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 5)
     pq.write_table(pa.table({"id": ids, "embedding": rows}), tmp_path / "zoo.parquet")
     return tmp_path / "zoo.csv", tmp_path / "zoo.parquet", paths, vectors
-
-
-def hbench(*arguments: object) -> str:
-    done = CliRunner().invoke(group, list(map(str, arguments)), catch_exceptions=False, standalone_mode=False)
-    return done.stdout
 
 
 def means_by_loops(paths: list[tuple[str, ...]], vectors: np.ndarray) -> dict[str, dict[str, float]]:
@@ -67,8 +61,8 @@ METRICS = "H-AP,wAP,ASI,NDCG,HD@2,AP/order,AP/family,AP,R@1/order,R@1/family,R@1
 
 def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo) -> None:
     table, embeddings, paths, vectors = zoo
-    call = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--similarity", "dot", "--metrics", METRICS)
-    document = json.loads(hbench(*call, "--json"))
+    words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--similarity", "dot", "--metrics", METRICS)
+    document = json.loads(call(*words, "--json").stdout)
     for kind, expected in means_by_loops(paths, vectors).items():
         assert {name: score["value"] for name, score in document[kind].items()} == pytest.approx(expected, rel=1e-9)
     known = [len(path) for path in paths]
@@ -79,19 +73,19 @@ def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo) -
     assert (
         f"{known.count(1)} to order, {known.count(2)} to family, {known.count(3)} to genus" in document["warnings"][0]
     )
-    assert "unknown wrong" in hbench(*call)
+    assert "unknown wrong" in call(*words).stdout
 
 
 def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path: Path) -> None:
     table, embeddings, _, _ = zoo
-    call = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--max-memory", "100M")
-    whole = json.loads(hbench(*call, "--json"))
+    words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--max-memory", "100M")
+    whole = json.loads(call(*words, "--json").stdout)
     for part in (1, 2):
-        hbench(*call, "--shard", f"{part}/2", "-o", tmp_path / f"{part}.npz")
-    merged = json.loads(hbench("merge", tmp_path / "1.npz", tmp_path / "2.npz", "--format", "json"))
+        call(*words, "--shard", f"{part}/2", "-o", tmp_path / f"{part}.npz")
+    merged = json.loads(call("merge", tmp_path / "1.npz", tmp_path / "2.npz", "--format", "json").stdout)
     assert merged == whole
     for _ in range(2):
-        assert json.loads(hbench(*call, "--json", "--resume", tmp_path / "kept")) == whole
+        assert json.loads(call(*words, "--json", "--resume", tmp_path / "kept").stdout) == whole
 
 
 def test_every_format_shows_the_three_values(zoo) -> None:
@@ -129,6 +123,6 @@ def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_pa
     (tmp_path / "run.csv").write_text("id,images\n" + "".join(f"{n}.jpg,0.jpg\n" for n in range(60)))
     with pytest.raises(SubmissionError, match="scored by embeddings alone"):
         evaluate(tmp_path / "run.csv", data)
-    hbench("tree", "validate", table, "--policy", "unknown", "-o", tmp_path / "mended.csv")
+    call("tree", "validate", table, "--policy", "unknown", "-o", tmp_path / "mended.csv")
     with pytest.raises(UsageError, match="no gap is measured of partial labels"):
-        hbench("gap", embeddings, "-d", tmp_path / "mended.csv", "--batch", "20")
+        call("gap", embeddings, "-d", tmp_path / "mended.csv", "--batch", "20")

@@ -13,6 +13,7 @@ import pytest
 
 from hbench.evaluation import self_check
 from tests import oracle
+from tests.command_line import call
 
 DEPTH = 3
 BY_LOOPS = {
@@ -67,20 +68,12 @@ def test_the_similarities_are_far_enough_apart_for_any_processor() -> None:
     assert np.diff(np.sort(vectors @ vectors.T, axis=1), axis=1).min() > 1e-6
 
 
-def run(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    words = ["-c", code] if code else ["-m", "hbench"]
-    return subprocess.run([sys.executable, *words, *arguments], capture_output=True, text=True, check=False)
-
-
 def test_the_command_says_what_it_found() -> None:
-    ran = run("info", "--check", "--json")
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert told["sound"] is True
-    assert told["largest_deviation"] <= 1e-9
-    assert {"versions", "processor", "folders", "variables"} <= set(told)
-    shown = run("info", "--check")
-    assert "44 of 44 known values are right" in shown.stdout
+    values = json.loads(call("info", "--check", "--json").stdout)
+    assert values["sound"] is True
+    assert values["largest_deviation"] <= 1e-9
+    assert {"versions", "processor", "folders", "variables"} <= set(values)
+    assert "44 of 44 known values are right" in call("info", "--check").stdout
 
 
 def test_a_wrong_value_ends_it_with_7() -> None:
@@ -89,7 +82,7 @@ def test_a_wrong_value_ends_it_with_7() -> None:
         "s.values_of = lambda case: {k: v + 1e-6 * (k == 'ASI') for k, v in real(case).items()}\n"
         "from hbench.cli.info import command; command(['--check'], standalone_mode=False)"
     )
-    ran = run(code=spoilt)
+    ran = subprocess.run([sys.executable, "-c", spoilt], capture_output=True, text=True, check=False)
     assert ran.returncode == 7
     assert "ASI" in ran.stdout
     assert "40 of 44 known values are right" in ran.stdout
