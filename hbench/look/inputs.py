@@ -36,24 +36,24 @@ class Run(NamedTuple):
 
 
 class RankedTest(NamedTuple):
-    """An embedding file on one test of a dataset, as a job; `depth`: L, the number of levels."""
+    """An embedding file on one test of a dataset, under the name that a picture shows."""
 
     name: str
     examined: Examined
     test: str
-    job: Job
 
     @property
     def manifest(self) -> Manifest:
         return self.examined.data.tests[self.test]
 
     @property
-    def depth(self) -> int:
-        return self.manifest.tree.depth
-
-    @property
     def signature(self) -> str:
         return self.examined.signature([self.test])
+
+    @property
+    def job(self) -> Job:
+        """Its ranking. Raises UsageError where the test lists its positives pair by pair."""
+        return self.examined.job(self.test)
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
@@ -113,22 +113,26 @@ def examined_embeddings(
 
 
 def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:
-    """Embedding files as jobs on one test. Raises UsageError where it lists its positives pair by pair."""
-    chosen, found = test_of(data, test), []
-    paths = [Path(file) for file in files]
-    for name, path in zip(shown_names(names, [path.stem for path in paths], paths), paths, strict=True):
-        examined = examined_embeddings(path, data)
-        found.append(RankedTest(name, examined, chosen, examined.job(chosen)))
-    return found
+    """Embedding files on one test, by default the first one."""
+    chosen, paths = test_of(data, test), [Path(file) for file in files]
+    shown = shown_names(names, [path.stem for path in paths], paths)
+    return [RankedTest(name, examined_embeddings(path, data), chosen) for name, path in zip(shown, paths, strict=True)]
 
 
-def traced(ranked: RankedTest, trace: Trace, width: int) -> NDArray[np.float64]:
+def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> RankedTest:
+    """The one embedding file on one test. Raises UsageError for several files."""
+    if len(files) != 1:
+        raise UsageError("this kind is drawn of one embedding file", found=f"{len(files)} files")
+    return ranked_tests(files, data, test)[0]
+
+
+def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
     """What `trace` says of every query's level sequence, (Q, width) in input order, from one exact ranking pass."""
-    rows = np.full((len(ranked.job.ranker.queries), width), np.nan)
+    rows = np.full((len(job.ranker.queries), width), np.nan)
 
     def keep(query: int, sequence: LevelSequence) -> float:
         rows[query] = trace(sequence)  # a row of its own for every query, whatever thread it comes from
         return 0.0
 
-    measure(replace(ranked.job, scorers=[keep], conditions="", by_name=None))
+    measure(replace(job, scorers=[keep], conditions="", by_name=None))
     return rows

@@ -10,7 +10,7 @@ import hbench
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.look.palette import GROUPS, color_at, group_color, lightness_of
 from hbench.look.plots import PlotRequest, confusion, draw
-from hbench.look.plots.class_map import class_means
+from hbench.look.plots.class_map import mean_vectors
 from hbench.look.plots.tree import means_of
 from hbench.tree import files as tree_files
 from tests.look.plotting import HEADS, LEVELS, NASTY, check_svg, cut_texts, embedded, own_table
@@ -84,12 +84,12 @@ def test_the_map_has_a_point_per_class_in_the_colour_of_its_group(folder):
 def test_class_means_are_means_of_directions(folder):
     test = hbench.load(folder / "own.csv").tests["test"]
     vectors = np.random.default_rng(0).normal(size=(len(test), 4))
-    means, classes = class_means(test, vectors, cosine=True)
+    means, classes = mean_vectors(test, vectors, cosine=True)
     for mean, number in zip(means, classes, strict=True):
         rows = [v / np.sqrt((v * v).sum()) for v, own in zip(vectors, test.labels[:, -1], strict=True) if own == number]
         total = sum(rows)
         np.testing.assert_allclose(mean, total / np.sqrt((total * total).sum()))
-    plain, _ = class_means(test, vectors, cosine=False)
+    plain, _ = mean_vectors(test, vectors, cosine=False)
     np.testing.assert_allclose(plain[3], vectors[test.labels[:, -1] == classes[3]].mean(axis=0))
 
 

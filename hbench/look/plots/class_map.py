@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets.manifest import Manifest
-from hbench.evaluation import embeddings as embedding_files
+from hbench.evaluation.embeddings import Embeddings, align
 from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
-from hbench.look.inputs import dataset_of, examined_embeddings, test_of
+from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import group_color, marker_of
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.tree import distinct
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 8  # groups with a colour and a shape of their own; the smaller ones are small grey points
+LEAST = 4  # classes of a map
 PERPLEXITY = 30.0
 SEED = 0
 CLASSES_AT_ONCE = 256
@@ -28,15 +30,31 @@ LAYOUTS = ("t-sne", "umap")
 Floats = NDArray[np.float64]
 
 
-class ClassMap(NamedTuple):
-    """`places` (C, 2) of the fine classes, and the number (C,) of the group of each, into `groups`."""
+class ClassPlaces(NamedTuple):
+    """Where the means of some fine classes lie in the plane: their nodes (C,) and places (C, 2), out of `number` classes."""
 
+    nodes: NDArray[np.int64]
     places: Floats
-    group: NDArray[np.int64]
-    groups: tuple[str, ...]
+    number: int
 
 
-def class_means(manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bool) -> tuple[Floats, NDArray[np.int64]]:
+def map_of(
+    manifest: Manifest, vectors: Embeddings, *, cosine: bool, method: str = LAYOUTS[0], most: int | None = None
+) -> ClassPlaces | None:
+    """Lay out the means of the fine classes, of more than `most` some drawn at random; None for fewer than four.
+
+    The places are the same every time on one machine. Raises UsageError without UMAP.
+    """
+    means, nodes = mean_vectors(manifest, vectors.vectors[align(vectors, manifest.items)], cosine=cosine)
+    if len(nodes) < LEAST:
+        return None
+    shown = np.sort(np.random.default_rng(SEED).permutation(len(nodes))[:most])
+    return ClassPlaces(nodes[shown].astype(np.int64), _laid_out(means[shown], method), len(nodes))
+
+
+def mean_vectors(
+    manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bool
+) -> tuple[Floats, NDArray[np.int64]]:
     """The mean of the vectors (N, D) of the items of every fine class that has some, and these classes: (C, D), (C,).
 
     With `cosine` an item counts by its direction alone, and so does a mean.
@@ -54,19 +72,13 @@ def class_means(manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bo
     return (means / np.linalg.norm(means, axis=1, keepdims=True) if cosine else means), classes
 
 
-def laid_out(means: Floats, method: str) -> Floats:
-    """Places in the plane (C, 2), the same every time on one machine. Raises UsageError for fewer than four classes, or
-    where UMAP is not installed; UnknownName for the method."""
-    if len(means) < 4:
-        raise UsageError("a map needs at least four classes", found=f"{len(means)}")
+def _laid_out(means: Floats, method: str) -> Floats:
     if method == "umap":
         try:
             from umap import UMAP
         except ModuleNotFoundError:
             raise UsageError("umap is not installed", fix="pip install umap-learn, or --method t-sne") from None
         return np.asarray(UMAP(random_state=SEED, n_jobs=1).fit_transform(means), np.float64)
-    if method != "t-sne":
-        raise UnknownName("method of a map", method, LAYOUTS)
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
@@ -76,20 +88,21 @@ def laid_out(means: Floats, method: str) -> Floats:
     return np.asarray(places, np.float64)
 
 
-def draw_map(found: ClassMap, level: str, about: str) -> Drawing:
-    """A point per class; the largest groups have a colour and a shape of their own."""
-    sizes = np.bincount(found.group, minlength=len(found.groups))
+def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str) -> Drawing:
+    """A point at the place (C, 2) of each class; the largest groups, by the number (C,) of each class's group, have a colour
+    and a shape of their own."""
+    sizes = np.bincount(group_of, minlength=len(groups))
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST])
-    rest = ~np.isin(found.group, largest)
+    rest = ~np.isin(group_of, largest)
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
         if rest.any():
-            others = f"{len(found.groups) - len(largest)} smaller"
-            x, y = found.places[rest].T
+            others = f"{len(groups) - len(largest)} smaller"
+            x, y = places[rest].T
             panel.scatter(x, y, s=3, color=GREY, linewidths=0, label=others, alpha=0.6)
         for number, group in enumerate(largest.tolist()):
-            x, y = found.places[found.group == group].T
+            x, y = places[group_of == group].T
             panel.scatter(
                 x,
                 y,
@@ -98,7 +111,7 @@ def draw_map(found: ClassMap, level: str, about: str) -> Drawing:
                 marker=marker_of(number),
                 edgecolors="white",
                 linewidths=0.3,
-                label=short(found.groups[group], 20),
+                label=short(groups[group], 20),
             )
         panel.set(xticks=[], yticks=[], aspect="equal")
         panel.spines[:].set_visible(False)
@@ -109,24 +122,21 @@ def draw_map(found: ClassMap, level: str, about: str) -> Drawing:
 
 
 def _draw(request: PlotRequest) -> Drawing:
-    if len(request.files) != 1:
-        raise UsageError("a map is drawn of one embedding file", found=f"{len(request.files)} files")
-    data, method = dataset_of(request.dataset, "map"), request.method or LAYOUTS[0]
+    method = request.method or LAYOUTS[0]
     if method not in LAYOUTS:
         raise UnknownName("method of a map", method, LAYOUTS)
-    test = test_of(data, request.test)
-    examined = examined_embeddings(request.files[0], data)
-    manifest = examined.data.tests[test]
+    ranked = ranked_test(request.files, dataset_of(request.dataset, "map"), request.test)
+    manifest, examined = ranked.manifest, ranked.examined
     level = request.level or manifest.levels[0]
-    depth = manifest.tree.level(level)
-    given = examined.submission.embeddings("a map").queries
-    vectors = given.vectors[embedding_files.align(given, manifest.items)]
-    means, classes = class_means(manifest, vectors, cosine=examined.conditions.similarity_name == "cosine")
-    group = manifest.tree.paths[classes, depth - 1].astype(np.int64)
-    about = (
-        f"{examined.signature([test])}\nmeans of {len(classes):,} classes ({manifest.levels[-1]}), laid out by {method}"
-    )
-    return draw_map(ClassMap(laid_out(means, method), group, manifest.tree.names[depth - 1]), level, about)
+    column = manifest.tree.level(level) - 1
+    vectors = examined.submission.embeddings("a map").queries
+    found = map_of(manifest, vectors, cosine=examined.conditions.similarity_name == "cosine", method=method)
+    if found is None:
+        raise UsageError("a map needs at least four classes")
+    classes = f"{found.number:,} classes ({manifest.levels[-1]})"
+    about = f"{ranked.signature}\nmeans of {classes}, laid out by {method}"
+    group_of = manifest.tree.paths[found.nodes, column].astype(np.int64)
+    return draw_map(found.places, group_of, manifest.tree.names[column], level=level, about=about)
 
 
 kinds.register("map")(

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import UsageError
 from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.figures import Drawing, drawn, short
-from hbench.look.inputs import dataset_of, examined_embeddings, test_of
+from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import text_color_on
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.look.retrievals import TopLists, first_results
@@ -87,18 +86,14 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
 
 
 def _draw(request: PlotRequest) -> Drawing:
-    if len(request.files) != 1:
-        raise UsageError("confusion is drawn of one embedding file", found=f"{len(request.files)} files")
-    data = dataset_of(request.dataset, "confusion")
-    test = test_of(data, request.test)
-    examined = examined_embeddings(request.files[0], data)
-    manifest = examined.data.tests[test]
+    ranked = ranked_test(request.files, dataset_of(request.dataset, "confusion"), request.test)
+    manifest, examined = ranked.manifest, ranked.examined
     level = request.level or manifest.levels[0]
-    depth = manifest.tree.level(level)
+    column = manifest.tree.level(level) - 1
     queries = np.arange(int(manifest.query.sum()))
     top = first_results(manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1)
-    names, counts = largest_classes(manifest.tree.names[depth - 1], confusion(manifest, top, depth - 1))
-    return draw_confusion(names, counts, level, examined.signature([test]))
+    names, counts = largest_classes(manifest.tree.names[column], confusion(manifest, top, column))
+    return draw_confusion(names, counts, level, ranked.signature)
 
 
 kinds.register("confusion")(

@@ -99,7 +99,9 @@ def _draw(request: PlotRequest) -> Drawing:
     curves = []
     for test in ranked:
         units = units_of(queries_of(test.test, test.manifest))
-        curves.append(mean_curve(test.name, traced(test, lambda own: binned(own, relevance), BINS), units))
+        curves.append(
+            mean_curve(test.name, traced(test.job, lambda sequence: binned(sequence, relevance), BINS), units)
+        )
     return draw_curves(curves, ranked[0].signature)
 
 

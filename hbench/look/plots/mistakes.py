@@ -139,9 +139,12 @@ def _draw(request: PlotRequest) -> Drawing:
     names = [*(f"rank {rank}" for rank in RANKS), FIRST_WRONG]
     found = []
     for each in ranked:
-        columns = traced(each, levels_at, len(names)).T
+        columns = traced(each.job, levels_at, len(names)).T
         found.append(
-            Mistakes(each.name, {name: counted(own, each.depth) for name, own in zip(names, columns, strict=True)})
+            Mistakes(
+                each.name,
+                {name: counted(own, each.manifest.tree.depth) for name, own in zip(names, columns, strict=True)},
+            )
         )
     return draw_mistakes(found, ranked[0].examined.data.levels, ranked[0].signature)
 

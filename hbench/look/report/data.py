@@ -17,7 +17,8 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.pages.folder import write_script
 from hbench.look.pages.tree_data import rounded, tree_data
-from hbench.look.report.runs import ClassPlaces, Reported
+from hbench.look.plots.class_map import ClassPlaces
+from hbench.look.report.runs import Reported
 from hbench.look.retrievals import TopLists
 from hbench.metrics.names import lower_is_better
 from hbench.tree.statistics import means_of_nodes

@@ -5,10 +5,9 @@ Of each run everything but its scores may be missing; the pages then say what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,30 +22,20 @@ from hbench.engine.job import Job
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.settings import Conditions, Signature
 from hbench.engine.top_k import NO_ITEM, TopResults
-from hbench.evaluation.embeddings import Embeddings, align
 from hbench.evaluation.evaluate import digest_of, examine, without_items
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
 from hbench.evaluation.submission import EmbeddingSubmission, read
-from hbench.look.inputs import runs_of
-from hbench.look.plots.class_map import LAYOUTS, class_means, laid_out
+from hbench.look.inputs import runs_of, traced
+from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
 from hbench.look.retrievals import TopLists, lists_of, ranker_of
-from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
 
 Floats = NDArray[np.float64]
-MAP_CLASSES, LEAST_CLASSES = 1_000, 4  # t-SNE of twice as many takes a quarter of the ranking's time
+MAP_CLASSES = 1_000  # t-SNE of twice as many takes a quarter of the ranking's time
 CURVE_QUERIES = 2_000  # of which the precision-recall curve is the mean: more change no line that one can see
-
-
-class ClassPlaces(NamedTuple):
-    """Where the means of some fine classes lie in the plane: their nodes (C,) and places (C, 2), out of `number` classes."""
-
-    nodes: NDArray[np.int64]
-    places: Floats
-    number: int
 
 
 @dataclass(frozen=True)
@@ -232,7 +221,7 @@ def _ranked(
     job, manifest = examined.job(reported.test, fix="leave --embeddings out"), data.tests[reported.test]
     similarity = examined.conditions.similarity_name
     top = run.top or _ranked_lists(job, manifest, similarity, k, on_block)
-    places = _places(manifest, given.queries, cosine=similarity == "cosine")
+    places = map_of(manifest, given.queries, cosine=similarity == "cosine", most=MAP_CLASSES)
     return replace(run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top)
 
 
@@ -247,26 +236,6 @@ def _curve(name: str, manifest: Manifest, given: EmbeddingSubmission, conditions
     """The mean precision-recall curve of the queries; of many, of some drawn at random, which alone are ranked for it."""
     queries = int(manifest.query.sum())
     asked = np.sort(np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False))
-    trace = CurveTrace(len(asked), conditions.relevance)
-    measure(Job(ranker_of(manifest, given, asked, conditions), [trace]))
-    return mean_curve(name, trace.rows, units_of(queries_of(name, manifest).take(asked), conditions.unit))
-
-
-def _places(manifest: Manifest, given: Embeddings, *, cosine: bool) -> ClassPlaces | None:
-    """The map of the classes, of many some drawn at random; None for fewer than four."""
-    means, nodes = class_means(manifest, given.vectors[align(given, manifest.items)], cosine=cosine)
-    if len(nodes) < LEAST_CLASSES:
-        return None
-    shown = np.sort(np.random.default_rng(0).permutation(len(nodes))[:MAP_CLASSES])
-    return ClassPlaces(nodes[shown].astype(np.int64), laid_out(means[shown], LAYOUTS[0]), len(nodes))
-
-
-class CurveTrace:
-    """Keeps the binned precision-recall curve of every query; a scorer."""
-
-    def __init__(self, queries: int, relevance: Callable[[Any], Any]) -> None:
-        self.relevance, self.rows = relevance, np.full((queries, BINS), np.nan)
-
-    def __call__(self, query: int, sequence: LevelSequence) -> float:
-        self.rows[query] = binned(sequence, self.relevance)  # a row of its own, whatever thread it comes from
-        return 0.0
+    job = Job(ranker_of(manifest, given, asked, conditions), [])
+    rows = traced(job, lambda sequence: binned(sequence, conditions.relevance), BINS)
+    return mean_curve(name, rows, units_of(queries_of(name, manifest).take(asked), conditions.unit))
