@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import TreeError
-from hbench.engine import block_values, score_blocks
+from hbench.engine import block_values
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
 from hbench.engine.measure import measure
@@ -25,7 +25,7 @@ from hbench.metrics.relevance import alpha
 from hbench.tree import LabelTree
 from hbench.tree.partial import ended_early, known_levels
 from tests import oracle_partial as oracle
-from tests.engine.ways import MIXED, WAYS, go
+from tests.engine.ways import MIXED, WAYS, go, small_blocks
 
 
 def levels_of(depth):
@@ -142,8 +142,7 @@ def test_whole_labels_read_as_partial_ones_have_the_same_values(monkeypatch, see
 @given(st.integers(0, 10**9), st.integers(20, 120), st.booleans())
 def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(monkeypatch, seed, items, worst):
     go(monkeypatch, (4, 10**7))
-    for name, value in {"BLOCK": 16, "CHUNK": 24 * 8 * 4}.items():
-        monkeypatch.setattr(score_blocks, name, value)
+    small_blocks(monkeypatch)
     rng = np.random.default_rng(seed)
     labels, known = labelled(random_paths(rng, items, 3, 0.5), 3)
     side = Side(rng.integers(-3, 4, size=(items, 8)).astype(np.float32), labels, None, known)

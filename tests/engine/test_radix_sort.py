@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.engine.kernels import sort_keys
 from hbench.engine.kernels.sort_keys import FEW, MANY, insert, sort_parts
 
 KINDS = ["any", "few values", "equal", "both ends", "almost equal, but for one", "ascending", "descending", "clusters"]
@@ -53,18 +52,3 @@ def test_insertion_gives_up_where_it_would_be_slow_and_loses_no_key():
     assert sorted(keys.tolist()) == list(range(1_000))
     assert insert(keys, 10**6)
     assert keys.tolist() == list(range(1_000))
-
-
-def test_where_insertion_gives_up_all_bits_are_passed_over(monkeypatch):
-    keys = keys_of("almost equal, but for one", MANY)
-    passes, pass_twice = [], sort_keys.pass_twice.function
-
-    def counted(keys, buffer, counts, low, shift):
-        passes.append(int(shift))
-        pass_twice(keys, buffer, counts, low, shift)
-
-    monkeypatch.setattr(sort_keys, "pass_twice", counted)
-    with np.errstate(over="ignore"):
-        sort_keys.radix_sort.function(keys, np.empty_like(keys))
-    assert passes == [10, 0, 22]
-    assert (np.diff(keys.astype(np.int64)) >= 0).all()

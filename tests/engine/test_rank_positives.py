@@ -50,27 +50,27 @@ def random_sides(rng, depth):
 def every_scorer(depth, labels, all_pairs):
     levels = [f"level{level}" for level in range(1, depth + 1)]
     weights = ":".join(str(2 * level / (depth * (depth + 1))) for level in range(1, depth + 1))
-    table = f"wAP(weights={weights}),H-AP(weights={weights}),H-AP(relevance=exponential),H-AP(alpha=3),TR(norm=min)@5"
     names = [
-        "H-AP",
-        "wAP",
-        "ASI",
-        "NDCG",
-        "NDCG@3",
-        "NDCG@100",
-        "H-AP@R",
-        "H-P@3",
-        "H-R@4",
-        "HD@1",
-        "HD@10",
-        "HD-mistake",
-        *table.split(","),
+        *(
+            "H-AP",
+            "wAP",
+            "ASI",
+            "NDCG",
+            "NDCG@3",
+            "NDCG@100",
+            "H-AP@R",
+            "H-P@3",
+            "H-R@4",
+            "HD@1",
+            "HD@10",
+            "HD-mistake",
+        ),
+        *("H-AP(relevance=exponential)", "H-AP(alpha=3)", "TR(norm=min)@5"),
+        *(f"{base}(weights={weights})" for base in ("wAP", "H-AP")),
+        *(f"AP#{level}" for level in levels),
     ]
-    for level in levels:
-        names += [
-            f"{base}/{level}" for base in ("AP", "mAP@R", "mAP@3", "mAP@100", "R@1", "R@10", "P@5", "TR@4", "ASI")
-        ]
-        names.append(f"AP#{level}")
+    for base in ("AP", "mAP@R", "mAP@3", "mAP@100", "R@1", "R@10", "P@5", "TR@4", "ASI"):
+        names += [f"{base}/{level}" for level in levels]
     setting = Setting(levels, alpha(), 1.0, labels, all_pairs)
     chosen = [MetricName.parse(name) for name in names]
     return [protocol(name, setting) for protocol in map(protocols.__getitem__, protocols) for name in chosen]

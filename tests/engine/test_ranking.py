@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbench.core.compiled import SMALL
 from hbench.core.errors import SubmissionError
 from hbench.engine import ranker as canonical
 from hbench.engine import score_blocks
@@ -170,14 +171,13 @@ def test_rows_that_are_moved_keep_their_positions(permuted, taken):
     assert np.array_equal(selected[:], before)
 
 
-def test_another_block_size_moves_a_metric_by_rounding_noise_only(monkeypatch):
+def test_another_block_size_moves_a_metric_by_rounding_noise_only():
     rng = np.random.default_rng(6)
-    vectors = rng.normal(size=(900, 64)).astype(np.float32)
-    labels = rng.integers(30, size=(900, 1))
-    whole = score(vectors, labels)
-    monkeypatch.setattr(score_blocks, "BLOCK", 100)
-    monkeypatch.setattr(score_blocks, "CHUNK", 128)
-    assert np.abs(score(vectors, labels).values["H-AP"] - whole.values["H-AP"]).max() < 5e-6
+    vectors, labels = rng.normal(size=(900, 64)).astype(np.float32), rng.integers(30, size=(900, 1))
+    sizes = [Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 1 << 20)]
+    assert sizes[0] > 2 * sizes[1]
+    whole, narrow = (score(vectors, labels, memory=memory) for memory in (None, 1 << 20))
+    assert np.abs(narrow.values["H-AP"] - whole.values["H-AP"]).max() < 5e-6
 
 
 def test_equal_vectors_share_one_score_and_negative_zero_is_zero():
@@ -227,17 +227,17 @@ def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_keys_and_rows_have_the_same_bits_by_numpy_and_by_compiled_code(dtype, monkeypatch):
+def test_keys_and_rows_have_the_same_bits_by_numpy_and_by_compiled_code(dtype):
+    """Of so many values that compiled code pays, and of a part of them, of which it does not."""
     rng = np.random.default_rng(3)
-    vectors = rng.normal(size=(700, 9)).astype(dtype)
+    many, few, dim = SMALL // 64 + 1, 700, 64
+    vectors = rng.normal(size=(many, dim)).astype(dtype)
     vectors[5] = -0.0
-    scale = rng.normal(size=700).astype(np.float64 if dtype is np.float64 else np.float32)
-    order, found = rng.permutation(700), []
-    for way in (True, False):
-        for module in ("hbench.engine.ranker", "hbench.engine.similarity.rows"):
-            monkeypatch.setattr(f"{module}.pays", lambda _, way=way: way)
-        found.append((content_keys(vectors).tobytes(), Rows(vectors, scale).read(order).tobytes()))
-    assert found[0] == found[1]
+    scale = rng.normal(size=many).astype(np.float64 if dtype is np.float64 else np.float32)
+    assert np.array_equal(content_keys(vectors)[:few], content_keys(vectors[:few]))
+    order = np.concatenate([rng.permutation(few), np.arange(few, many)])
+    by_numpy, by_compiled = Rows(vectors[:few], scale[:few]).read(order[:few]), Rows(vectors, scale).read(order)[:few]
+    assert by_numpy.tobytes() == by_compiled.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -312,15 +312,16 @@ def test_every_finite_float16_is_converted_exactly():
     assert found.view(np.uint32).tolist() == halves.astype(np.float32)[rows].view(np.uint32).tolist()
 
 
-def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not(monkeypatch):
-    monkeypatch.setattr(score_blocks, "SCORES", 40_000)
-    monkeypatch.setattr(score_blocks, "CHUNK", 1_000)
-    monkeypatch.setattr(score_blocks, "BLOCK", 208)
-    vectors, labels = np.ones((200, 2), np.float32), np.zeros((200, 1), np.int64)
-    sizes = {memory: Ranker(Side(vectors, labels), memory=memory).scores.block_size for memory in (None, 75_000, 10**6)}
-    assert sizes[None] == 40_000 // 800 // 16 * 16
-    assert sizes[75_000] == sizes[None]
-    assert sizes[10**6] == score_blocks.BLOCK
+def test_more_memory_than_the_default_makes_blocks_larger_and_the_default_itself_does_not():
+    items = 300_000
+    vectors, labels, default = np.ones((items, 1), np.float32), np.zeros((items, 1), np.int64), score_blocks.SCORES
+    one = Side(vectors[:1_000], labels[:1_000])
+    sizes = {
+        memory: Ranker(one, Side(vectors, labels), memory=memory).scores.block_size
+        for memory in (None, default + (31 << 20), 8 * default)
+    }
+    assert sizes[None] == score_blocks.block_size(4 * items, default, 1_000)
+    assert sizes[default + (31 << 20)] == sizes[None] < sizes[8 * default]
 
 
 @given(st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**8))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from importlib.metadata import EntryPoint
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.core import registry
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
-from hbench.core.registry import Registry
-from hbench.engine import similarity
-from hbench.engine.similarity import Rows, named
+from hbench.engine.similarity import named
 from hbench.evaluation.arrays import score
 from tests import oracle
 
@@ -134,39 +133,49 @@ def test_packed_codes_score_as_their_bits_of_plus_and_minus_one_do():
 def test_vectors_that_a_similarity_is_not_for_are_refused(vectors, name, expected):
     with pytest.raises(SubmissionError, match=re.escape(expected)):
         products(name, np.array(vectors), np.array(vectors))
+    if name == "poincare":  # another curvature has room for them
+        assert products("poincare(curvature=0.1)", np.array(vectors), np.array(vectors)).shape == (2, 2)
 
 
-def test_a_curvature_that_fits_the_vectors_is_accepted():
-    assert products("poincare(curvature=0.1)", np.array([[1.2, 0.0]]), np.array([[1.2, 0.0]])).shape == (1, 1)
-
-
-@pytest.mark.parametrize("text", ["lorentz(curvature=0)", "lorentz(curvature=-1)", "lorentz(curvature=nan)"])
-def test_a_curvature_is_a_positive_number(text):
-    with pytest.raises(UsageError, match="positive number"):
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        *((f"lorentz(curvature={number})", UsageError, "positive number") for number in ("0", "-1", "nan")),
+        ("lorentz(curvature=flat)", UsageError, "no number"),
+        ("lorents", UnknownName, "did you mean 'lorentz'"),
+        ("lorentz(curvatur=1)", UnknownName, "curvature"),
+        ("cosine(radius=1)", UnknownName, "radius"),
+    ],
+)
+def test_unknown_similarities_and_options_are_refused_with_the_choices(text, error, words):
+    with pytest.raises(error, match=words):
         named(text)
 
 
-def test_unknown_similarities_and_options_are_refused_with_the_choices():
-    with pytest.raises(UnknownName, match="did you mean 'lorentz'"):
-        named("lorents")
-    with pytest.raises(UnknownName, match="curvature"):
-        named("lorentz(curvatur=1)")
-    with pytest.raises(UnknownName, match="radius"):
-        named("cosine(radius=1)")
-    with pytest.raises(UsageError, match="no number"):
-        named("lorentz(curvature=flat)")
-
+PLUGIN = """
+from hbench.engine.similarity import Rows
 
 def scaled(queries, gallery, *, weight: float = 2.0):
-    """A similarity as another package would write it: the first dimension counts `weight` times."""
-    return Rows(queries * np.array([weight] + [1] * (queries.shape[1] - 1), queries.dtype)), Rows(gallery)
+    return Rows(weight * queries), Rows(gallery)
+"""
+USED = """
+import numpy as np
+from hbench.engine.similarity import named
+name, function = named("scaled(weight=3)")
+left, right = (rows.read(np.array([0])) for rows in function(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]])))
+print(name, (left @ right.T).item())
+"""
 
 
-def test_a_similarity_of_another_package_is_found_by_its_entry_point(monkeypatch):
-    point = EntryPoint("scaled", "tests.engine.test_similarity:scaled", "hbench.similarities")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "hbench.similarities" else [])
-    monkeypatch.setattr(similarity, "similarities", Registry("similarity", group="hbench.similarities"))
-    name, function = named("scaled(weight=3)")
-    rows = function(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]]))
-    assert name == "scaled(weight=3)"
-    assert (rows[0].read(np.array([0])) @ rows[1].read(np.array([0])).T).item() == 4
+def test_a_similarity_of_another_package_is_found_by_its_entry_point(tmp_path):
+    """A package as pip leaves it, on the path of a process of its own."""
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    about = tmp_path / "plugin-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[hbench.similarities]\nscaled = plugin:scaled\n")
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    used = subprocess.run(
+        [sys.executable, "-c", USED], capture_output=True, text=True, check=True, env={**os.environ, **path}
+    )
+    assert used.stdout == "scaled(weight=3) 6.0\n"

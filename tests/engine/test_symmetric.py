@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench.core import compiled
-from hbench.engine import block_values, score_blocks
+from hbench.engine import block_values
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives
@@ -19,14 +18,14 @@ from hbench.engine.similarity import cosine, dot, l2
 from hbench.evaluation.measurement import scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.tree import LabelTree, default_levels
+from tests.engine.ways import go, small_blocks
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Blocks of 16 queries and chunks of 24 items, so that small sets have many tiles."""
-    monkeypatch.setattr(compiled, "SMALL", -1)
-    monkeypatch.setattr(score_blocks, "BLOCK", 16)
-    monkeypatch.setattr(score_blocks, "CHUNK", 24 * 8 * 4)
+    """Many tiles of a small set, by compiled code."""
+    small_blocks(monkeypatch)
+    go(monkeypatch, (rank_positives.FEW, rank_positives.MANY))
 
 
 def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, memory=None, whole=True):
@@ -42,20 +41,16 @@ def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, 
     return Job(ranker, scorers_of(chosen, labels, all_pairs=True))
 
 
-def plan_of(job):
-    return block_values.plan_of(job)
-
-
 def is_symmetric(job):
     """Whether half of the products will do."""
-    made = threads.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
+    made = threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks), 2)
     assert made is not None
     with threads._pool(1) as pool:
         return made.lists(pool) is not None
 
 
 def by_rows(job):
-    return measure(job, execute=lambda job, blocks: threads._by_rows(job, plan_of(job), blocks, 2))
+    return measure(job, execute=lambda job, blocks: threads._by_rows(job, block_values.plan_of(job), blocks, 2))
 
 
 def assert_equal(one, other):
@@ -76,7 +71,7 @@ METRICS = st.sampled_from([None, ["AP/level2", "P@5/level3", "ASI/level2"], ["AP
     st.sampled_from([0, 4, 1000]),
 )
 def test_half_of_the_products_gives_the_values_of_all(small, monkeypatch, seed, items, policy, whole, metrics, few):
-    monkeypatch.setattr(rank_positives, "FEW", few)
+    go(monkeypatch, (few, rank_positives.MANY))
     rng = np.random.default_rng(seed)
     levels = default_levels(3)
     metrics = metrics and [name.replace("level2", levels[1]).replace("level3", levels[2]) for name in metrics]
@@ -86,8 +81,7 @@ def test_half_of_the_products_gives_the_values_of_all(small, monkeypatch, seed, 
     assert_equal(measure(job), by_rows(job))
 
 
-def test_half_of_the_products_of_the_usual_sizes_do_where_they_are_symmetric_to_the_bit(monkeypatch):
-    monkeypatch.setattr(compiled, "SMALL", -1)
+def test_half_of_the_products_of_the_usual_sizes_do_where_they_are_symmetric_to_the_bit():
     rng = np.random.default_rng(3)
     labels = np.sort(rng.integers(1700, size=9000))[:, None] // np.array([100, 1])
     vectors = rng.normal(size=(9000, 384)).astype(np.float32)
@@ -111,21 +105,20 @@ def test_scores_that_are_not_symmetric_are_taken_row_by_row(small):
 
 def test_some_blocks_and_a_gallery_of_its_own_are_taken_row_by_row(small):
     job = random_job(np.random.default_rng(1), 100)
-    assert threads.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2)
-    assert threads.triangle_of(job, plan_of(job), range(job.ranker.blocks - 1), 2) is None
+    assert threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks), 2)
+    assert threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks - 1), 2) is None
     side = Side(np.eye(100, dtype=np.float32), np.arange(100)[:, None] // np.array([20, 4]))
     other = Job(Ranker(side, side, self_rows=np.arange(100)), job.scorers)
-    assert threads.triangle_of(other, plan_of(other), range(other.ranker.blocks), 2) is None
+    assert threads.triangle_of(other, block_values.plan_of(other), range(other.ranker.blocks), 2) is None
 
 
-def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small, monkeypatch):
-    job = random_job(np.random.default_rng(1), 100)
-    monkeypatch.setattr(threads, "MOST", 5)
-    assert threads.triangle_of(job, plan_of(job), range(job.ranker.blocks), 2) is None
-    monkeypatch.undo()
-    monkeypatch.setattr(compiled, "SMALL", -1)
+def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small):
+    labels = np.zeros((threads.MOST + 1, 1), np.int32)  # all of one class
+    side = Side(np.eye(len(labels), 8, dtype=np.float32), labels)
+    crowded = Job(Ranker(side, similarity=dot), scorers_of(Settings().resolve(["c"]), labels, all_pairs=True))
     scarce = random_job(np.random.default_rng(1), 100, memory=1 << 20)
-    assert threads.triangle_of(scarce, plan_of(scarce), range(scarce.ranker.blocks), 2) is None
+    for job in (crowded, scarce):
+        assert threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks), 2) is None
     assert_equal(measure(scarce), by_rows(scarce))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hbench.core import compiled
+from hbench.engine import score_blocks
 from hbench.engine.kernels import rank_positives
 
 FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
@@ -14,5 +15,11 @@ def go(monkeypatch, way):
     how many on."""
     monkeypatch.setattr(compiled, "SMALL", 10**9 if way is FORMULAS else -1)
     few, many = way or MIXED
-    monkeypatch.setattr(rank_positives, "FEW", few)
-    monkeypatch.setattr(rank_positives, "MANY", many)
+    for name, value in {"FEW": few, "MANY": many}.items():
+        monkeypatch.setattr(rank_positives, name, value)
+
+
+def small_blocks(monkeypatch):
+    """Until the test ends, take blocks of 16 queries and chunks of 24 items, so that small sets have many tiles."""
+    for name, value in {"BLOCK": 16, "CHUNK": 24 * 8 * 4}.items():
+        monkeypatch.setattr(score_blocks, name, value)
