@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hbench.datasets import manifest
-from hbench.look.plots.tree import SizedTree, draw_tree
+from hbench.look.plots.tree import draw_tree
 from hbench.tree import LabelTree
 from hbench.tree.names import NameTable, find_problems
 from hbench.tree.policies import mend
@@ -48,8 +48,8 @@ def main() -> None:
         report("manifest.read", seconds(lambda: manifest.read(file)), unit)
     report("find_problems", seconds(lambda: find_problems(table)), unit)
     report("mend by-path", seconds(lambda: mend(table, ["by-path"])), unit)
-    sized = SizedTree(tree, tree.counts(ids)[-1])
-    report("draw", seconds(lambda: draw_tree(sized, None, "benchmark").as_bytes("svg")), unit)
+    items = tree.counts(ids)[-1]
+    report("draw", seconds(lambda: draw_tree(tree, items, "benchmark").as_bytes("svg")), unit)
 
 
 def seconds(action: Callable[[], object], times: int = 3) -> float:

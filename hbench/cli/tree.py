@@ -291,12 +291,12 @@ def draw_command(source: TreeSource, *, out: Path, by_items: bool) -> None:
     import numpy as np
 
     from hbench.look.figures import refuse_suffix
-    from hbench.look.plots.tree import SizedTree, draw_tree
+    from hbench.look.plots.tree import draw_tree
 
     refuse_suffix(out)
     tree, items = source.mended().table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
-    draw_tree(SizedTree(tree, sizes), None, f"{Path(source.name).stem} · {int(sizes.sum()):,} {unit}").write(out)
+    draw_tree(tree, sizes, f"{Path(source.name).stem} · {int(sizes.sum()):,} {unit}").write(out)
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 

@@ -12,7 +12,6 @@ so a picture printed in grey still shows which mistake is worse. A mark of fille
 from __future__ import annotations
 
 CIVIDIS = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 184, 102), (254, 232, 56))
-BRIGHT = 0.179  # luminance from which black text has more contrast than white: both then have 4.58 : 1 (WCAG 2)
 
 
 def color_of(level: int, depth: int) -> str:
@@ -45,14 +44,10 @@ def text_color_on(color: str) -> str:
     >>> text_color_on("#7d7c74"), text_color_on("#666970")
     ('#000000', '#ffffff')
     """
-    return "#000000" if luminance_of(color) > BRIGHT else "#ffffff"
-
-
-def luminance_of(color: str) -> float:
-    """How much light a colour gives, 0 (black) … 1 (white), as WCAG 2 reckons contrast."""
     parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # as WCAG 2 reckons contrast; at .179 both have 4.58 : 1
+    return "#000000" if luminance > 0.179 else "#ffffff"
 
 
 def mark_of(level: int, depth: int) -> str:

@@ -24,7 +24,7 @@ from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.submission import EmbeddingSubmission
-from hbench.look.palette import color_of, lightness_of, luminance_of, mark_of, text_color_on
+from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.results import Results
 from hbench.look.retrievals import Hit, first_results, hits_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
@@ -155,6 +155,11 @@ def test_queries_are_chosen_one_way(folder):
     assert "one way" in look(folder, "--worst", 2, "--best", 2, code=2).output
 
 
+def luminance(color):
+    parts = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4, 7])
 def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
     grey = [lightness_of(color_of(level, depth)) for level in range(depth + 1)]
@@ -162,7 +167,7 @@ def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
     assert len({mark_of(level, depth) for level in range(depth + 1)}) == depth + 1
     for level in range(depth + 1):  # WCAG 2, for letters of any size
         color = color_of(level, depth)
-        light, dark = sorted((luminance_of(color), luminance_of(text_color_on(color))), reverse=True)
+        light, dark = sorted((luminance(color), luminance(text_color_on(color))), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5
     assert text_color_on(color_of(0, depth)) == "#ffffff"
     assert text_color_on(color_of(depth, depth)) == "#000000"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,17 +30,8 @@ FIRST_MISTAKE = "HD-first-mistake"  # its values say the level of the first wron
 HEADING = 0.85
 SMALL = 6.5  # points of the legend
 PRINTED = 7.5  # percent from which on a number has room in its part of a bar
-Counts = NDArray[np.int64]
-
-
-class Mistakes(NamedTuple):
-    """Of one run, where it was looked ("rank 1", …, "first wrong") -> the queries whose result there is of each level.
-
-    `rows`: counts (L+1,), of level 0 … L.
-    """
-
-    name: str
-    rows: Mapping[str, Counts]
+Counts = NDArray[np.int64]  # (L+1,): queries whose result is of each level 0 … L
+Rows = Mapping[str, Counts]  # by where it was looked: "rank 1", …, "first wrong"
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
@@ -57,30 +48,30 @@ def counted(levels: NDArray[np.float64], depth: int) -> Counts:
     return np.bincount(defined, minlength=depth + 1)
 
 
-def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Mistakes:
+def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
     """What a report says: rank 1 over all tests, and from the values of HD-first-mistake (Q,), the first wrong result."""
     depth = len(document.levels)
     if not document.mistakes:
         raise UsageError(f"the report of {name} does not say of what level the first results are", fix="evaluate again")
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
-    return Mistakes(name, rows if distances is None else rows | {FIRST_WRONG: counted(depth * (1 - distances), depth)})
+    return rows if distances is None else rows | {FIRST_WRONG: counted(depth * (1 - distances), depth)}
 
 
-def draw_mistakes(found: Sequence[Mistakes], levels: Sequence[str], about: str) -> Drawing:
+def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str) -> Drawing:
     """A stacked bar per run and row: the share of the queries whose result there is of each level."""
-    keys, several = list(found[0].rows), len(found) > 1
+    keys, several = list(found[0]), len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
     places = [group * (len(found) + heading) + row for group in range(len(keys)) for row in range(len(found))]
-    bars = [(key, run) for key in keys for run in found]
+    bars = [(key, name, rows) for key in keys for name, rows in zip(names, found, strict=True)]
     words = [_words(level, levels) for level in range(len(levels), -1, -1)]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        for place, (key, run) in zip(places, bars, strict=True):
-            _paint_bar(panel, place, run.rows[key], len(levels))
+        for place, (key, _, rows) in zip(places, bars, strict=True):
+            _paint_bar(panel, place, rows[key], len(levels))
         percent_axis(panel, "x")
-        panel.set_yticks(places, [short(run.name, 18) if several else key for key, run in bars])
+        panel.set_yticks(places, [short(name, 18) if several else key for key, name, _ in bars])
         panel.set_ylim(places[-1] + 0.5, -0.5 - heading)
         for key, place in zip(keys, places[:: len(found)], strict=True) if several else ():
             panel.annotate(
@@ -129,24 +120,16 @@ def _draw(request: PlotRequest) -> Drawing:
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
-        rows = [each.rows.keys() for each in found]
-        found = [
-            each._replace(rows={key: each.rows[key] for key in rows[0] if all(key in own for own in rows)})
-            for each in found
-        ]
-        return draw_mistakes(found, runs[0].document.levels, runs[0].document.signature)
+        common = [key for key in found[0] if all(key in rows for rows in found)]
+        found = [{key: rows[key] for key in common} for rows in found]
+        return draw_mistakes([run.name for run in runs], found, runs[0].document.levels, runs[0].document.signature)
     ranked = ranked_tests(request.files, dataset_of(request.dataset, "mistakes"), request.test, request.names)
-    names = [*(f"rank {rank}" for rank in RANKS), FIRST_WRONG]
+    keys = [*(f"rank {rank}" for rank in RANKS), FIRST_WRONG]
     found = []
-    for each in ranked:
-        columns = traced(each.job, levels_at, len(names)).T
-        found.append(
-            Mistakes(
-                each.name,
-                {name: counted(own, each.manifest.tree.depth) for name, own in zip(names, columns, strict=True)},
-            )
-        )
-    return draw_mistakes(found, ranked[0].examined.data.levels, ranked[0].signature)
+    for test in ranked:
+        columns, depth = traced(test.job, levels_at, len(keys)).T, test.manifest.tree.depth
+        found.append({key: counted(column, depth) for key, column in zip(keys, columns, strict=True)})
+    return draw_mistakes([test.name for test in ranked], found, ranked[0].examined.data.levels, ranked[0].signature)
 
 
 def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
@@ -157,8 +140,10 @@ def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
 
 def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
     distances = report.values.get(FIRST_MISTAKE)
-    found = of_document(report.document.method or "", report.document, distances)
-    return draw_mistakes([found], report.document.levels, report.signature)
+    name = report.document.method or ""
+    return draw_mistakes(
+        [name], [of_document(name, report.document, distances)], report.document.levels, report.signature
+    )
 
 
 kinds.register("mistakes")(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -39,14 +39,6 @@ UNKNOWN = "#dddddd"
 Floats = NDArray[np.float64]
 
 
-class SizedTree(NamedTuple):
-    """A tree, the items (C,) of its fine classes, and, where a metric colours it, the mean of every node by level."""
-
-    tree: LabelTree
-    items: NDArray[np.int64]
-    means: Sequence[Floats] | None = None
-
-
 def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
     """Of every level, coarse to fine, the mean of a metric over the queries of each node; NaN for nodes without any.
 
@@ -67,15 +59,22 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
     return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
 
 
-def draw_tree(sized: SizedTree, metric: str | None, about: str) -> Drawing:
-    """Names are set where they fit; a bar beside explains the colours of a metric."""
-    tree = sized.tree
-    sizes = [items_of_level(tree, sized.items, depth) for depth in range(1, tree.depth + 1)]
+def draw_tree(
+    tree: LabelTree,
+    items: NDArray[np.int64],
+    about: str,
+    *,
+    means: Sequence[Floats] | None = None,
+    metric: str = "",
+) -> Drawing:
+    """Draw a tree by the items (C,) of its fine classes, with names where they fit. `means`: by level that of a metric for
+    every node, which colours it; a bar below explains the colours."""
+    sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
     fills, scale = _fills_of_branches(tree, sizes[0]), None
-    if sized.means is not None:
-        known = np.concatenate(sized.means)
+    if means is not None:
+        known = np.concatenate(means)
         scale = (float(np.nanmin(known)), float(np.nanmax(known)))
-        fills = [[_fill(value, scale) for value in level.tolist()] for level in sized.means]
+        fills = [[_fill(value, scale) for value in level.tolist()] for level in means]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
@@ -83,7 +82,7 @@ def draw_tree(sized: SizedTree, metric: str | None, about: str) -> Drawing:
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
             _paint_level(panel, tree.names[level], own, colors, widths[level : level + 2])
         panel.set_xlim(0, widths[-1])
-        panel.set_ylim(int(sized.items.sum()), 0)
+        panel.set_ylim(int(items.sum()), 0)
         panel.set_yticks([])
         middles = (widths[:-1] + widths[1:]) / 2
         heads = [f"{short(name, 12)}\n{len(names):,}" for name, names in zip(tree.levels, tree.names, strict=True)]
@@ -92,7 +91,7 @@ def draw_tree(sized: SizedTree, metric: str | None, about: str) -> Drawing:
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
         if scale is not None:
-            _explain(figure, panel, scale, metric or "")
+            _explain(figure, panel, scale, metric)
 
     return drawn(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
 
@@ -188,7 +187,7 @@ def _draw(request: PlotRequest) -> Drawing:
         if request.by_query:
             raise UsageError("a tree without items has no queries", fix="name the dataset")
         tree, items = tree_files.read(Path(source)).tree()
-        return draw_tree(SizedTree(tree, items), None, f"{Path(source).name} · {len(tree.paths):,} classes")
+        return draw_tree(tree, items, f"{Path(source).name} · {len(tree.paths):,} classes")
     data = load(source)
     test = test_of(data, request.test)
     return _draw_test(data, test, request)
@@ -199,7 +198,7 @@ def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
     items = manifest.tree.counts(manifest.labels)[-1]
     about = f"{data.name}@{data.version}|{test}"
     if request.by_query is None:
-        return draw_tree(SizedTree(manifest.tree, items), None, f"{about} · {len(manifest):,} items")
+        return draw_tree(manifest.tree, items, f"{about} · {len(manifest):,} items")
     try:
         values = parquet_table(request.by_query)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -213,7 +212,8 @@ def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
     (metric,) = request.metrics
-    return draw_tree(SizedTree(manifest.tree, items, means_of(manifest, values, metric)), metric, signature)
+    means = means_of(manifest, values, metric)
+    return draw_tree(manifest.tree, items, signature, means=means, metric=metric)
 
 
 kinds.register("tree")(

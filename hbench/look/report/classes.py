@@ -40,38 +40,16 @@ class ClassTable(NamedTuple):
     left_out: int
 
 
-class MatrixCell(NamedTuple):
-    """How many queries of a row's class, which share of it, and the shade 0 … 4 of its cell."""
-
-    queries: int
-    share: float
-    shade: int
-
-
-class MatrixRow(NamedTuple):
-    """What the queries of one class find first."""
-
-    name: str
-    cells: list[MatrixCell]
-
-
-class MistakenPair(NamedTuple):
-    """Queries of one class that find another first."""
-
-    own: str
-    found: str
-    queries: int
-    share: float
-
-
 class ConfusionView(NamedTuple):
-    """The confusion of a run; no matrix where it would have too many classes to be read."""
+    """The confusion of a run. `right`: the share on the diagonal; `matrix`: of each row's class the (queries, share, shade
+    0 … 4) of its cells, empty where there are too many classes to be read; `pairs`: (class, class found first, queries, share)
+    of the most frequent mistakes."""
 
     name: str
     right: float
     names: tuple[str, ...]
-    matrix: list[MatrixRow]
-    pairs: list[MistakenPair]
+    matrix: list[list[tuple[int, float, int]]]
+    pairs: list[tuple[str, str, int, float]]
 
 
 def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric: str) -> list[ClassMean]:
@@ -132,24 +110,17 @@ def _confusion_view(manifest: Manifest, name: str, top: TopLists) -> ConfusionVi
     names, counts = manifest.tree.names[0], confusion(manifest, top)
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
-    matrix = []
-    if len(names) <= MATRIX:
-        for own, row in enumerate(shares):
-            cells = [MatrixCell(int(counts[own, n]), float(share), _shade(share)) for n, share in enumerate(row)]
-            matrix.append(MatrixRow(names[own], cells))
+    shades = np.searchsorted(SHADES, shares, side="right")
+    rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
+    matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
-    worst = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS]
-    pairs = [divmod(place, len(names)) for place in worst.tolist()]
-    mistaken = [
-        MistakenPair(names[own], names[found], int(wrong[own, found]), float(shares[own, found]))
-        for own, found in pairs
-        if wrong[own, found]
+    worst = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
+    pairs = [
+        (names[row], names[column], int(wrong[row, column]), float(shares[row, column]))
+        for row, column in (divmod(place, len(names)) for place in worst)
+        if wrong[row, column]
     ]
-    return ConfusionView(name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, mistaken)
-
-
-def _shade(share: float) -> int:
-    return int(np.searchsorted(SHADES, share, side="right"))
+    return ConfusionView(name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, pairs)
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:

@@ -21,23 +21,16 @@ CHANGED = 4
 SURE = 0.05
 
 
-class Balance(NamedTuple):
-    """For how many queries the first run has the better, the other the better, or the same value."""
-
-    first: int
-    other: int
-    same: int
-
-
 class ComparisonView(NamedTuple):
-    """What a page shows of the first run against another. `scale`: the largest end of an interval, of which bars are drawn."""
+    """What a page shows of the first run against another. `scale`: the largest end of an interval, of which bars are drawn;
+    `balance`: for how many queries the first is better, the other, and none."""
 
     run: int
     name: str
     differences: list[Difference]
     scale: float
     verdict: str
-    balance: Balance | None
+    balance: tuple[int, int, int] | None
     lost: list[ClassMean]
     gained: list[ClassMean]
     chapters: list[Chapter]
@@ -63,7 +56,7 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
-    balance = Balance(*(int(found.sum()) for found in (change > 0, change < 0, change == 0)))
+    balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
     classes = class_means(reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by)
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}

@@ -41,18 +41,8 @@ class Cell(NamedTuple):
     queries: int
 
 
-class ScoreRow(NamedTuple):
-    """A line of a table of scores: one cell per run."""
-
-    label: str
-    cells: list[Cell]
-
-
-class Family(NamedTuple):
-    """A metric that every level has, coarse to fine."""
-
-    name: str
-    rows: list[ScoreRow]
+ScoreRow = tuple[str, list[Cell]]  # the label of a line in a table of scores, and a cell per run
+Family = tuple[str, list[ScoreRow]]  # a metric that every level has, and its lines, coarse to fine
 
 
 class Severity(NamedTuple):
@@ -65,26 +55,20 @@ class Severity(NamedTuple):
     within: list[tuple[int, list[float]]]
 
 
-class Advice(NamedTuple):
-    """A remark of the report, and what to do with it."""
-
-    remark: str
-    words: str
-
-
 def overview_of(reported: Reported) -> dict[str, Any]:
     """What the template of the overview needs."""
-    rest, families = score_tables([run.document for run in reported.runs])
+    documents = [run.document for run in reported.runs]
+    rest, families = score_tables(documents)
     return {
-        "headline": [_row([run.document for run in reported.runs], name, name) for name in headline(reported)],
+        "headline": [_row(documents, name, name) for name in headline(reported)],
         "rest": rest,
         "families": families,
-        "official": official_rows([run.document for run in reported.runs]),
+        "official": official_rows(documents),
         "by_test": reported.document.by_test,
         "curves": [(number, run.name, points(run.curve)) for number, run in enumerate(reported.runs) if run.curve],
         "sampled": reported.manifest is not None and int(reported.manifest.query.sum()) > CURVE_QUERIES,
         "severity": [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)],
-        "advice": advice(reported.runs),
+        "advice": [(run.name, advice(run)) for run in reported.runs],
     }
 
 
@@ -110,13 +94,13 @@ def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Fa
     complete = {family: names for family, names in by_family.items() if len(names) == len(levels) > 1}
     spread = {name for names in complete.values() for name in names.values()}
     families = [
-        Family(family, [_row(documents, level, names[level]) for level in levels]) for family, names in complete.items()
+        (family, [_row(documents, level, names[level]) for level in levels]) for family, names in complete.items()
     ]
     return [_row(documents, name, name) for name in documents[0].scores if name not in spread], families
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
-    return ScoreRow(label, [_cell(run, name, each.scores.get(name)) for run, each in enumerate(documents)])
+    return label, [_cell(run, name, each.scores.get(name)) for run, each in enumerate(documents)]
 
 
 def _cell(run: int, name: str, score: Score | None) -> Cell:
@@ -131,7 +115,7 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
     for name in documents[0].official:
         own = [each.official.get(name) for each in documents]
         if any(score and score.value != each.scores[name].value for score, each in zip(own, documents, strict=True)):
-            rows.append(ScoreRow(name, [_cell(run, name, score) for run, score in enumerate(own)]))
+            rows.append((name, [_cell(run, name, score) for run, score in enumerate(own)]))
     return rows
 
 
@@ -154,13 +138,9 @@ def _severity(number: int, run: ReportedRun, test: str) -> Severity:
     return Severity(number, run.name, first, within)
 
 
-def advice(runs: Sequence[ReportedRun]) -> list[tuple[str, list[Advice]]]:
-    """The remarks of each run, with words on what they mean."""
-    found = []
-    for run in runs:
-        own = [
-            Advice(remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
-            for remark in run.document.warnings
-        ]
-        found.append((run.name, own))
-    return found
+def advice(run: ReportedRun) -> list[tuple[str, str]]:
+    """The remarks of a run's report, each with words on what it means."""
+    return [
+        (remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
+        for remark in run.document.warnings
+    ]

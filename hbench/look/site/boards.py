@@ -27,22 +27,16 @@ class BoardMetric(NamedTuple):
     lower_is_better: bool = False
 
 
-class ScoreCell(NamedTuple):
-    """A score as printed; `ranked`: whether it is compared with others."""
-
-    text: str
-    ranked: bool
-
-
 class BoardRow(NamedTuple):
-    """A row with all that a page says of it. `cite`: the number of its citation in the list, None for a run; `facts`:
-    what is known beside the scores; `doubts`: what speaks against them."""
+    """A row with all that a page says of it. `cite`: the number of its citation in the list, None for a run; `cells`: each
+    score as printed, and whether it is compared with others; `facts`: what is known of the row besides; `doubts`: what speaks
+    against its scores."""
 
     number: int
     row: Row
     source: str
     cite: int | None
-    cells: list[ScoreCell | None]
+    cells: list[tuple[str, bool] | None]
     facts: list[tuple[str, str]]
     doubts: list[str]
 
@@ -114,9 +108,7 @@ def _metric(board: Leaderboard, key: str) -> BoardMetric:
 
 
 def _row(board: Leaderboard, number: int, row: Row, number_of: dict[str, int]) -> BoardRow:
-    cells = [
-        ScoreCell(str(row.scores[key]), key not in row.unranked) if key in row.scores else None for key in board.metrics
-    ]
+    cells = [(str(row.scores[key]), key not in row.unranked) if key in row.scores else None for key in board.metrics]
     cite = number_of[row.paper.citation] if row.paper else None
     return BoardRow(number, row, short_source(row), cite, cells, _facts(row), remarks(row))
 
