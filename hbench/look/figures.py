@@ -92,10 +92,10 @@ class Drawing:
         return self.as_bytes("png")
 
 
-def refuse_suffix(path: Path) -> None:
+def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise UsageError unless a picture can be written under this name."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path} is no picture", expected=f"a name that ends in {', '.join(SUFFIXES)}")
+    if path.suffix not in suffixes:
+        raise UsageError(f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}")
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
     documents = [reports.read(path) for path in paths]
     for other in documents[1:]:
         refuse_other_conditions(documents[0], other)
-    beside = [path.with_suffix("").with_name(path.stem + BY_QUERY) for path in paths]
+    beside = [path.with_name(path.stem + BY_QUERY) for path in paths]
     tables = [
         reports.read_by_query(path, document) if path.is_file() else None
         for path, document in zip(beside, documents, strict=True)

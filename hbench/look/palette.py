@@ -79,7 +79,7 @@ GROUPS = (
     "#009e73",
     "#56b4e9",
     "#e69f00",
-)  # the first are farthest apart
+)  # first the farthest apart
 OTHER = "#8a8a8a"
 
 

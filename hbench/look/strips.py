@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hbench.core.errors import DataError, UsageError
+from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
+from hbench.look.figures import refuse_suffix
 from hbench.look.palette import color_of, mark_of
 from hbench.look.retrievals import Hit, legend_of, level_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from PIL import Image
 
 THUMBNAIL = 128  # pixels of the longer side, at most
@@ -70,12 +72,15 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
 
 def write_strips(sheet: Sheet, path: Path) -> None:
     """Write a sheet as the suffix of the path says, whole or not at all. Raises UsageError for another suffix."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path} is no picture or page", expected=f"a name that ends in {', '.join(SUFFIXES)}")
+    refuse_suffix(path, SUFFIXES)
     if path.suffix == ".html":
         write_text(path, page_of(sheet))
-    else:
-        _draw(sheet, path)
+        return
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}), replacing(path) as temporary:
+        undated: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same bytes every time
+        _drawn(sheet).savefig(temporary, format=path.suffix[1:], dpi=200, metadata=undated.get(path.suffix, {}))
 
 
 def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
@@ -90,8 +95,7 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
     return image
 
 
-def _draw(sheet: Sheet, path: Path) -> None:
-    from matplotlib import rc_context
+def _drawn(sheet: Sheet) -> Figure:
     from matplotlib.figure import Figure
 
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
@@ -103,7 +107,7 @@ def _draw(sheet: Sheet, path: Path) -> None:
         line[0].set_title("query", fontsize=6.5, fontweight="bold")
         heading = strip.about + (f"   [{row.name}]" if len(strip.rows) > 1 else "")
         line[0].annotate(
-            _plain(heading), (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
+            heading, (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
         ).set_in_layout(False)
         for cell in line[1 + len(row.hits) :]:
             cell.set_axis_off()
@@ -118,10 +122,7 @@ def _draw(sheet: Sheet, path: Path) -> None:
                 fontsize=5.5,
             )
     _draw_legend(figure, sheet)
-    with replacing(path) as temporary, rc_context({"svg.hashsalt": "hbench"}):  # the same sheet gives the same bytes
-        kind = path.suffix[1:]
-        undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-        figure.savefig(temporary, format=kind, dpi=200, metadata=undated)
+    return figure
 
 
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
@@ -166,15 +167,10 @@ def _data_url(image: Image.Image | None) -> str | None:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _short(text: str, most: int = 22) -> str:
+def _short(text: str, most: int) -> str:
     """A text of at most so many letters, its end kept: ids of images differ there.
 
     >>> _short("species/genus/img_00001.jpg", 12)
     '…g_00001.jpg'
     """
-    return _plain(text if len(text) <= most else "…" + text[1 - most :])
-
-
-def _plain(text: str) -> str:
-    """A text that matplotlib reads as it is, not as a formula."""
-    return text.replace("$", r"\$")
+    return text if len(text) <= most else "…" + text[1 - most :]

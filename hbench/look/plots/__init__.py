@@ -55,11 +55,14 @@ def draw(kind: str, request: PlotRequest) -> Drawing:
     if not request.files:
         raise UsageError(f"nothing is given to plot {kind} of", expected=chosen.files)
     given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
-    foreign = ["--" + name.rstrip("s").replace("_", "-") for name in given if name not in chosen.options]
-    if foreign:
-        own = examples(sorted("--" + name.rstrip("s").replace("_", "-") for name in chosen.options), most=9)
-        raise UsageError(f"{kind} does not take {', '.join(foreign)}", expected=own or "no option but --out")
+    if foreign := [_option(name) for name in given if name not in chosen.options]:
+        taken = examples(sorted(map(_option, chosen.options)), most=9)
+        raise UsageError(f"{kind} does not take {', '.join(foreign)}", expected=taken or "no option but --out")
     return chosen.draw(request)
+
+
+def _option(field: str) -> str:
+    return "--" + field.rstrip("s").replace("_", "-")
 
 
 def plot(report: Report, kind: str = "levels", metrics: Sequence[str] = ()) -> Drawing:

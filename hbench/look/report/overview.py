@@ -30,17 +30,7 @@ GENERAL = (
 )
 
 
-class Cell(NamedTuple):
-    """A score as it stands on a page: fractions in full, and the words."""
-
-    run: int
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    queries: int
-
-
+Cell = tuple[int, str, Score | None]  # the number of a run, the metric, and its score where the run has one
 ScoreRow = tuple[str, list[Cell]]  # the label of a line in a table of scores, and a cell per run
 Family = tuple[str, list[ScoreRow]]  # a metric that every level has, and its lines, coarse to fine
 
@@ -100,13 +90,7 @@ def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Fa
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
-    return label, [_cell(run, name, each.scores.get(name)) for run, each in enumerate(documents)]
-
-
-def _cell(run: int, name: str, score: Score | None) -> Cell:
-    if score is None:
-        return Cell(run, name, None, None, None, 0)
-    return Cell(run, name, score.value, score.low, score.high, score.queries)
+    return label, [(run, name, each.scores.get(name)) for run, each in enumerate(documents)]
 
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
@@ -115,7 +99,7 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
     for name in documents[0].official:
         own = [each.official.get(name) for each in documents]
         if any(score and score.value != each.scores[name].value for score, each in zip(own, documents, strict=True)):
-            rows.append((name, [_cell(run, name, score) for run, score in enumerate(own)]))
+            rows.append((name, [(run, name, score) for run, score in enumerate(own)]))
     return rows
 
 

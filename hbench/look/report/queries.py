@@ -62,23 +62,15 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
     """The strips of some queries, with a row of each run that has results."""
     manifest, by = reported.manifest, reported.by
     assert manifest is not None
-    kept = [(number, run, run.top) for number, run in enumerate(reported.runs) if run.top is not None]
-    return [
-        strip_of(
-            manifest,
-            query,
-            [
-                StripRow(
-                    run.name,
-                    hits_of(manifest, top, query)[:RESULTS],
-                    number,
-                    float(run.values[by][query]) if by in run.values else math.nan,
-                )
-                for number, run, top in kept
-            ],
-        )
-        for query in queries.tolist()
-    ]
+    strips = []
+    for query in queries.tolist():
+        rows = []
+        for number, run in enumerate(reported.runs):
+            if run.top is not None:
+                value = float(run.values[by][query]) if by in run.values else math.nan
+                rows.append(StripRow(run.name, hits_of(manifest, run.top, query)[:RESULTS], number, value))
+        strips.append(strip_of(manifest, query, rows))
+    return strips
 
 
 def items_of(chapters: list[Chapter]) -> set[int]:

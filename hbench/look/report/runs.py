@@ -44,7 +44,6 @@ class ReportedRun:
     undefined; empty where they are not kept. `by_query`: the values of all tests, as they are kept."""
 
     name: str
-    path: Path
     document: Document
     values: dict[str, Floats]
     by_query: pa.Table | None = None
@@ -112,7 +111,7 @@ def read_runs(
         beside = path.with_suffix(results.SUFFIX)
         if data is not None and beside.is_file():
             top = _top_lists(results.read(beside, run.document), chosen, data.tests[chosen], beside)
-        found.append(ReportedRun(run.name, path, run.document, values, run.by_query, top))
+        found.append(ReportedRun(run.name, run.document, values, run.by_query, top))
     return Reported(tuple(found), data, chosen, _metric(document, by))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,32 +43,19 @@ def sprite_of(place: int) -> Sprite | None:
 def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) -> NDArray[np.int32]:
     """Draw the pictures of the items at these positions onto sheets NUMBER.webp, kin side by side.
 
-    Gives the place of every item of the manifest (N,), -1 for those that are not asked for or have no picture.
+    Gives the place of every item of the manifest (N,), -1 for the others and those without a picture.
     """
     places = np.full(len(manifest), -1, np.int32)
     if manifest.picture is None:
         return places
-    kin = items[np.lexsort(manifest.labels[items].T[::-1])]
-    places[kin] = write_sheets(folder, (thumbnail(manifest.picture, manifest.items[item]) for item in kin.tolist()))
-    return places
-
-
-def write_sheets(folder: Path, images: Iterable[Image.Image | None]) -> list[int]:
-    """Draw the images in their order onto sheets NUMBER.webp; the place of each, -1 for None, which takes none."""
-    waiting: list[Image.Image] = []
-    places: list[int] = []
-    drawn = 0
-    for image in images:
-        places.append(-1 if image is None else drawn)
-        if image is None:
-            continue
-        waiting.append(_fitting(image))
-        drawn += 1
-        if len(waiting) == PER_SHEET:
-            _write_sheet(folder / f"{drawn // PER_SHEET - 1}.webp", waiting)
-            waiting = []
-    if waiting:
-        _write_sheet(folder / f"{drawn // PER_SHEET}.webp", waiting)
+    kin = items[np.lexsort(manifest.labels[items].T[::-1])].tolist()
+    images = ((item, thumbnail(manifest.picture, manifest.items[item])) for item in kin)
+    drawn = ((item, image) for item, image in images if image is not None)
+    sheet = 0
+    while shown := list(itertools.islice(drawn, PER_SHEET)):
+        places[[item for item, _ in shown]] = PER_SHEET * sheet + np.arange(len(shown))
+        _write_sheet(folder / f"{sheet}.webp", [_fitting(image) for _, image in shown])
+        sheet += 1
     return places
 
 
