@@ -18,8 +18,7 @@ from torchvision.transforms import v2
 from hbench.core.errors import UsageError
 from hbench.engine.similarity import similarities
 from hbench.losses import losses
-from hbench.train.images import batches
-from hbench.train.images.batches import Batches, Files, keys_of
+from hbench.train.images.batches import PIECE, Batches, Files, keys_of
 from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.embed_images import embedded
@@ -27,7 +26,6 @@ from hbench.train.models.model import build_model
 from hbench.train.processes import ALONE, _device, gather, joined
 from hbench.train.recipes.recipe import Images, Model, Sampler
 from hbench.train.records import checkpoints
-from tests.training import small_glyphs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROOT = Path(__file__).parents[2]
@@ -38,11 +36,6 @@ def noise(item):
     """A picture of noise of its own for every item."""
     rng = np.random.default_rng(int.from_bytes(item.encode()) % 2**32)
     return Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8))
-
-
-@pytest.fixture(scope="module")
-def letters():
-    return small_glyphs()
 
 
 @pytest.fixture
@@ -61,14 +54,15 @@ def test_images_are_bytes_until_the_net_normalises_them(letters, files):
     assert "normalise.mean" not in model.state_dict()
 
 
-def test_a_large_batch_is_made_in_pieces_that_change_nothing(letters, files, monkeypatch):
-    chosen = plan(letters.train.labels, Sampler(batch=40), seed=0, epoch=0, steps=2)
-    whole = list(Batches(files, workers=0).of(keys_of(chosen)))
-    monkeypatch.setattr(batches, "PIECE", 16)
+def test_a_large_batch_is_made_in_pieces_that_change_nothing(letters, files):
+    chosen = plan(letters.train.labels, Sampler(batch=24 * 12, per_class=12), seed=0, epoch=0, steps=1)
+    (keys,) = keys_of(chosen)
+    assert len(keys) > PIECE
+    whole, rows = files.__getitems__(keys)
     for workers in (0, 2):
-        for (a, rows_a), (b, rows_b) in zip(whole, Batches(files, workers=workers).of(keys_of(chosen)), strict=True):
-            assert torch.equal(a, b)
-            assert torch.equal(rows_a, rows_b)
+        ((pixels, of_pieces),) = Batches(files, workers=workers).of([keys])
+        assert torch.equal(pixels, whole)
+        assert torch.equal(of_pieces, rows)
 
 
 class Maker(torch.utils.data.Dataset):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
 
 from hbench.cli import group
 from hbench.core.errors import ConfigError, DataError
+from hbench.datasets import load
 from hbench.evaluation import embeddings
 from hbench.train.models.embed_models import file_name, read_models
-from tests.training import small_glyphs
+from tests.training import build_pictures
 
 MODELS = """\
 timm:test_resnet    # tiny nets, which begin at random
@@ -30,35 +28,41 @@ def folder(tmp_path_factory):
     return folder
 
 
-def embed(folder, monkeypatch, *more):
-    letters = small_glyphs()
-    opened = dataclasses.replace(
-        letters.tests["test"], picture=lambda item: Image.new("RGB", (40, 40), (len(item), 9, 9))
-    )
-    data = dataclasses.replace(letters, tests={"test": opened})
-    monkeypatch.setattr("hbench.datasets.load", lambda _: data)
-    words = ["embed", "--models", folder / "models.txt", "-d", "glyphs", "-o", folder / "out", "--weights", "random"]
-    return CliRunner().invoke(group, list(map(str, [*words, "--size", "64", "--workers", "0", *more]))), data
+def embed(folder, *more):
+    words = [
+        "embed",
+        "--models",
+        folder / "models.txt",
+        "-d",
+        folder / "data",
+        "-o",
+        folder / "out",
+        "--weights",
+        "random",
+    ]
+    return CliRunner().invoke(group, list(map(str, [*words, "--size", "64", "--workers", "0", *more])))
 
 
-def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_again(folder, monkeypatch):
-    run, data = embed(folder, monkeypatch)
+def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_again(folder):
+    build_pictures(folder)
+    run = embed(folder)
     assert isinstance(run.exception, DataError), run.output
     assert run.exception.exit_code == 4
     assert "1 of 3 models failed" in str(run.exception)
     assert "timm:no_such_net" in str(run.exception)
     files = sorted((folder / "out").iterdir())
     assert [path.name for path in files] == ["timm-test_resnet.parquet", "torchvision-mobilenet_v3_small.parquet"]
+    items = load(folder / "data").tests["test"].items.tolist()
     vectors = [embeddings.read(path) for path in files]
     for each in vectors:
-        assert each.ids.tolist() == data.tests["test"].items.tolist()
+        assert each.ids.tolist() == items
         assert np.isfinite(each.vectors).all()
     assert vectors[0].dim != vectors[1].dim
     times = [path.stat().st_mtime_ns for path in files]
-    again, _ = embed(folder, monkeypatch)
+    again = embed(folder)
     assert again.output.count("is there") == 2
     assert [path.stat().st_mtime_ns for path in files] == times
-    other, _ = embed(folder, monkeypatch, "--flip")  # other embeddings than those that lie there
+    other = embed(folder, "--flip")  # other embeddings than those that lie there
     assert "3 of 3 models failed" in str(other.exception)
     assert [path.stat().st_mtime_ns for path in files] == times
 

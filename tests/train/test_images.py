@@ -13,13 +13,13 @@ from sklearn.datasets import load_sample_image
 from torchvision.models import ResNet18_Weights
 
 from hbench.train import embed_dataset as embedding
+from hbench.train.images.batches import Files, Held, workers_for
 from hbench.train.images.transforms import Normalise, augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.run import begin
-from tests.training import small_glyphs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -109,22 +109,19 @@ def test_weights_of_another_library_see_what_is_in_a_picture(released):
     assert int(logits.argmax()) == 698  # ImageNet's palace
 
 
-def test_a_run_begins_from_weights_of_another_library(released):
+def test_a_run_begins_from_weights_of_another_library(released, letters):
     weights, key_map = released
     settings = Model(backbone="timm:efficientnet_lite0", weights=weights, key_map=str(key_map), dim=8)
     recipe = resolve("glyphs-nsm").model_copy(update={"model": settings})
-    model = begin(recipe, small_glyphs()).model
+    model = begin(recipe, letters).model
     stored = list(torch.load(weights, weights_only=True).values())
     assert torch.equal(model.backbone.conv_stem.weight, stored[0])
     untrained = build_model(settings.model_copy(update={"weights": "random", "key_map": ""}))
     assert not torch.equal(untrained.backbone.conv_stem.weight, stored[0])
 
 
-def test_images_of_files_are_decoded_by_a_process_per_processor():
-    from hbench.train.images.batches import Files, Held, workers_for
-
-    data = small_glyphs()
-    opened = dataclasses.replace(data.train, picture=lambda _item: circle())
+def test_images_of_files_are_decoded_by_a_process_per_processor(letters):
+    opened = dataclasses.replace(letters.train, picture=lambda _item: circle())
     files = Files(opened, augmentations["none"](Images()))
     assert 1 <= workers_for(files, Images()) <= 10
     assert workers_for(files, Images(workers=3)) == 3

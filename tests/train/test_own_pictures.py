@@ -43,7 +43,7 @@ def of_counts(*counts):
         ([3] * 10, 3, 30, 100),
         ([1] * 5 + [9], 2, 12, 100),
         ([100] * 200, 4, 128, 13),  # 20,000 / 128 = 157 steps: 2,000 / 157 = 12.7
-        ([500] * 400, 4, 128, 5),
+        ([300] * 200, 4, 128, 5),
     ],
 )
 def test_sizes_follow_from_the_dataset(counts, per_class, batch, epochs):

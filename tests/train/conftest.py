@@ -1,0 +1,13 @@
+"""What the tests of training share: a small part of glyphs, drawn once."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbench.datasets import Dataset
+from tests.training import small_glyphs
+
+
+@pytest.fixture(scope="session")
+def letters() -> Dataset:
+    return small_glyphs()
