@@ -88,18 +88,16 @@ class Results:
 
     def records(self) -> list[dict[str, Any]]:
         """As plain values: of every query its results by file."""
-        return [
-            {
-                "query": strip.query,
-                "about": strip.about,
-                "results": {row.name: [self._record(hit) for hit in row.hits] for row in strip.rows},
-            }
-            for strip in self.sheet.strips
-        ]
+        found = []
+        for strip in self.sheet.strips:
+            results = {row.name: [_record(hit, self.sheet.levels) for hit in row.hits] for row in strip.rows}
+            found.append({"query": strip.query, "about": strip.about, "results": results})
+        return found
 
-    def _record(self, hit: Hit) -> dict[str, Any]:
-        shares = level_name(hit.level, self.sheet.levels)
-        return {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level, "shares": shares}
+
+def _record(hit: Hit, levels: Sequence[str]) -> dict[str, Any]:
+    known = {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level}
+    return known | {"shares": level_name(hit.level, levels)}
 
 
 def browse(

@@ -97,7 +97,9 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
 
 def _drawn(sheet: Sheet) -> Figure:
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
+    depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
     columns = 1 + max((len(row.hits) for _, row in rows), default=0)
     figure = Figure(figsize=(CELL * columns + 0.2, (CELL + 0.62) * len(rows) + 0.55), layout="constrained")
@@ -112,16 +114,18 @@ def _drawn(sheet: Sheet) -> Figure:
         for cell in line[1 + len(row.hits) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.hits, strict=False):
-            color = color_of(hit.level, len(sheet.levels))
+            color = color_of(hit.level, depth)
             _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
             for spine in cell.spines.values():
                 spine.set(visible=True, edgecolor=color, linewidth=4)
             cell.set_title(f"{hit.rank}", fontsize=6.5)
-            cell.set_xlabel(
-                f"{mark_of(hit.level, len(sheet.levels))}\n{_short(level_name(hit.level, sheet.levels), 16)}",
-                fontsize=5.5,
-            )
-    _draw_legend(figure, sheet)
+            words = f"{mark_of(hit.level, depth)}\n{_short(level_name(hit.level, sheet.levels), 16)}"
+            cell.set_xlabel(words, fontsize=5.5)
+    patches = [
+        Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend_of(sheet.levels)
+    ]
+    figure.legend(handles=patches, loc="outside lower center", ncols=min(depth + 1, 5), fontsize=6.5, frameon=False)
+    figure.suptitle(sheet.caption, fontsize=6.5)
     return figure
 
 
@@ -132,17 +136,6 @@ def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
         cell.set_aspect("equal", adjustable="box")
     else:
         cell.imshow(np.asarray(image), interpolation="nearest" if max(image.size) < THUMBNAIL else "antialiased")
-
-
-def _draw_legend(figure: Any, sheet: Sheet) -> None:
-    from matplotlib.patches import Patch
-
-    depth = len(sheet.levels)
-    patches = [
-        Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend_of(sheet.levels)
-    ]
-    figure.legend(handles=patches, loc="outside lower center", ncols=min(depth + 1, 5), fontsize=6.5, frameon=False)
-    figure.suptitle(sheet.caption, fontsize=6.5)
 
 
 def page_of(sheet: Sheet) -> str:

@@ -183,7 +183,7 @@ def test_refusals_come_before_any_work(folder, tmp_path):
     assert "hbench evaluate … --metrics P@5" in refusal("levels", folder / "one.json", "-m", "P@5")
     assert "unknown metric of levels 'H-AP'" in refusal("levels", folder / "one.json", "-m", "H-AP")
     assert not (tmp_path / "p.png").exists()
-    assert "is no picture" in str(plotted_error("levels", folder / "one.json", "-o", tmp_path / "p.gif"))
+    assert "is not a picture" in str(plotted_error("levels", folder / "one.json", "-o", tmp_path / "p.gif"))
 
 
 def plotted_error(*arguments):

@@ -160,11 +160,11 @@ def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
     """Numbers beside the points, and below the picture what they stand for."""
     from matplotlib.lines import Line2D
 
+    words = []
     for number, point in enumerate(best[-MOST:], start=1):
-        panel.annotate(
-            str(number), (point.x, point.y), xytext=(2, 1.5), textcoords="offset points", fontsize=5.5, color=GREY
-        )
-    words = [f"{number}  {_words(point.row)}" for number, point in enumerate(best[-MOST:], start=1)]
+        place = (point.x, point.y)
+        panel.annotate(str(number), place, xytext=(2, 1.5), textcoords="offset points", fontsize=5.5, color=GREY)
+        words.append(f"{number}  {_words(point.row)}")
     handles = [Line2D([], [], linestyle="none") for _ in words]
     figure.legend(
         handles,

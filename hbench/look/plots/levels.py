@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hbench.core.errors import UnknownName, UsageError
-from hbench.evaluation.reports.report import Document, Report, Score
+from hbench.evaluation.reports.report import Report
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import Run, runs_of
 from hbench.look.palette import marker_of, series_color
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 METRICS = ("AP", "R@1", "R@10")  # drawn where nothing else is asked for, as far as the reports have them
 ROW = 0.115  # inches of a run at a level
 NUMBERED = 3  # runs at most whose values are printed beside their points
-
-
-def at_level(document: Document, metric: str, level: str) -> Score | None:
-    """The score of a metric at a level; None where the report has none."""
-    return document.scores.get(str(replace(MetricName.parse(metric), level=level).at(document.levels)))
 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
@@ -72,12 +67,12 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
     spread = np.linspace(-0.25, 0.25, len(runs)) if len(runs) > 1 else np.zeros(1)
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
-        places = [row + offset for row, level in enumerate(run.document.levels) if _ends(run, metric, level)]
-        ends = [each for level in run.document.levels if (each := _ends(run, metric, level))]
-        value, low, high = np.array(ends).reshape(-1, 3).T
+        levels = enumerate(run.document.levels)
+        ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
+        value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
         panel.errorbar(
             value,
-            places,
+            list(ends),
             xerr=np.maximum([value - low, high - value], 0),  # of equal values the mean may lie an ulp outside
             fmt=marker_of(number),
             color=series_color(number, len(runs)),
@@ -89,13 +84,14 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
             clip_on=False,
         )
         if len(runs) <= NUMBERED:
-            for own, row in zip(ends, places, strict=True):
-                _write_value(panel, row, own)
+            for row, of_level in ends.items():
+                _write_value(panel, row, of_level)
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
     """A score with the ends of its interval, in percent; None where the run has none."""
-    score = at_level(run.document, metric, level)
+    name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
+    score = run.document.scores.get(str(name))
     if score is None or score.value is None:
         return None
     low, high = (score.value if end is None else end for end in (score.low, score.high))

@@ -13,16 +13,15 @@ from hbench.core.errors import UsageError
 from hbench.evaluation.reports.report import Document, Report
 from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
-from hbench.look.palette import color_of, mark_of, text_color_on
+from hbench.look.palette import color_of, text_color_on
 from hbench.look.plots import Kind, PlotRequest, kinds
-from hbench.look.retrievals import level_name
+from hbench.look.retrievals import legend_of
 from hbench.metrics.definitions import distance_of_the_first_mistake
 from hbench.metrics.level_sequence import LevelSequence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
 
 RANKS = (1, 5, 10)
 FIRST_WRONG = "first wrong"
@@ -64,9 +63,12 @@ def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[
     heading = HEADING * several  # of a group of runs, in heights of a bar
     places = [group * (len(found) + heading) + row for group in range(len(keys)) for row in range(len(found))]
     bars = [(key, name, rows) for key in keys for name, rows in zip(names, found, strict=True)]
-    words = [_words(level, levels) for level in range(len(levels), -1, -1)]
+    legend = legend_of(levels)
+    words = [f"{mark} {'same ' * bool(level)}{short(name, 20)}" for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
+        from matplotlib.patches import Patch
+
         panel = figure.subplots()
         for place, (key, _, rows) in zip(places, bars, strict=True):
             _paint_bar(panel, place, rows[key], len(levels))
@@ -79,7 +81,8 @@ def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[
             )
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
-        legend_above(figure, words, _patches(len(levels)), SMALL)
+        patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
+        legend_above(figure, words, patches, SMALL)
 
     height = 0.62 + legend_height(words, SMALL) + 0.2 * len(keys) * (len(found) + heading)
     return drawn(paint, height=height, about=about)
@@ -103,17 +106,6 @@ def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
                 color=text_color_on(color),
             )
         left += share
-
-
-def _patches(depth: int) -> list[Patch]:
-    from matplotlib.patches import Patch
-
-    return [Patch(color=color_of(level, depth)) for level in range(depth, -1, -1)]
-
-
-def _words(level: int, levels: Sequence[str]) -> str:
-    name = level_name(level, levels)
-    return f"{mark_of(level, len(levels))} {'same ' * bool(level)}{short(name, 20)}"
 
 
 def _draw(request: PlotRequest) -> Drawing:

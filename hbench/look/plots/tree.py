@@ -36,6 +36,7 @@ HEAD = 8.0  # ems that a column has at least, for its head
 MOST_BRANCHES = 8  # with a colour of their own, the largest
 MANY = 2000  # nodes of a level that are drawn as pixels, lest a file has megabytes of outlines
 UNKNOWN = "#dddddd"
+VALUES = "hbench evaluate … --by-query FILE.parquet writes them"
 Floats = NDArray[np.float64]
 
 
@@ -177,23 +178,19 @@ def _draw(request: PlotRequest) -> Drawing:
     if len(request.files) != 1:
         raise UsageError("a picture has one tree", found=", ".join(request.files))
     if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
-        raise UsageError(
-            "a metric colours a tree by the values of its queries",
-            expected="one --metric with --by-query FILE",
-            fix="hbench evaluate … --by-query FILE.parquet writes them",
-        )
+        found = "a metric colours a tree by the values of its queries"
+        raise UsageError(found, expected="one --metric with --by-query FILE", fix=VALUES)
     (source,) = request.files
     if Path(source).suffix in {".graphml", ".json", ".nwk"}:
         if request.by_query:
             raise UsageError("a tree without items has no queries", fix="name the dataset")
         tree, items = tree_files.read(Path(source)).tree()
         return draw_tree(tree, items, f"{Path(source).name} · {len(tree.paths):,} classes")
-    data = load(source)
+    return _draw_test(load(source), request)
+
+
+def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
     test = test_of(data, request.test)
-    return _draw_test(data, test, request)
-
-
-def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
     manifest = data.tests[test]
     items = manifest.tree.counts(manifest.labels)[-1]
     about = f"{data.name}@{data.version}|{test}"
@@ -206,7 +203,7 @@ def _draw_test(data: Dataset, test: str, request: PlotRequest) -> Drawing:
             f"{request.by_query} cannot be read",
             expected="the values of every query, in parquet",
             found=first_line(error),
-            fix="hbench evaluate … --by-query FILE.parquet writes them",
+            fix=VALUES,
         ) from None
     if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))

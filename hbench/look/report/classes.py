@@ -30,14 +30,13 @@ class ClassMean(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """The classes of a level, worst first; of many the `worst` and the `best`, and how many lie between."""
+    """The classes of a level, worst first; of many the `worst` and the `best`."""
 
     level: str
     depth: int
     number: int
     worst: list[ClassMean]
     best: list[ClassMean]
-    left_out: int
 
 
 class ConfusionView(NamedTuple):
@@ -62,21 +61,14 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
     sums = np.stack([np.bincount(labels[defined], own[defined], minlength=number) for own in values])
     means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
     order = np.argsort(goodness(metric, means[0]), kind="stable")
-    paths = node_paths(manifest, level)
+    tree = manifest.tree
+    first = np.unique(tree.paths[:, level], return_index=True)[1]
+    down = tree.paths[first, : level + 1].tolist()  # of every node those from the coarsest level on
+    paths = [tuple(names[node] for names, node in zip(tree.names, path, strict=False)) for path in down]
     return [
         ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
         for node in order.tolist()
         if counts[node]
-    ]
-
-
-def node_paths(manifest: Manifest, level: int) -> list[tuple[str, ...]]:
-    """The names from the coarsest level down to every node of a level."""
-    tree = manifest.tree
-    first = np.unique(tree.paths[:, level], return_index=True)[1]
-    return [
-        tuple(names[node] for names, node in zip(tree.names, path, strict=False))
-        for path in tree.paths[first, : level + 1].tolist()
     ]
 
 
@@ -93,8 +85,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
             continue
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
-        left_out = len(means) - cut - len(best)
-        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], best, left_out))
+        tables.append(ClassTable(manifest.levels[level], level, len(means), means[:cut], best))
     return tables
 
 

@@ -51,8 +51,10 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32]) -> N
     folder.mkdir()
     write_script(folder, "index", _index(reported, manifest))
     write_script(folder, "queries", _queries(reported, manifest))
-    _write_chunks(folder, "items", _items(manifest, places), ITEMS)
-    items = np.bincount(manifest.labels[:, -1], minlength=len(manifest.tree.paths))
+    fine = manifest.labels[:, -1]
+    rows = zip(map(str, manifest.items), fine.tolist(), places.tolist(), strict=True)  # id, class, place of the picture
+    _write_chunks(folder, "items", list(rows), ITEMS)
+    items = np.bincount(fine, minlength=len(manifest.tree.paths))
     _write_tree(folder, reported, manifest, items)
     for number, run in enumerate(reported.runs):
         if run.top is not None:
@@ -92,11 +94,6 @@ def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     queries = np.flatnonzero(manifest.query)
     return {"item": queries.tolist(), "cls": manifest.labels[queries, -1].tolist(), "value": values, "first": first}
-
-
-def _items(manifest: Manifest, places: NDArray[np.int32]) -> list[tuple[str, int, int]]:
-    """Id, fine class, and place among the pictures of every item."""
-    return list(zip(map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True))
 
 
 def _results(top: TopLists) -> list[tuple[list[int], list[float], list[int]]]:

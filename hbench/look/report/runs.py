@@ -101,12 +101,12 @@ def read_runs(
         raise UnknownName("test of this report", test, document.tests)
     chosen = test or document.tests[0]
     data = _dataset(document, dataset)
-    queries = None if data is None else _queries(data.tests[chosen])
     found = []
     for path, run in zip(files, runs, strict=True):
         values: dict[str, Floats] = {}
-        if run.by_query is not None and queries is not None:
-            values = _values(run.by_query, chosen, queries, path)
+        if run.by_query is not None and data is not None:
+            rows = _rows_of(run.by_query, chosen, data.tests[chosen], path)
+            values = {name: np.asarray(rows[name].to_numpy(), np.float64) for name in metric_columns(rows)}
         top = None
         beside = path.with_suffix(results.SUFFIX)
         if data is not None and beside.is_file():
@@ -143,12 +143,9 @@ def _metric(document: Document, name: str | None) -> str:
     return found
 
 
-def _queries(manifest: Manifest) -> pa.Array:
-    return text_array(manifest.items[manifest.query])
-
-
-def _rows_of(table: pa.Table, test: str, queries: pa.Array, path: Path) -> pa.Table:
+def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.Table:
     """The rows of a test's queries, in their order."""
+    queries = text_array(manifest.items[manifest.query])
     own = table.filter(pc.equal(table["test"], test))
     order = pc.index_in(queries, value_set=own["query"].combine_chunks())
     if order.null_count:
@@ -157,14 +154,9 @@ def _rows_of(table: pa.Table, test: str, queries: pa.Array, path: Path) -> pa.Ta
     return own.take(order)
 
 
-def _values(table: pa.Table, test: str, queries: pa.Array, path: Path) -> dict[str, Floats]:
-    own = _rows_of(table, test, queries, path)
-    return {name: np.asarray(own[name].to_numpy(), dtype=np.float64) for name in metric_columns(own)}
-
-
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
     """The kept results of a test, by positions in its manifest."""
-    own = _rows_of(table, test, _queries(manifest), path)
+    own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
     lengths = [pc.list_value_length(each).fill_null(0).to_numpy() for each in columns]
     items, scores, levels = (each.flatten() for each in columns)

@@ -40,10 +40,6 @@ class BoardRow(NamedTuple):
     facts: list[tuple[str, str]]
     doubts: list[str]
 
-    @property
-    def kind(self) -> str:
-        return "run" if self.row.run else "paper"
-
 
 class BoardView(NamedTuple):
     """A leaderboard as its page shows it. `choices`: what the rows can be filtered by, name → (value, rows)."""
@@ -76,22 +72,16 @@ def view_of(board: Leaderboard) -> BoardView:
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """What the page's scripts need beside the rows: metrics by level, the standings, and the axes shown at first."""
+    """What the page's scripts need besides the rows: metrics by level, the axes shown at first, and by metric the standings,
+    best first: a place (none for the last), and the numbers of the rows that share it."""
     keys = [metric.key for metric in view.metrics]
     axes = list(PARETO) if set(PARETO) <= set(keys) else [keys[-1 if len(keys) < 2 else 1], keys[0]]
-    metrics = [metric._asdict() for metric in view.metrics]
-    return {"metrics": metrics, "standings": standings_of(view), "axes": axes}
-
-
-def standings_of(view: BoardView) -> dict[str, list[tuple[int | None, list[int]]]]:
-    """By metric the places, best first, and the numbers of the rows that share a result; those without a place last."""
     number = {id(each.row): each.number for each in view.rows}
-    return {
-        metric.key: [
-            (standing.place, [number[id(row)] for row in standing.rows]) for standing in rank(view.board, metric.key)
-        ]
-        for metric in view.metrics
+    standings = {
+        key: [(standing.place, [number[id(row)] for row in standing.rows]) for standing in rank(view.board, key)]
+        for key in keys
     }
+    return {"metrics": [metric._asdict() for metric in view.metrics], "standings": standings, "axes": axes}
 
 
 def _metric(board: Leaderboard, key: str) -> BoardMetric:

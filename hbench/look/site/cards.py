@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import HBenchError
-from hbench.datasets import Dataset, Spec, card, load, specs
+from hbench.datasets import Dataset, card, load, specs
 from hbench.look.pages.tree_data import tree_data
 from hbench.tree import LabelTree
 from hbench.tree.statistics import LevelStatistics, items_of_level, statistics
@@ -36,24 +36,16 @@ def card_of(name: str) -> DatasetCard:
     about: dict[str, Any] = dict(card(spec)) if spec else {}
     facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
     facts += [("known defect", str(text)) for text in about.get("defects", ())]
-    made = DatasetCard(str(about.get("title", name)), _address(about), facts, _counts(spec), [], None, "")
+    counts = [(split, what, number) for split, of in spec.counts.items() for what, number in of.items()] if spec else []
+    homepage = str(about.get("homepage", ""))
+    if not homepage.startswith(("https://", "http://")):  # not an address that a page may link to
+        homepage = ""
+    made = DatasetCard(str(about.get("title", name)), homepage, facts, counts, [], None, "")
     try:
         data = load(name)
     except HBenchError as error:
         return made._replace(why=f"Its tree is not shown: {error.problem}" + f" ({error.fix})" * bool(error.fix))
     return _with_tree(made, data)
-
-
-def _address(about: dict[str, Any]) -> str:
-    """Its homepage, where that is an address that a page may link to."""
-    text = str(about.get("homepage", ""))
-    return text if text.startswith(("https://", "http://")) else ""
-
-
-def _counts(spec: Spec | None) -> list[tuple[str, str, int]]:
-    if spec is None:
-        return []
-    return [(split, what, number) for split, counts in spec.counts.items() for what, number in counts.items()]
 
 
 def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
