@@ -97,31 +97,26 @@ def tables(size: int) -> Tables:
 def sum_up(ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums) -> None:
     """Take all sums of n queries, whose positives of level ≥ `lowest` are ranked."""
     for query in range(len(ranked.tied)):
-        sum_query(ranked, query, request, buffers, out)
-
-
-@compiled_part
-def sum_query(ranked: RankedPositives, query: int, request: SumRequest, buffers: SumBuffers, out: Sums) -> None:
-    """Take all sums of one query, level by level from the lowest: the positives above a level move to the buffers' front."""
-    first, end = ranked.starts[query], ranked.ends[query]
-    ranks, levels, harmonic = ranked.ranks[first:end], ranked.levels[first:end], request.tables.harmonic
-    counts, total = request.counts[query], len(ranks)
-    for lowest in range(request.lowest, len(counts)):
-        if len(ranks) == 0:
-            return
-        whole = sum_level(ranks, request, out, query, lowest)
-        for h in range(out.graded.shape[1]):
-            grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
-            out.graded[query, h] += graded_sum(ranks, levels, lowest, grades, whole)
-        if request.binary:
-            out.intersection[query, lowest] = intersection_sum(ranks, 0, len(ranks), harmonic) / len(ranks)
-        if lowest + 1 == len(counts) and not request.overlap:
-            return
-        higher, early = split(ranks, levels, lowest, total, buffers)
-        if request.overlap:
-            overlap = intersection_sum(buffers.others[:early], higher, total, harmonic)
-            out.intersection[query, 0] += overlap / total
-        ranks, levels = buffers.ranks[:higher], buffers.levels[:higher]
+        first, end = ranked.starts[query], ranked.ends[query]
+        ranks, levels = ranked.ranks[first:end], ranked.levels[first:end]
+        counts, total = request.counts[query], len(ranks)
+        for lowest in range(request.lowest, len(counts)):  # the positives above a level move to the buffers' front
+            if len(ranks) == 0:
+                break
+            whole = sum_level(ranks, request, out, query, lowest)
+            for h in range(out.graded.shape[1]):
+                grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
+                out.graded[query, h] += graded_sum(ranks, levels, lowest, grades, whole)
+            if request.binary:
+                overlap = intersection_sum(ranks, np.uint64(0), len(ranks), request.tables.harmonic)
+                out.intersection[query, lowest] = overlap / len(ranks)
+            if lowest + 1 == len(counts) and not request.overlap:
+                break
+            higher, early = split(ranks, levels, lowest, total, buffers)
+            if request.overlap:
+                overlap = intersection_sum(buffers.others[:early], higher, total, request.tables.harmonic)
+                out.intersection[query, 0] += overlap / total
+            ranks, levels = buffers.ranks[:higher], buffers.levels[:higher]
 
 
 @compiled_part
@@ -130,7 +125,7 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
     precision sum of the whole list."""
     cuts, discount, gains = request.cuts, request.tables.discount, request.gain
     hits, precision, gain = out.hits[query, level - 1], out.precision[query, level - 1], out.gain[query, level - 1]
-    done, precision_so_far, gain_so_far = 0, 0.0, 0.0
+    done, precision_so_far, gain_so_far = np.int64(0), 0.0, 0.0  # a plain 0 has a type of its own, compiled for itself
     for column in range(len(cuts)):
         end = count_up_to(ranks, cuts[column])
         precision_so_far += precision_sum(ranks, done, end)
@@ -139,7 +134,7 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
         hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
         done = end
     within = count_up_to(ranks, len(ranks))
-    hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, 0, within), np.nan
+    hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, np.int64(0), within), np.nan
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
     if gains:
         gain[-1] = gain_so_far + gain_sum(ranks, done, len(ranks), discount)

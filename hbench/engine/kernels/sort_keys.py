@@ -199,7 +199,7 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
 
 def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     """Sort each part: by score, then by the tie key of the level; both with the best first."""
-    if rows.dtype == np.float64 or not write_keys(rows, parts, to.coding, to.keys):
+    if rows.dtype == np.float64 or not write_keys(rows.view(np.uint32), parts, to.coding, to.keys):
         sort_distinct(rows, parts, to)
         return
     if to.keys.dtype == np.uint32:
@@ -208,7 +208,7 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
         for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
             to.keys[first : first + size].sort()
     if (parts.sizes < rows.shape[1]).any():
-        read_keys(rows, parts, to)
+        read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
@@ -239,12 +239,13 @@ def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.
 
 
 @compiled
-def write_keys(rows: NDArray[np.float32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]) -> bool:
-    """The keys of the parts' items, in the order of the columns; whether every score has a code of its own."""
+def write_keys(rows: NDArray[np.uint32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]) -> bool:
+    """Write the keys of the parts' items, in the order of the columns, from the bits of their scores; whether every score has its
+    own code."""
     exact = True
     for row in range(len(parts.begins)):
         begin, own = parts.begins[row], keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
-        bits = rows[row, begin : begin + len(own)].view(np.uint32)
+        bits = rows[row, begin : begin + len(own)]
         floor, own_exact = floor_of(bits, coding.middle)
         exact &= own_exact
         write_codes(bits, floor, coding, coding.of_level[0], own)
@@ -282,19 +283,19 @@ def write_codes(
 
 
 @compiled
-def read_keys(rows: NDArray[np.float32], parts: Parts, to: SortedKeys) -> None:
-    """Scores and levels of the sorted keys of parts that are not the whole row."""
+def read_keys(rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: NDArray[np.uint32]) -> None:
+    """Read the bits of the scores, and the levels, of the sorted keys of parts that are not the whole row."""
     coding = to.coding
     for row in range(len(parts.begins)):
         first, size, begin = parts.offsets[row], parts.sizes[row], parts.begins[row]
         if size < rows.shape[1]:
-            floor, _exact = floor_of(rows[row, begin : begin + size].view(np.uint32), coding.middle)
-            keys, bits = to.keys[first : first + size], to.scores[first : first + size].view(np.uint32)
-            read_codes(keys, floor, coding, bits)
+            floor, _exact = floor_of(rows[row, begin : begin + size], coding.middle)
+            keys = to.keys[first : first + size]
+            read_codes(keys, floor, coding, scores[first : first + size])
             for item in range(np.uint64(size)):
                 tie = np.uint64(keys[item]) & np.uint64((1 << coding.bits) - 1)
                 to.levels[np.uint64(first) + item] = coding.to_level[tie]
-            to.scores[first + size] = -np.inf
+            scores[first + size] = np.uint32(SIGN | INFINITE)
 
 
 @compiled

@@ -87,13 +87,39 @@ def flat_range(parts: Parts, queries: slice) -> slice:
 
 @compiled
 def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule) -> None:
-    """Count the items beyond each row's query (n,) and before each column's."""
-    count_neighbours(tile, Window(0, rows.first, columns.first, True), rows, rule)
-    turned = np.empty((TURNED, len(tile)), tile.dtype)
-    for start in range(0, tile.shape[1], TURNED):
-        size = min(TURNED, tile.shape[1] - start)
+    """Count the items beyond each row's query (n,) and before each column's: first the tile as it is, then strips of its columns
+    turned into rows. One loop serves both sides, since each call of a compiled function is compiled anew."""
+    most = max(most_positives(rows.lists), most_positives(columns.lists))
+    before, turned = np.empty(BUCKETS * most + 1, np.int32), np.empty((TURNED, len(tile)), tile.dtype)
+    scores, window, side = tile, Window(0, rows.first, columns.first, True), rows
+    for start in range(0, tile.shape[1] + TURNED, TURNED):
+        parts = side.lists.parts
+        above, best, top, tied = side.counts
+        for row in range(len(scores)):
+            place, itself = window.place + row, max(window.query + row - window.item, -1)
+            near = scores[row, itself + 1 :] if window.beyond else scores[row, : max(itself, 0)]
+            first = window.item + itself + 1 if window.beyond else window.item
+            begin, size, offset = parts.begins[place] - first, parts.sizes[place], parts.offsets[place]
+            if size > 1:
+                distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
+                ordered, counts = side.lists.ordered[offset : offset + size], above[offset : offset + size]
+                tied[place] |= count_above(distractors, ordered, rule, before, counts)
+            if some_reach(near, top[place]):
+                raise_best(near, first, (parts.starts[place], parts.ends[place]), best[place])
+                for level in range(best.shape[1]):
+                    top[place] = max(top[place], best[place, level])
+        size = min(TURNED, max(tile.shape[1] - start, 0))
         turn(tile[:, start : start + size], turned)
-        count_neighbours(turned[:size], Window(start, columns.first + start, rows.first, False), columns, rule)
+        scores, window, side = turned[:size], Window(start, columns.first + start, rows.first, False), columns
+
+
+@compiled_part
+def most_positives(lists: SortedPositives) -> Scalar:
+    """The size of the longest list."""
+    most = np.int64(1)
+    for place in range(len(lists.parts.sizes)):
+        most = max(most, lists.parts.sizes[place])
+    return most
 
 
 @compiled_part
@@ -104,29 +130,6 @@ def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
         for column in range(np.uint64(tile.shape[1])):
             for row in range(np.uint64(first), np.uint64(first + rows)):
                 turned[column, row] = tile[row, column]
-
-
-@compiled
-def count_neighbours(scores: NDArray[np.floating], window: Window, side: TileSide, rule: RankingRule) -> None:
-    """Count items that lie side by side for queries that do, given their scores (Q, m)."""
-    ordered, parts = side.lists.ordered, side.lists.parts
-    begins, offsets, sizes, starts, ends = parts.begins, parts.offsets, parts.sizes, parts.starts, parts.ends
-    above, best, top, tied = side.counts
-    most = np.int64(1)
-    for row in range(len(scores)):
-        most = max(most, sizes[window.place + row])
-    before = np.empty(BUCKETS * most + 1, np.int32)
-    for row in range(len(scores)):
-        place, own = window.place + row, window.query + row - window.item
-        near = scores[row, max(own + 1, 0) :] if window.beyond else scores[row, : max(own, 0)]
-        first = window.item + max(own + 1, 0) if window.beyond else window.item
-        begin, size, flat = begins[place] - first, sizes[place], slice(offsets[place], offsets[place] + sizes[place])
-        if size > 1:
-            distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
-            tied[place] |= count_above(distractors, ordered[flat], rule, before, above[flat])
-        if some_reach(near, top[place]):
-            raise_best(near, first, (starts[place], ends[place]), best[place])
-            top[place] = best[place].max()
 
 
 @compiled_part
@@ -147,7 +150,8 @@ def rank_counted(
     for query in range(len(first_levels)):
         first, end, offset = out.starts[query], out.ends[query], lists.parts.offsets[query]
         ranks, levels = out.ranks[first:end], out.levels[first:end]
-        levels[:] = lists.levels[offset : offset + len(ranks)]
+        for slot in range(np.uint64(len(levels))):  # an assignment of slices takes seconds to compile
+            levels[slot] = lists.levels[np.uint64(offset) + slot]
         add_up(counts.above[offset : offset + len(ranks) + 1], ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)
