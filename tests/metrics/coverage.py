@@ -49,8 +49,14 @@ KINDS: dict[str, tuple[Callable[[NDArray[np.int64], np.random.Generator], Floats
 }
 
 
-def held(intervals: Floats, truth: float) -> float:
-    """The share of intervals (R, 2) that hold the truth."""
+def held(values: Floats, units: NDArray[np.int64], truth: float) -> float:
+    """The share of repetitions (R, Q) whose interval holds the truth; some at a time, which is quicker."""
+    parts = np.array_split(values, REPETITIONS // 50)
+    intervals = np.concatenate([mean_intervals(UnitSums.of(part, units)) for part in parts])
+    return share_that_holds(intervals, truth)
+
+
+def share_that_holds(intervals: Floats, truth: float) -> float:
     return float(((intervals[:, 0] <= truth) & (truth <= intervals[:, 1])).mean())
 
 
@@ -61,8 +67,7 @@ def coverage_of_classes() -> dict[tuple[str, str], tuple[float, float]]:
         units = np.repeat(np.arange(len(sizes)), sizes)
         for kind, (draw, truth) in KINDS.items():
             values = draw(units, np.random.default_rng(11))
-            by_class, by_query = UnitSums.of(values, units), UnitSums.of(values, np.arange(len(units)))
-            found[design, kind] = held(mean_intervals(by_class), truth), held(mean_intervals(by_query), truth)
+            found[design, kind] = held(values, units, truth), held(values, np.arange(len(units)), truth)
     return found
 
 
@@ -72,8 +77,7 @@ def coverage_of_rates() -> dict[tuple[float, int], float]:
     for rate in (0.99, 0.95, 0.5):
         for queries in (30, 100):
             right = np.random.default_rng(13).random((REPETITIONS, queries)) < rate
-            sums = UnitSums.of(right.astype(float), np.arange(queries))
-            found[rate, queries] = held(mean_intervals(sums), rate)
+            found[rate, queries] = held(right.astype(float), np.arange(queries), rate)
     return found
 
 
@@ -86,7 +90,10 @@ def levels_of_the_test() -> dict[tuple[str, str], tuple[float, float]]:
         for kind, (draw, _) in KINDS.items():
             rng = np.random.default_rng(17)
             sums = UnitSums.of(draw(units, rng) - draw(units, rng), units)
-            found[design, kind] = float((sign_flip_p(sums) <= 0.05).mean()), held(difference_intervals(sums), 0)
+            found[design, kind] = (
+                float((sign_flip_p(sums) <= 0.05).mean()),
+                share_that_holds(difference_intervals(sums), 0),
+            )
     return found
 
 
