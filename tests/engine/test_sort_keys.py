@@ -75,7 +75,7 @@ def test_a_code_of_seven_levels_spans_thirty_two_powers_of_two(smallest, fits):
     parts = nested_parts(np.random.default_rng(0), 7, 0, 4)
     to = sort_keys.empty(5, rows.dtype, np.arange(8, dtype=np.uint8))
     assert to.keys.dtype == np.uint32
-    assert sort_keys.write_keys(rows, parts, to.coding, to.keys) == fits
+    assert sort_keys.write_keys(rows.view(np.uint32), parts, to.coding, to.keys) == fits
 
 
 def test_rows_are_grouped_by_what_fits():
