@@ -21,6 +21,13 @@ def call(*words: object) -> Result:
     return done
 
 
+def refusal(*words: object) -> str:
+    """What a command says that has to be refused in this process, by hbench or by click."""
+    done = CliRunner().invoke(group, list(map(str, words)))
+    assert done.exception is not None, done.output
+    return f"{done.output}{done.exception}"
+
+
 def run(*words: object, code: int = 0, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, which has to end with a code."""
     command = [sys.executable, "-m", "hbench", *map(str, words)]

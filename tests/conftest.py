@@ -50,6 +50,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="session")
+def zoo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the dataset and the embeddings of tests/zoo.py, which nobody changes."""
+    from tests import zoo
+
+    folder = tmp_path_factory.mktemp("zoo")
+    zoo.make(folder)
+    return folder
+
+
 @pytest.fixture
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home of hbench: no data, no leaderboards, no sources of whoever runs the tests."""

@@ -22,20 +22,14 @@ from hbench.evaluation import shards
 from hbench.evaluation.evaluate import examine, report_on, shard_on
 from hbench.evaluation.shards import Part
 from tests import zoo
+from tests.command_line import call, refusal, run
 
 BLOCKS = -(-2_300 // BLOCK)  # of zoo's items
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("zoo")
-    zoo.make(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def examined(home):
-    return examine(home / zoo.FILE, home / zoo.DATASET, also_official=True)
+def examined(zoo_folder):
+    return examine(zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET, also_official=True)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +38,9 @@ def whole(examined):
 
 
 @pytest.fixture(scope="module")
-def parts(home, examined):
-    paths = [home / f"{number}.npz" for number in (1, 2, 3)]
+def parts(examined, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    paths = [folder / f"{number}.npz" for number in (1, 2, 3)]
     for number, path in enumerate(paths, start=1):
         shard_on(path, examined, Part(number, 3))
     return paths
@@ -55,8 +50,8 @@ def test_the_parts_in_any_order_make_the_report_of_the_whole(parts, whole):
     assert zoo.same(shards.merge([parts[2], parts[0], parts[1]]), whole)
 
 
-def test_more_parts_than_blocks_leave_some_empty_and_merge_all_the_same(home, examined, whole):
-    paths = [home / f"one-of-many-{number}.npz" for number in range(1, 9)]
+def test_more_parts_than_blocks_leave_some_empty_and_merge_all_the_same(examined, whole, tmp_path):
+    paths = [tmp_path / f"one-of-many-{number}.npz" for number in range(1, 9)]
     for number, path in enumerate(paths, start=1):
         shard_on(path, examined, Part(number, 8), execute=partial(on_threads, threads=1))
     assert zoo.same(shards.merge(paths), whole)
@@ -119,8 +114,8 @@ def test_one_part_of_a_billion_is_refused_without_listing_the_others(parts, tmp_
         Part.parse("1/" + "9" * 5_000)
 
 
-def test_parts_of_other_vectors_or_conditions_are_refused(home, parts, tmp_path):
-    other = examine(home / zoo.FILE, home / zoo.DATASET, Settings(ties="optimistic"), also_official=True)
+def test_parts_of_other_vectors_or_conditions_are_refused(zoo_folder, parts, tmp_path):
+    other = examine(zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET, Settings(ties="optimistic"), also_official=True)
     shard_on(tmp_path / "ties.npz", other, Part(2, 3))
     zoo.make(tmp_path, seed=1)
     moved = examine(tmp_path / zoo.FILE, tmp_path / zoo.DATASET, also_official=True)
@@ -130,7 +125,7 @@ def test_parts_of_other_vectors_or_conditions_are_refused(home, parts, tmp_path)
             shards.merge([parts[0], tmp_path / f"{name}.npz", parts[2]])
 
 
-def test_a_damaged_or_foreign_part_is_refused_by_name(home, parts, tmp_path):
+def test_a_damaged_or_foreign_part_is_refused_by_name(parts, tmp_path):
     (tmp_path / "cut.npz").write_bytes(parts[1].read_bytes()[:5000])
     np.savez(tmp_path / "foreign.npz", values=np.zeros(3))
     for name in ("cut", "foreign", "absent"):
@@ -156,31 +151,26 @@ def test_a_finished_block_is_kept_and_not_computed_again(examined, whole, tmp_pa
     assert zoo.same(report_on(examined, execute=kept_in(tmp_path, refuses)), whole)
 
 
-def test_a_kept_block_that_cannot_be_read_is_computed_again(examined, whole, tmp_path):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values[:, :1],  # one query
+        lambda values: values[:1],  # one metric
+        lambda values: values.astype(np.float32),
+        lambda values: np.full((1, 1), 0.5),
+    ],
+)
+def test_kept_blocks_that_cannot_be_read_or_are_of_others_are_computed_again(examined, whole, tmp_path, change):
     report_on(examined, execute=kept_in(tmp_path, on_threads))
-    first, second, *_ = sorted(next(tmp_path.iterdir()).iterdir())
+    first, second, third, *_ = sorted(next(tmp_path.iterdir()).iterdir())
     first.write_bytes(first.read_bytes()[:100])
     files.write(second, {"job": "another"}, {})
+    header, arrays = files.read(third)
+    files.write(third, header, arrays | {"values": change(arrays["values"])})
     assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
 
 
-@pytest.mark.parametrize("change", ["one query", "one metric", "another type", "one value for all"])
-def test_a_kept_block_of_another_shape_is_computed_again(examined, whole, tmp_path, change):
-    report_on(examined, execute=kept_in(tmp_path, on_threads))
-    path = sorted(next(tmp_path.iterdir()).iterdir())[0]
-    header, arrays = files.read(path)
-    values = arrays["values"]
-    tampered = {
-        "one query": values[:, :1],
-        "one metric": values[:1],
-        "another type": values.astype(np.float32),
-        "one value for all": np.full((1, 1), 0.5),
-    }[change]
-    files.write(path, header, arrays | {"values": tampered})
-    assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
-
-
-def test_an_evaluation_that_was_killed_goes_on_where_it_stopped(home, examined, whole, tmp_path):
+def test_an_evaluation_that_was_killed_goes_on_where_it_stopped(zoo_folder, examined, whole, tmp_path):
     code = """
 import sys, time
 from pathlib import Path
@@ -197,7 +187,7 @@ def slowly(job, blocks):
 
 report_on(examine(sys.argv[1], sys.argv[2], also_official=True), execute=kept_in(Path(sys.argv[3]), slowly))
 """
-    arguments = [home / zoo.FILE, home / zoo.DATASET, tmp_path / "kept"]
+    arguments = [zoo_folder / zoo.FILE, zoo_folder / zoo.DATASET, tmp_path / "kept"]
     with subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)]) as process:
         while process.poll() is None and not list(tmp_path.glob("kept/*/block-*.npz")):
             time.sleep(0.05)
@@ -214,30 +204,25 @@ report_on(examine(sys.argv[1], sys.argv[2], also_official=True), execute=kept_in
     assert len(asked) == BLOCKS - kept
 
 
-def hbench(folder, *arguments, code=0):
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=folder
-    )
-    assert run.returncode == code, run.stderr + run.stdout
-    return run
-
-
-def test_the_command_line_writes_parts_resumes_and_merges(home, tmp_path):
-    evaluate = ["evaluate", home / zoo.FILE, "-d", home / zoo.DATASET]
-    hbench(tmp_path, *evaluate, "-o", "whole.json", "--max-memory", "60M", "--resume", "kept", "--threads", "1")
-    hbench(tmp_path, *evaluate, "--shard", "1/2", "-o", "1.npz", "--resume", "kept")
-    hbench(tmp_path, *evaluate, "--shard", "2/2", "-o", "2.npz")
-    merged = hbench(tmp_path, "merge", "2.npz", "1.npz", "-o", "merged.json", "--by-query", "merged.parquet")
-    assert "H-AP" in merged.stdout
+def test_the_command_line_writes_parts_resumes_and_merges(zoo_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evaluate = ("evaluate", zoo_folder / zoo.FILE, "-d", zoo_folder / zoo.DATASET)
+    run(*evaluate, "-o", "whole.json", "--max-memory", "60M", "--resume", "kept", "--threads", 1, folder=tmp_path)
+    call(*evaluate, "--shard", "1/2", "-o", "1.npz", "--resume", "kept")
+    call(*evaluate, "--shard", "2/2", "-o", "2.npz")
+    assert "H-AP" in call("merge", "2.npz", "1.npz", "-o", "merged.json", "--by-query", "merged.parquet").stdout
     assert (tmp_path / "merged.json").read_text() == (tmp_path / "whole.json").read_text()
-    assert "--method" in hbench(tmp_path, "merge", "1.npz", "2.npz", "--row", "row.toml", code=3).stderr
-    hbench(tmp_path, "merge", "1.npz", "2.npz", "--row", "row.toml", "--method", "mine")
+    call("merge", "1.npz", "2.npz", "--row", "row.toml", "--method", "mine")
     assert 'method = "mine"' in (tmp_path / "row.toml").read_text()
-    assert "missing 2" in hbench(tmp_path, "merge", "1.npz", code=3).stderr
-    block = next((tmp_path / "kept").rglob("*.npz"))
     np.savez(tmp_path / "other.npz", ids=np.arange(3))
-    for path, reason in ((block, "is not a shard"), ("other.npz", "another .npz"), ("none.npz", "does not exist")):
-        assert reason in hbench(tmp_path, "merge", "1.npz", path, code=3).stderr
-    assert "--out" in hbench(tmp_path, *evaluate, "--shard", "1/2", code=2).stderr
-    assert "not a size" in hbench(tmp_path, *evaluate, "--max-memory", "much", code=2).stderr
-    assert "one query" in hbench(tmp_path, *evaluate, "--max-memory", "100K", code=2).stderr
+    for words, reason in (
+        (("merge", "1.npz", "2.npz", "--row", "row.toml"), "--method"),
+        (("merge", "1.npz"), "missing 2"),
+        (("merge", "1.npz", next((tmp_path / "kept").rglob("*.npz"))), "is not a shard"),
+        (("merge", "1.npz", "other.npz"), "another .npz"),
+        (("merge", "1.npz", "none.npz"), "does not exist"),
+        ((*evaluate, "--shard", "1/2"), "--out"),
+        ((*evaluate, "--max-memory", "much"), "not a size"),
+        ((*evaluate, "--max-memory", "100K"), "one query"),
+    ):
+        assert reason in refusal(*words)
