@@ -10,7 +10,7 @@ import pytest
 
 
 class Opened:
-    """A page with all it asked for and said; `within`: what every address it asks for begins with."""
+    """A page with all it asked for and said; `within`: how every address begins that it may ask for."""
 
     def __init__(self, browser, address, within, width=1440, scheme="light", errors=False):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -28,18 +28,17 @@ class Opened:
             self.page.screenshot(path=Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png", full_page=True)
         assert self.errors or self.said == []
         assert self.asked
-        assert [url for url in self.asked if not url.startswith((self.within, "blob:"))] == []
+        assert [url for url in self.asked if not url.startswith((*self.within, "blob:"))] == []
         self.page.context.close()
 
 
 @pytest.fixture
 def opened(browser, request):
-    """Open a page by its path, or by an address on this machine."""
+    """Open a page by its path."""
     made = []
 
-    def open_page(path, **options):
-        address, within = (path, path) if isinstance(path, str) else (path.as_uri(), path.parent.as_uri())
-        made.append(Opened(browser, address, within, **options))
+    def open_page(path, within=None, **options):
+        made.append(Opened(browser, path.as_uri(), within or (path.parent.as_uri(),), **options))
         return made[-1].page
 
     yield open_page

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 from xml.etree import ElementTree
 
 import numpy as np
 from click.testing import CliRunner
+from PIL import Image
 
 import hbench
 from hbench.cli import group
 from hbench.evaluation import embeddings
+from hbench.look.figures import COLUMN, DPI, styled
+from hbench.look.plots import draw
 
 LEVELS = ("family", "genus", "species")
 HEADS = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
@@ -59,6 +63,21 @@ def plotted(*arguments, code=0):
     return run
 
 
+def check_formats(kind, request):
+    """A kind is drawn in every format, the same again, one column wide, with fonts embedded, and no edge cuts a text."""
+    drawings = [draw(kind, request) for _ in range(2)]
+    for suffix, head in HEADS.items():
+        first, second = (drawing.as_bytes(suffix[1:]) for drawing in drawings)
+        assert first.startswith(head)
+        assert first == second
+    check_svg(drawings[0].as_bytes("svg").decode())
+    assert b"/FontFile2" in drawings[0].as_bytes("pdf")
+    assert b"/Type3" not in drawings[0].as_bytes("pdf")
+    with Image.open(io.BytesIO(drawings[0].as_bytes("png"))) as image:
+        assert image.width == int(COLUMN * DPI)
+    assert cut_texts(drawings[0]) == []
+
+
 def words_of(drawing):
     """All text of a drawing's figure."""
     import matplotlib.text
@@ -80,8 +99,6 @@ def cut_texts(drawing):
     """The texts of a drawing that its edges cut."""
     import matplotlib.text
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    from hbench.look.figures import styled
 
     figure = drawing.figure
     with styled():

@@ -17,7 +17,7 @@ import hbench
 from hbench.cli import group
 from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
 from hbench.evaluation.reports import report as reports
-from hbench.look.pages.folder import Pages, copy_assets, script, write_script
+from hbench.look.pages.folder import Pages, copy_assets, replacing_folder, write_script
 from hbench.look.pages.tree_data import tree_data
 from hbench.look.plots.confusion import confusion
 from hbench.look.report.classes import class_means
@@ -65,7 +65,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def pictured(reported, tmp_path):
+@pytest.fixture(scope="module")
+def reported(folder):
+    """Both runs as pages read them."""
+    return read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+
+
+def pictured(reported):
     """The same with a picture of every item, each of its own colour."""
     data = reported.data
     tests = {
@@ -76,12 +82,10 @@ def pictured(reported, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def pages(folder, tmp_path_factory):
+def pages(folder, reported, tmp_path_factory):
     """The pages of both runs, with pictures and the curve of the first."""
     out = tmp_path_factory.mktemp("pages") / "pages"
-    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
-    reported = with_embeddings(pictured(reported, folder), [folder / "one.npz"], 20)
-    write_report(reported, out)
+    write_report(with_embeddings(pictured(reported), [folder / "one.npz"], 20), out)
     return out
 
 
@@ -131,8 +135,14 @@ def test_differences_are_those_of_compare(opened, folder, pages):
     assert wins[0] == max(change, key=change.__getitem__)
 
 
-def shown_query(page):
-    return page.locator("#shown").get_attribute("data-query")
+def wait_for_query(page, name):
+    page.wait_for_function("name => document.getElementById('shown')?.dataset.query === name", arg=name)
+
+
+def explored(opened, path):
+    page = opened(path)
+    page.wait_for_selector("#shown[aria-busy=false]")
+    return page
 
 
 def shown_items(page, number):
@@ -140,19 +150,17 @@ def shown_items(page, number):
     return tiles.evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
 
 
-def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, folder, pages):
-    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages):
     values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
     by_value = [items[n] for n in np.argsort(values.round(4), kind="stable")]
-    page = opened(pages / "explore.html")
-    page.wait_for_selector("#shown[aria-busy=false]")
+    page = explored(opened, pages / "explore.html")
     page.select_option("#order", "low")
-    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=by_value[0])
+    wait_for_query(page, by_value[0])
     page.locator("h1").click()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=by_value[2])
+    wait_for_query(page, by_value[2])
     assert page.locator("#place").inner_text() == f"3 of {ITEMS}"
     query = items.index(by_value[2])
     for number, own in enumerate(reported.runs):
@@ -161,13 +169,12 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, folder, pages):
         ]
         assert shown_items(page, number) == expected
     page.keyboard.press("End")
-    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=by_value[-1])
+    wait_for_query(page, by_value[-1])
     assert page.locator("#next").is_disabled()
 
 
-def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, folder, pages):
-    page = opened(pages / "explore.html")
-    page.wait_for_selector("#shown[aria-busy=false]")
+def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
+    page = explored(opened, pages / "explore.html")
     page.keyboard.press("/")
     page.keyboard.type("__PRO")
     assert page.locator("#matches [role=option] span").all_inner_texts() == ["__proto__"]
@@ -176,18 +183,18 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, folder,
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.getElementById('place').textContent === '1 of 20'")
     page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
-    before = shown_query(page)
+    before = page.locator("#shown").get_attribute("data-query")
     result = page.locator("#shown button.result").nth(2)
     name = page.locator("#shown [data-item]").nth(2).get_attribute("data-item")
     result.focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=name)
+    wait_for_query(page, name)
     address = page.url
     page.go_back()
-    page.wait_for_function("name => document.getElementById('shown').dataset.query === name", arg=before)
+    wait_for_query(page, before)
     again = opened(pages / "explore.html")
     again.goto(address)
-    again.wait_for_function("name => document.getElementById('shown')?.dataset.query === name", arg=name)
+    wait_for_query(again, name)
 
 
 def node_means(reported, level, metric="H-AP", run=0):
@@ -198,8 +205,7 @@ def node_means(reported, level, metric="H-AP", run=0):
     return {name: float(np.mean(own)) for name, own in found.items()}
 
 
-def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, folder, pages):
-    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, pages):
     page = opened(pages / "tree.html")
     page.wait_for_selector("#tree[data-ready]")
     options = page.locator("#tree-color option").all_inner_texts()
@@ -228,8 +234,7 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, folder, pages)
     page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
 
 
-def test_the_map_zooms_and_lists_what_is_selected(opened, folder, pages):
-    reported = read_runs([folder / "one.json", folder / "two.json"], dataset=str(folder / "own.parquet"))
+def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     means = node_means(reported, 2)
     page = opened(pages / "map.html")
     page.wait_for_selector("#map[data-ready]")
@@ -333,13 +338,9 @@ def test_worst_queries_and_their_results_are_those_of_look(opened, folder, pages
     assert severe[0] == 0
 
 
-def test_classes_are_ranked_by_their_means(opened, folder, pages):
-    reported = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet"))
+def test_classes_are_ranked_by_their_means(opened, reported, pages):
     values, manifest = reported.runs[0].values["H-AP"], reported.manifest
-    means = {}
-    for item, value in zip(np.flatnonzero(manifest.query), values, strict=True):
-        means.setdefault(manifest.tree.names[2][manifest.labels[item, 2]], []).append(value)
-    expected = sorted(float(np.mean(own)) for own in means.values())
+    expected = sorted(node_means(reported, 2).values())
     page = opened(pages / "classes.html")
     shown = (
         page.locator("table.classes").first.locator("[data-mean]").evaluate_all("all => all.map(e => +e.dataset.mean)")
@@ -371,17 +372,8 @@ def test_pages_fit_the_screen_and_names_from_outside_stay_text(opened, findings,
     assert findings(page) == []
 
 
-def test_pictures_are_drawn_from_sheets(opened, pages):
-    page = opened(pages / "queries.html")
-    assert page.locator(".nopicture").count() == 0
-    assert page.locator(".picture image").first.evaluate("e => e.getBoundingClientRect().width") > 500
-    with Image.open(pages / "pictures" / "0.webp") as sheet:
-        assert sheet.size == (576, 576)
-
-
-def test_every_picture_is_where_it_is_said_to_be(folder, tmp_path):
+def test_every_picture_is_where_it_is_said_to_be(reported, tmp_path):
     """Items of one colour each, read back from the sheets."""
-    reported = read_runs([folder / "one.json"], dataset=str(folder / "own.parquet"))
     manifest = reported.manifest
     color = {item: (number, 255 - number, 40) for number, item in enumerate(manifest.items[:50].tolist())}
     painted = dataclasses.replace(manifest, picture=lambda item: Image.new("RGB", (8, 8), color[item]))
@@ -456,20 +448,10 @@ def test_a_folder_of_others_and_another_dataset_are_refused(folder, tmp_path):
         read_runs([folder / "one.json", tmp_path / "other.json"])
 
 
-def test_a_fault_while_writing_leaves_the_former_pages(folder, tmp_path, monkeypatch):
-    run("report", folder / "one.json", "-d", folder / "own.parquet", "-o", tmp_path / "pages")
-    before = (tmp_path / "pages" / "index.html").read_bytes()
-    monkeypatch.setattr("hbench.look.report.folder.class_tables", lambda _: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        write_report(read_runs([folder / "two.json"], dataset=str(folder / "own.parquet")), tmp_path / "pages")
-    assert (tmp_path / "pages" / "index.html").read_bytes() == before
+def test_a_fault_while_writing_leaves_the_former_pages(tmp_path):
+    with replacing_folder(tmp_path / "pages", "report") as folder:
+        (folder / "index.html").write_text("whole", encoding="utf-8")
+    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "pages", "report") as folder:
+        (folder / "index.html").write_text(str(1 / 0), encoding="utf-8")
+    assert (tmp_path / "pages" / "index.html").read_text(encoding="utf-8") == "whole"
     assert [path.name for path in tmp_path.iterdir()] == ["pages"]
-
-
-def test_a_script_can_neither_end_nor_break_a_line():
-    text = script("x", [NASTY, "\u2029"])
-    assert "</" not in text
-    assert "\u2028" not in text
-    assert "\u2029" not in text
-    with pytest.raises(ValueError, match="JSON"):
-        script("x", [float("nan")])
