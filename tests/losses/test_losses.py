@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
-from hbench.cli.losses import command
 from hbench.core.errors import ConfigError, UnknownName
 from hbench.losses import CrossBatchMemory, build_loss, loss_entry, losses, per_level
 from hbench.losses.baselines.decomposability import decomposability_gap
 from hbench.losses.entry import REQUIRED
 from hbench.losses.rank_sums import shared_levels
+from tests.command_line import call
 
 CLASSES, DIM = 6, 5
 PATHS = [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
@@ -114,11 +113,6 @@ def test_half_precision_is_computed_in_float32(name):
     assert half.grad.dtype == torch.bfloat16
 
 
-def test_an_unknown_name_suggests_the_nearest():
-    with pytest.raises(UnknownName, match="did you mean 'sup_hap'"):
-        build_loss("suphap")
-
-
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
@@ -142,7 +136,9 @@ def test_a_parameter_that_cannot_be_is_refused(name, params, message):
         build_loss(name, **params)
 
 
-def test_labels_that_do_not_fit_are_refused():
+def test_unknown_names_and_labels_that_do_not_fit_are_refused():
+    with pytest.raises(UnknownName, match="did you mean 'sup_hap'"):
+        build_loss("suphap")
     embeddings, labels = batch([0, 1, 2])
     with pytest.raises(ConfigError, match="do not fit the embeddings"):
         build_loss("sup_ap")(embeddings, labels[:2])
@@ -237,16 +233,6 @@ def test_csl_sums_a_soft_triplet_of_proxies_over_the_levels():
     assert loss(embeddings, labels).item() == pytest.approx(expected, rel=1e-5)
 
 
-class Memory:
-    """The memory's definition: a list of everything seen, of which the last `size` count."""
-
-    def __init__(self, size):
-        self.size, self.seen = size, []
-
-    def add(self, embeddings, labels):
-        self.seen = (self.seen + list(zip(embeddings.detach().clone(), labels, strict=True)))[-self.size :]
-
-
 @pytest.mark.parametrize("size", [3, 4, 10])
 def test_a_memory_holds_the_newest_and_never_ranks_a_query_against_itself(size):
     recorded = []
@@ -259,12 +245,12 @@ def test_a_memory_holds_the_newest_and_never_ranks_a_query_against_itself(size):
                 recorded.append({tuple(row) for row in refs.tolist()})
             return embeddings.sum()
 
-    memory, expected = CrossBatchMemory(Spy(), size), Memory(size)
+    memory, seen = CrossBatchMemory(Spy(), size), []
     for seed in range(5):  # L19: a batch that does not fit goes over the oldest, not over the newest
         embeddings, labels = batch([0, 1, 2, 3], seed)
-        expected.add(embeddings, labels)
+        seen += map(tuple, embeddings.tolist())
         memory(embeddings, labels)
-        assert recorded[-1] == {tuple(row.tolist()) for row, _ in expected.seen}
+        assert recorded[-1] == set(seen[-size:])
 
 
 def test_a_memory_waits_for_its_warm_up_and_survives_a_checkpoint():
@@ -290,15 +276,15 @@ def test_the_gap_of_two_perfect_batches_one_after_the_other():
 
 
 def test_losses_are_listed_with_formula_paper_and_defaults():
-    listed = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).stdout)
+    listed = json.loads(call("losses", "--json").stdout)
     assert [entry["name"] for entry in listed] == list(losses)
     assert all(entry["formula"] and entry["paper"] for entry in listed)
-    assert "sup_hap" in CliRunner().invoke(command, [], catch_exceptions=False).stdout
-    one = CliRunner().invoke(command, ["sup_ap"], catch_exceptions=False).stdout
+    assert "sup_hap" in call("losses").stdout
+    one = call("losses", "sup_ap").stdout
     assert "tau" in one
     assert "0.01" in one
     with pytest.raises(UnknownName, match="did you mean 'sup_ap'"):
-        CliRunner().invoke(command, ["sup_app"], catch_exceptions=False)
+        call("losses", "sup_app")
 
 
 @pytest.mark.parametrize("name", ["sup_hap", "smooth_ndcg"])
@@ -317,17 +303,11 @@ def test_the_number_of_threads_does_not_change_a_bit(name):
         assert torch.equal(results[0][1], other[1])
 
 
-def test_two_threads_of_python_may_compute_at_once():
+def test_several_threads_of_python_may_compute_at_once():
     embeddings, labels = batch(list(range(6)) * 10)
-    expected, found = build_loss("sup_hap")(embeddings, labels).item(), []
-    workers = [
-        threading.Thread(target=lambda: found.append(build_loss("sup_hap")(embeddings.detach(), labels).item()))
-        for _ in range(4)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    expected = build_loss("sup_hap")(embeddings, labels).item()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: build_loss("sup_hap")(embeddings.detach(), labels).item(), range(4)))
     assert found == [expected] * 4
 
 

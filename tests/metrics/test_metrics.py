@@ -115,29 +115,15 @@ def test_exclusive_ap_removes_the_items_of_higher_level():
     assert value("AP#level1", [2, 0, 1, 2, 1], 2) == pytest.approx((1 / 2 + 2 / 3) / 2)
 
 
-def test_a_query_without_positives_is_undefined_except_for_recall():
-    for spelling in [
-        "H-AP",
-        "H-AP@R",
-        "wAP",
-        "ASI",
-        "NDCG",
-        "NDCG@3",
-        "AP",
-        "mAP@R",
-        "mAP@3",
-        "P@3",
-        "TR@3",
-        "H-P@1",
-        "H-R@1",
-    ]:
+AT_K = ("H-P@5", "H-R@5", "P@5", "TR@5", "mAP@5", "NDCG@5")
+
+
+def test_a_query_without_positives_is_undefined_except_for_recall_and_a_list_without_its_positives_scores_0():
+    for spelling in (*AT_K, "H-AP", "H-AP@R", "wAP", "ASI", "NDCG", "AP", "mAP@R"):
         assert math.isnan(value(spelling, [0, 0, 0], 2)), spelling
     assert value("R@2", [0, 0, 0], 2) == 0
-
-
-def test_a_cut_list_that_holds_none_of_its_positives_scores_zero_not_undefined():
     cut = LevelSequence(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.array([50, 3, 2]))
-    for spelling in ("H-P@5", "H-R@5", "P@5", "TR@5", "mAP@5", "NDCG@5", "R@5"):
+    for spelling in (*AT_K, "R@5"):
         assert MetricName.parse(spelling).bind(["level1", "level2"])(cut) == 0, spelling
 
 
@@ -222,47 +208,32 @@ def test_the_finest_level_may_be_named_or_left_out():
     assert str(MetricName.parse("ASI/species").at(["genus", "species"])) == "ASI/species"
 
 
+MISSPELT = (
+    *(("map@r", "mAP@R"), ("NDGC@100", "NDCG@100"), ("r@10", "R@10"), ("HAP", "H-AP"), ("AP@10", "mAP@10")),
+    ("H-AP/x", "H-AP"),
+)
+NAMELESS = ("R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3", "R@1/", "NDCG(", "@5")
+
+
 @pytest.mark.parametrize(
-    ("spelling", "suggestion"),
+    ("spelling", "error", "words"),
     [
-        ("map@r", "mAP@R"),
-        ("NDGC@100", "NDCG@100"),
-        ("r@10", "R@10"),
-        ("HAP", "H-AP"),
-        ("AP@10", "mAP@10"),
-        ("H-AP/x", "H-AP"),
+        *((spelling, UnknownName, f"did you mean .*'{meant}'") for spelling, meant in MISSPELT),
+        *((spelling, UsageError, ".") for spelling in NAMELESS),
+        ("AP/level3", UnknownName, r"unknown level 'level3'[\s\S]*level1[\s\S]*did you mean 'level[12]'"),
+        *((f"wAP(weights={weights})", UsageError, "weights of wAP")
+          for weights in ("0.5:0.5:0", "0.5:0.6", "-1:2", "nan:nan")),
+        *((f"H-AP(alpha={exponent})", UsageError, "exponent of the relevance") for exponent in ("0", "-1", "nan", "inf")),
     ],
-)
-def test_a_misspelt_metric_is_refused_with_a_suggestion(spelling, suggestion):
-    with pytest.raises(UnknownName, match=f"did you mean .*'{suggestion}'"):
-        MetricName.parse(spelling)
+)  # fmt: skip
+def test_what_is_no_metric_of_the_tree_is_refused_with_a_suggestion(spelling, error, words):
+    with pytest.raises(error, match=words):
+        value(spelling, [2, 1], 2)
 
 
-@pytest.mark.parametrize(
-    "spelling", ["R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3", "R@1/", "NDCG(", "@5"]
-)
-def test_what_is_no_metric_is_refused(spelling):
-    with pytest.raises(UsageError):
-        MetricName.parse(spelling)
-
-
-def test_an_unknown_level_is_refused_with_the_known_ones():
-    with pytest.raises(UnknownName, match=r"unknown level 'genius'[\s\S]*genus[\s\S]*did you mean 'genus'"):
-        MetricName.parse("AP/genius").at(["genus", "species"])
-
-
-def test_weights_that_do_not_fit_the_tree_are_refused():
-    for spelling in ("wAP(weights=0.5:0.5:0)", "wAP(weights=0.5:0.6)", "wAP(weights=-1:2)", "wAP(weights=nan:nan)"):
-        with pytest.raises(UsageError, match="weights of wAP"):
-            value(spelling, [2, 1], 2)
+def test_a_table_of_relevances_has_one_for_each_level():
     with pytest.raises(UsageError, match="relevance table"):
         table([1.0])(np.array([1, 2, 3]))
-
-
-def test_an_exponent_that_gives_no_increasing_relevance_is_refused():
-    for exponent in ("0", "-1", "nan", "inf"):
-        with pytest.raises(UsageError, match="exponent of the relevance"):
-            value(f"H-AP(alpha={exponent})", [2, 1], 2)
 
 
 def test_default_metrics_cover_every_level():

@@ -2,9 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,6 +21,7 @@ from hbench.evaluation.reports.formats import table
 from hbench.tree.names import NameTable
 from hbench.tree.policies import mend
 from tests import oracle
+from tests.command_line import call
 
 # Two orders are NA, one family is, the genus Iris is a plant and an insect, and Iris the plant has two species.
 SPECIES = [
@@ -211,16 +209,7 @@ def test_names_that_are_a_tree_change_nothing():
 # End to end: the raw files of iNaturalist 2018 in miniature, built and scored on the command line
 
 
-def hbench_cli(home, *arguments):
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", *map(str, arguments)], capture_output=True, text=True, check=False,
-        env=os.environ | {"HBENCH_HOME": str(home)},
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    return run
-
-
-def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(tmp_path):
+def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(tmp_path, own_home):
     raw = tmp_path / "raw"
     (raw / "Inat_dataset_splits").mkdir(parents=True)
     keys = [*RANKS[:-1], "name"]
@@ -230,14 +219,14 @@ def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line
     items = [f"train_val2018/{SPECIES[i][2]}/{i}/{place}.jpg" for place, i in enumerate(species)]
     for split in ("train", "test"):
         (raw / "Inat_dataset_splits" / f"Inaturalist_{split}_set1.txt").write_text("\n".join(items) + "\n")
-    hbench_cli(tmp_path, "build", "inat18-full", "--root", raw, "--unofficial")
+    call("build", "inat18-full", "--root", raw, "--unofficial")
     vectors = np.random.default_rng(5).integers(-50, 51, size=(len(species), 6))
     embedding_files.write(tmp_path / "emb.parquet", items, vectors.astype(np.float32))
 
     def report(*options):
         base = ("evaluate", tmp_path / "emb.parquet", "-d", "inat18-full", "--metrics", ",".join(METRICS))
         base += ("--similarity", "dot", "-o", tmp_path / "r.json", "--by-query", tmp_path / "q.parquet")
-        hbench_cli(tmp_path, *base, *options)
+        call(*base, *options)
         return json.loads((tmp_path / "r.json").read_text()), pq.read_table(tmp_path / "q.parquet")
 
     paper, _ = report()

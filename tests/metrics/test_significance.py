@@ -121,7 +121,9 @@ def test_anybody_can_compute_intervals_and_tests_again_from_the_by_query_file(tm
             for table in tables
         ]
         low, high = stats.t.interval(0.95, len(per_class[0]) - 1, *((per_class[0] - per_class[1]).agg(["mean", "sem"])))
-        (difference, _) = differences_of(*map(pq.read_table, (tmp_path / "a.parquet", tmp_path / "b.parquet")), unit=unit)
+        (difference, _) = differences_of(
+            *map(pq.read_table, (tmp_path / "a.parquet", tmp_path / "b.parquet")), unit=unit
+        )
         assert (difference.low, difference.high) == pytest.approx((low, high), abs=2e-4)
         assert difference.units == len(per_class[0])
     assert (reports[0].document.unit, reports[0].document.scores["H-AP"].units) == ("species", 30)
