@@ -11,7 +11,6 @@ from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.look.palette import GROUPS, color_at, group_color, lightness_of
 from hbench.look.plots import PlotRequest, confusion, draw
 from hbench.look.plots.class_map import mean_vectors
-from hbench.look.plots.tree import means_of
 from hbench.tree import files as tree_files
 from tests.look.plotting import LEVELS, NASTY, check_formats, embedded, own_table
 
@@ -114,28 +113,20 @@ def test_a_tree_file_is_drawn_by_classes(folder, tmp_path):
 
 
 def test_refusals_name_what_is_missing(folder, tmp_path):
-    with pytest.raises(UsageError, match="--by-query FILE"):
-        draw("tree", request(folder, "tree", metrics=("AP",)))
-    with pytest.raises(UnknownName, match="one of AP, H-AP"):
-        draw("tree", request(folder, "tree", metrics=("NDCG",), by_query=folder / "values.parquet"))
-    with pytest.raises(SubmissionError, match="hbench evaluate"):
-        draw("tree", request(folder, "tree", metrics=("AP",), by_query=tmp_path / "none.parquet"))
-    with pytest.raises(UnknownName, match="did you mean 'genus'"):
-        draw("confusion", request(folder, "confusion", level="genius"))
-    with pytest.raises(UnknownName, match=r"did you mean 't-sne'"):
-        draw("map", request(folder, "map", method="tsne"))
+    def refused(error, pattern, kind, **options):
+        with pytest.raises(error, match=pattern):
+            draw(kind, request(folder, kind, **options))
+
+    values = folder / "values.parquet"
+    refused(UsageError, "--by-query FILE", "tree", metrics=("AP",))
+    refused(UnknownName, "one of AP, H-AP", "tree", metrics=("NDCG",), by_query=values)
+    refused(SubmissionError, "hbench evaluate", "tree", metrics=("AP",), by_query=tmp_path / "none.parquet")
+    refused(UnknownName, "did you mean 'genus'", "confusion", level="genius")
+    refused(UnknownName, "did you mean 't-sne'", "map", method="tsne")
     with pytest.raises(UsageError, match="one embedding file"):
         draw("map", PlotRequest(("a", "b"), dataset="glyphs"))
-
-
-def test_values_of_other_queries_are_refused(folder):
-    report = hbench.evaluate(folder / "one.parquet", folder / "own.csv", metrics=["AP"])
-    report.write_by_query(folder / "other.parquet")
-    import pyarrow.parquet as pq
-
-    test = hbench.load("glyphs").tests["test"]
     with pytest.raises(SubmissionError, match="72 queries are not of this test"):
-        means_of(test, pq.read_table(folder / "other.parquet"), "AP")
+        draw("tree", PlotRequest(("glyphs",), metrics=("AP",), by_query=values))
 
 
 @pytest.mark.parametrize("of", range(1, 9))

@@ -24,6 +24,7 @@ from hbench.look.report.classes import class_means
 from hbench.look.report.folder import write_report
 from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites
+from hbench.tree import LabelTree
 
 NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
 PAGES = ("index", "queries", "classes", "compare", "explore", "tree", "map")
@@ -275,19 +276,12 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
 
 
 def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened, tmp_path):
-    columns = {
-        "item": [f"i{n}" for n in range(20_000)],
-        "a": [f"a{n // 5_000}" for n in range(20_000)],
-        "b": [f"b{n // 100}" for n in range(20_000)],
-        "c": [f"c{n // 2}" for n in range(20_000)],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "big.parquet")
-    manifest = next(iter(hbench.load(tmp_path / "big.parquet").tests.values()))
-    write_script(tmp_path, "tree", tree_data(manifest.tree, np.ones(10_000, np.int64)) | {"metrics": []})
+    paths = [(f"a{n // 2_500}", f"b{n // 50}", f"c{n}") for n in range(10_000)]
+    tree, _ = LabelTree.from_names(paths, levels=("a", "b", "c"))
     shared = {"version": "", "present": [], "runs": [], "document": None, "reported": None}
     copy_assets(tmp_path / "assets", "hbench.look.report")
     (tmp_path / "data").mkdir()
-    (tmp_path / "tree.js").rename(tmp_path / "data" / "tree.js")
+    write_script(tmp_path / "data", "tree", tree_data(tree, np.ones(10_000, np.int64)) | {"metrics": []})
     template = '{% import "tree.jinja" as trees %}' + PAGE_OF_TREE
     page_text = Pages("hbench.look.report", shared).environment.from_string(template).render()
     (tmp_path / "tree.html").write_text(page_text, encoding="utf-8")
