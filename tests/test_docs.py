@@ -18,7 +18,9 @@ from pathlib import Path
 import click
 import pytest
 
+import hbench
 from hbench.cli import group
+from hbench.datasets import specs
 from tests.page import blocks, commands
 
 ROOT = Path(__file__).parent.parent
@@ -132,3 +134,11 @@ def test_the_verbs_and_options_of_what_cannot_run_here_exist(page, text, tmp_pat
 @of_kind("toml")
 def test_settings_are_read(page, text):
     assert tomllib.loads(text)
+
+
+def test_whatever_is_registered_has_its_place_in_the_docs():
+    """A metric by its spelling, a dataset by its name; the pages of losses and cards are made from the code."""
+    lines = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines()
+    rows = {name for line in lines if line.startswith("| ") for name in line.split(" | ")[0].strip("| ").split(", ")}
+    assert set(hbench.list_metrics()) <= rows
+    assert not [name for name in specs if name not in (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")]
