@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import networkx as nx
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -122,40 +120,35 @@ def test_manifests_give_the_classes_of_all_their_items(tmp_path: Path) -> None:
         name_table_of([train, other])
 
 
+UNDIRECTED = "\n".join(nx.generate_graphml(nx.Graph([("a", "b")])))
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "error", "words"),
     [
-        ("t.json", "{", "not JSON"),
-        ("t.json", "[1, 2]", "this JSON is not a tree"),
-        ("t.json", '{"name": "root", "children": [{"name": 1}]}', "this JSON is not a tree"),
-        ("t.json", '{"name": "root", "children": {"name": "a"}}', "this JSON is not a tree"),
-        ("t.json", "[" * 100_000, "not JSON"),
-        ("t.json", '{"name": "root", "children": []}', "no classes"),
-        ("t.graphml", "<graphml", "not GraphML"),
-        ("t.graphml", "<html></html>", "not GraphML"),
-        ("t.nwk", "(a,b", "not a Newick tree"),
-        ("t.xlsx", "", "of no format that holds a tree"),
-        ("tree", "", "of no format that holds a tree"),
+        ("t.json", "{", DataError, "not JSON"),
+        ("t.json", "[1, 2]", DataError, "this JSON is not a tree"),
+        ("t.json", '{"name": "root", "children": [{"name": 1}]}', DataError, "this JSON is not a tree"),
+        ("t.json", '{"name": "root", "children": {"name": "a"}}', DataError, "this JSON is not a tree"),
+        ("t.json", "[" * 100_000, DataError, "not JSON"),
+        ("t.json", '{"name": "root", "children": []}', DataError, "no classes"),
+        ("t.graphml", "<graphml", DataError, "not GraphML"),
+        ("t.graphml", "<html></html>", DataError, "not GraphML"),
+        ("t.graphml", UNDIRECTED, DataError, "no direction"),
+        ("t.nwk", "(a,b", DataError, "not a Newick tree"),
+        ("t.nwk", b"(\xff);", DataError, "UTF-8"),
+        ("t.csv", None, DataError, "does not exist"),
+        ("t.xlsx", "", UsageError, "of no format that holds a tree"),
+        ("tree", "", UsageError, "of no format that holds a tree"),
     ],
 )
-def test_what_holds_no_tree_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(HBenchError, match=message):
+def test_what_holds_no_tree_is_refused(
+    tmp_path: Path, name: str, content: str | bytes | None, error: type[HBenchError], words: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(error, match=words):
         read(tmp_path / name)
-
-
-def test_graphs_without_direction_missing_files_and_foreign_bytes_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(nx.Graph([("a", "b")]))))
-    with pytest.raises(DataError, match="no direction"):
-        read(tmp_path / "g.graphml")
-    with pytest.raises(DataError, match="does not exist"):
-        read(tmp_path / "missing.csv")
-    (tmp_path / "t.nwk").write_bytes(b"(\xff);")
-    with pytest.raises(DataError, match="UTF-8"):
-        read(tmp_path / "t.nwk")
-    (tmp_path / "t.json").write_text(json.dumps({"name": "r", "children": [{"name": "a"}]}))
-    with pytest.raises(UsageError, match="not a table"):
-        read(tmp_path / "t.json", levels=["a"])
 
 
 def test_names_that_not_every_format_holds_are_not_exported() -> None:
@@ -176,11 +169,6 @@ def test_json_is_written_as_deep_as_it_is_read(tmp_path: Path, levels: int) -> N
             write(tree, ".json")
         return
     (tmp_path / "t.json").write_text(write(tree, ".json"))
-    assert set(read(tmp_path / "t.json").rows) == set(class_rows(tree))
-
-
-def test_one_row_of_names_stands_for_each_class() -> None:
-    rows = [("b", "y"), ("a", "x")]
-    tree, _ = LabelTree.from_names(rows, levels=("coarse", "fine"))
-    assert class_rows(tree) == sorted(rows)
-    assert np.array(class_rows(tree)).shape == (2, 2)
+    assert set(read(tmp_path / "t.json").rows) == set(class_rows(tree)) == {names, (*names[:-1], "other")}
+    with pytest.raises(UsageError, match="not a table"):
+        read(tmp_path / "t.json", levels=["a"])

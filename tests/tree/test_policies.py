@@ -105,19 +105,29 @@ def test_by_path_shows_a_name_with_its_parent_and_what_lies_below_only_where_it_
     assert len(mended.changes) == 3
 
 
-def test_by_path_takes_no_name_that_another_node_has() -> None:
-    mended = mend(table_of("a/x/1", "b/x/2", "b/x (a)/3"), ["by-path"])
-    assert rows_of(mended.table) == ["a/x (a) (a)/1", "b/x (b)/2", "b/x (a)/3"]
-
-
-def test_a_missing_name_is_filled_level_by_level_and_stays_within_its_parent() -> None:
-    mended = mend(table_of("Aves/NA/gull", "Pisces//NA", "Pisces/Not assigned /trout", "NA/x/y"), ["fill-from-parent"])
-    assert rows_of(mended.table) == [
-        "Aves/unplaced family of Aves/gull",
-        "Pisces/unplaced family of Pisces/unplaced species of unplaced family of Pisces",
-        "Pisces/unplaced family of Pisces/trout",
-        "unplaced order/x/y",
-    ]
+@pytest.mark.parametrize(
+    ("policies", "rows", "mended"),
+    [
+        (
+            ["by-path"],
+            ["a/x/1", "b/x/2", "b/x (a)/3"],
+            ["a/x (a) (a)/1", "b/x (b)/2", "b/x (a)/3"],
+        ),  # no name of another node
+        (["repeat-leaf", "by-path"], ["a/x", "b/y/x"], ["a/x/x (x)", "b/y/x (y)"]),
+        (
+            ["fill-from-parent"],  # level by level, within the parent
+            ["Aves/NA/gull", "Pisces//NA", "Pisces/Not assigned /trout", "NA/x/y"],
+            [
+                "Aves/unplaced family of Aves/gull",
+                "Pisces/unplaced family of Pisces/unplaced species of unplaced family of Pisces",
+                "Pisces/unplaced family of Pisces/trout",
+                "unplaced order/x/y",
+            ],
+        ),
+    ],
+)
+def test_rows_are_mended(policies: list[str], rows: list[str], mended: list[str]) -> None:
+    assert rows_of(mend(table_of(*rows), policies).table) == mended
 
 
 def test_ragged_rows_are_repeated_or_all_cut_or_dropped() -> None:
@@ -129,11 +139,6 @@ def test_ragged_rows_are_repeated_or_all_cut_or_dropped() -> None:
     dropped = mend(table, ["drop"])
     assert rows_of(dropped.table) == ["a/x/1", "a/x/2"]
     assert dropped.final["a", "y"] is None
-
-
-def test_a_repeated_leaf_that_meets_its_name_elsewhere_is_told_apart_by_path() -> None:
-    mended = mend(table_of("a/x", "b/y/x"), ["repeat-leaf", "by-path"])
-    assert rows_of(mended.table) == ["a/x/x (x)", "b/y/x (y)"]
 
 
 def test_trimming_joins_names_that_differ_in_spaces() -> None:
@@ -174,20 +179,23 @@ def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem() -
     assert tree.names == (("a", "b"), ("1", "2"))
 
 
-def test_policies_that_contradict_each_other_are_refused() -> None:
-    table = table_of("a/x/1")
-    with pytest.raises(UsageError, match="by-path and majority-parent both mend"):
-        mend(table, ["majority-parent", "by-path"])
-    with pytest.raises(UsageError, match="cut and repeat-leaf both mend ragged"):
-        mend(table, ["repeat-leaf", "cut"])
-    with pytest.raises(UnknownName, match="did you mean 'by-path'"):
-        mend(table, ["bypath"])
-    assert mend(table, ["by-path", "by-path", "drop"]).changes == []
-
-
-def test_a_policy_that_leaves_nothing_says_so() -> None:
-    with pytest.raises(TreeError, match="drop leaves nothing"):
-        mend(table_of("a/NA/1"), ["drop"])
+@pytest.mark.parametrize(
+    ("chosen", "error", "words"),
+    [
+        (["majority-parent", "by-path"], UsageError, "by-path and majority-parent both mend"),
+        (["repeat-leaf", "cut"], UsageError, "cut and repeat-leaf both mend ragged"),
+        (["unknown", "repeat-leaf"], UsageError, "both mend ragged"),
+        (["unknown", "cut"], UsageError, "both mend ragged"),
+        (["bypath"], UnknownName, "did you mean 'by-path'"),
+        (["drop"], TreeError, "drop leaves nothing"),
+    ],
+)
+def test_policies_that_contradict_each_other_or_leave_nothing_are_refused(
+    chosen: list[str], error: type[HBenchError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        mend(table_of("a/NA/1"), chosen)
+    assert mend(table_of("a/x/1"), ["by-path", "by-path", "drop"]).changes == []
 
 
 def test_every_problem_but_a_cycle_has_a_policy_that_explains_itself() -> None:
@@ -222,23 +230,23 @@ def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority() -> No
 RAGGED = [("root", "b"), ("root", "c"), ("b", "d"), ("c", "d"), ("d", "x"), ("d", "y"), ("c", "e"), ("root", "f")]
 
 
+ANEW = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", "y")]
+
+
 @pytest.mark.parametrize(
-    ("policy", "rows"),
+    ("pairs", "policy", "rows"),
     [
-        ("by-path", ["b/d (b)/x (d (b))", "b/d (b)/y (d (b))", "c/d (c)/x (d (c))", "c/d (c)/y (d (c))", "c/e/e", "f/f/f"]),
-        ("majority-parent", ["b/d/x", "b/d/y", "c/e/e", "f/f/f"]),
+        (RAGGED, "by-path", ["b/d (b)/x (d (b))", "b/d (b)/y (d (b))", "c/d (c)/x (d (c))", "c/d (c)/y (d (c))", "c/e/e", "f/f/f"]),
+        (ANEW, "majority-parent", ["a/x/x", "b/c/y"]),  # x under a parent at another depth is repeated anew
+        (RAGGED, "majority-parent", ["b/d/x", "b/d/y", "c/e/e", "f/f/f"]),
     ],
 )  # fmt: skip
-def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(policy: str, rows: list[str]) -> None:
-    mended = mend(unfold(edges(RAGGED)), ["repeat-leaf", policy])
+def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(
+    pairs: list[tuple[str, str]], policy: str, rows: list[str]
+) -> None:
+    mended = mend(unfold(edges(pairs)), ["repeat-leaf", policy])
     assert rows_of(mended.table) == rows
     assert mended.table.tree()[0].depth == 3
-
-
-def test_a_leaf_under_a_parent_at_another_depth_is_repeated_anew() -> None:
-    pairs = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", "y")]
-    mended = mend(unfold(edges(pairs)), ["repeat-leaf", "majority-parent"])
-    assert rows_of(mended.table) == ["a/x/x", "b/c/y"]
 
 
 def test_a_policy_that_would_put_a_node_below_itself_is_refused() -> None:

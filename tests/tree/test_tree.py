@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -124,20 +126,29 @@ def test_trees_differ_in_a_name_a_level_or_a_path() -> None:
     assert tree != "tree"
 
 
-def test_a_node_with_several_parents_is_refused_with_all_of_them_named() -> None:
-    rows = [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis"), ("Fungi", "Iris")]
-    with pytest.raises(TreeError) as refusal:
-        LabelTree.from_names(rows, levels=("kingdom", "genus"))
-    assert refusal.value.found == "genus 'Iris' in 'Animalia' and 'Fungi' and 'Plantae'"
-    assert "hbench tree validate" in str(refusal.value)
+RANKS, BOTH = ("kingdom", "genus"), ("coarse", "fine")
+IRIS = [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis"), ("Fungi", "Iris")]
+CROSSED = np.array([[parent, child] for child in range(8) for parent in (8, 9)])
+PATHS = np.array([[0, 0], [1, 1]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "found"),
+    [
+        (lambda: LabelTree.from_names(IRIS, levels=RANKS), "hbench tree validate",
+         "genus 'Iris' in 'Animalia' and 'Fungi' and 'Plantae'"),
+        (lambda: check_nested(CROSSED, BOTH), "8 fine labels have several parents",
+         "fine 0 in 8 and 9; 1 in 8 and 9; 2 in 8 and 9; 3 in 8 and 9; 4 in 8 and 9; …"),
+        (lambda: LabelTree.from_names([("a", "x"), ("b",)], levels=BOTH), "1 rows have no name at some level", "['b']"),
+        (lambda: LabelTree(BOTH, (("a", "b"), ("x", "x")), PATHS), "not unique", "x several times"),
+        (lambda: LabelTree(("same", "same"), (("a", "b"), ("x", "y")), PATHS), "not unique", "same several times"),
+    ],
+)  # fmt: skip
+def test_what_is_no_tree_is_refused_by_what_is_found(make: Callable[[], object], words: str, found: str) -> None:
+    with pytest.raises(TreeError, match=words) as refusal:
+        make()
+    assert refusal.value.found == found
     assert refusal.value.exit_code == 3
-
-
-def test_of_many_nodes_with_several_parents_the_first_five_are_named() -> None:
-    labels = [[parent, child] for child in range(8) for parent in (8, 9)]
-    with pytest.raises(TreeError, match=r"8 fine labels have several parents") as refusal:
-        check_nested(np.array(labels), ("coarse", "fine"))
-    assert refusal.value.found == "fine 0 in 8 and 9; 1 in 8 and 9; 2 in 8 and 9; 3 in 8 and 9; 4 in 8 and 9; …"
 
 
 @given(hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.integers(1, 4)), elements=st.integers(0, 3)))
@@ -159,27 +170,8 @@ def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_
 def test_what_is_no_array_of_labels_is_refused(bad: object) -> None:
     with pytest.raises(TreeError, match="integers of shape"):
         as_labels(bad)  # type: ignore[arg-type]
-
-
-def test_rows_without_a_name_at_some_level_are_refused_by_name() -> None:
-    with pytest.raises(TreeError, match="1 rows have no name at some level") as refusal:
-        LabelTree.from_names([("a", "x"), ("b",)], levels=("coarse", "fine"))
-    assert refusal.value.found == "['b']"
     with pytest.raises(TreeError, match="at least one level"):
         LabelTree.from_names([], levels=())
-
-
-@pytest.mark.parametrize(
-    ("levels", "names", "found"),
-    [
-        (("coarse", "fine"), (("a", "b"), ("x", "x")), "x several times"),
-        (("same", "same"), (("a", "b"), ("x", "y")), "same several times"),
-    ],
-)
-def test_two_nodes_or_levels_of_one_name_are_refused(levels, names, found) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(TreeError, match="not unique") as refusal:
-        LabelTree(levels, names, np.array([[0, 0], [1, 1]], np.int32))
-    assert refusal.value.found == found
 
 
 def test_a_level_is_found_by_its_name_and_suggested_on_typos() -> None:
