@@ -49,9 +49,15 @@ def evaluated(data, given, tmp_path, **options):
     return evaluate.examine(given, load(path), Settings(**options))
 
 
-@pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("ignore", [False, True])
-@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize(
+    ("split", "ignore", "ties"),
+    [  # each pair of values meets
+        (False, False, "pessimistic"),
+        (False, True, "optimistic"),
+        (True, False, "optimistic"),
+        (True, True, "pessimistic"),
+    ],
+)
 def test_one_pass_gives_what_each_tree_gives_alone_to_the_bit(tmp_path, split, ignore, ties):
     data, given = zoo(own, ["family", "species"], split=split, ignore=ignore)
     other, _ = zoo(deeper, ["class", "order", "genus", "species"], split=split, ignore=ignore)

@@ -12,7 +12,6 @@ from hbench.losses import build_loss
 from tests.losses.test_losses import NAMES, WITH_REFERENCES, batch, build
 
 CLASSES = [0, 0, 1, 1, 3, 3, 4, 4]
-PAIRED = ["contrastive", "sup_ap", "smooth_ap", "softbin_ap", "fast_ap", "calibration", "multi_similarity"]
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

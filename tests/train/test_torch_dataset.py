@@ -26,12 +26,6 @@ from tests.file_server import FileServer
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path))
-    return tmp_path
-
-
 def folder_dataset(root, images):
     for item, image in images.items():
         (root / item).parent.mkdir(parents=True, exist_ok=True)
@@ -42,14 +36,10 @@ def folder_dataset(root, images):
     return Dataset("own", "1", Protocol(), None, {"test": manifest}).rooted(root).tests["test"]
 
 
-def test_it_is_a_public_name():
-    assert hbench.torch_dataset is torch_dataset
-    assert hbench.vision_dataset is vision_dataset
-
-
 def test_an_item_is_image_labels_and_index(tmp_path):
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3) * 20
     test = folder_dataset(tmp_path, {"b/1.png": Image.fromarray(pixels), "a/1.png": Image.new("L", (5, 4), 255)})
+    assert hbench.torch_dataset is torch_dataset
     images = torch_dataset(test)
     image, labels, index = images[0]
     assert type(image) is torch.Tensor
@@ -131,9 +121,10 @@ def served():
 
 
 @pytest.fixture(autouse=True)
-def _addresses(home, served):
+def _addresses(own_home, served):
     tables = [{"file": name, "urls": [served.url(name)]} for name in served.files]
-    (home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
+    own_home.mkdir()
+    (own_home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
     served.asked.clear()
 
 
@@ -143,6 +134,7 @@ def root(tmp_path_factory):
 
 
 def test_the_habit_of_torchvision_downloads_once_and_reads(served, root):
+    assert hbench.vision_dataset is vision_dataset
     test = vision_dataset("omniglot-small")(root, "test", transform=v2.ToImage(), target_transform=str, download=True)
     assert isinstance(test, vision.VisionDataset)
     assert (len(test), len(test.classes)) == (3_120, 156)
