@@ -36,19 +36,21 @@ def started(folder, *arguments):
     return process, found[1]
 
 
+ALONE = ("--host", "127.0.0.1", "--no-dashboard")
+
+
 @pytest.fixture
 def scheduler(tmp_path):
-    """The address of a scheduler, and the function that starts a worker of it in a folder."""
-    alone = ["--host", "127.0.0.1", "--no-dashboard"]
-    process, address = started(tmp_path, "distributed.cli.dask_scheduler", *alone, "--port", "0")
+    """A scheduler's process and address, and the function that starts a worker of it in a folder."""
+    process, address = started(tmp_path, "distributed.cli.dask_scheduler", *ALONE, "--port", "0")
     running = [process]
 
     def start_worker(folder):
         more = ["--nthreads", "1", "--no-nanny", "--death-timeout", "60"]
-        running.append(started(folder, "distributed.cli.dask_worker", address, *alone, *more)[0])
+        running.append(started(folder, "distributed.cli.dask_worker", address, *ALONE, *more)[0])
         return running[-1]
 
-    yield address, start_worker
+    yield process, address, start_worker
     for each in running:
         each.kill()
         each.wait()
@@ -63,7 +65,7 @@ def home(tmp_path_factory):
 
 def test_a_worker_killed_in_mid_run_changes_no_bit_of_the_report(home, scheduler, tmp_path):
     examined = examine(home / zoo.FILE, home / zoo.DATASET, also_official=True)
-    address, start_worker = scheduler
+    _, address, start_worker = scheduler
     workers = [start_worker(tmp_path) for _ in range(2)]
     killed = []
 
@@ -87,7 +89,7 @@ def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, schedu
         folder.mkdir()
     for path in home.iterdir():
         (near / path.name).write_bytes(path.read_bytes())
-    address, start_worker = scheduler
+    _, address, start_worker = scheduler
     for folder in (near, far):
         start_worker(folder)
     with cluster.connected(address, 0) as client:
@@ -101,34 +103,32 @@ def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, schedu
     assert zoo.same(report, report_on(examined))
 
 
-def test_a_scheduler_that_is_killed_is_missed(home, tmp_path):
+def test_a_scheduler_that_is_killed_is_missed(home, scheduler, tmp_path):
     examined = examine(home / zoo.FILE, home / zoo.DATASET)
-    alone = ["--host", "127.0.0.1", "--no-dashboard"]
-    process, address = started(tmp_path, "distributed.cli.dask_scheduler", *alone, "--port", "0")
-    worker, _ = started(tmp_path, "distributed.cli.dask_worker", address, *alone, "--nthreads", "1", "--no-nanny")
-    try:
-        with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), cluster.connected(address, 0) as client:
-            client.wait_for_workers(1)
-            execute = cluster.on_cluster(client, [cluster.File(home / zoo.FILE)], READER)
-            with pytest.raises(SourceError, match="the scheduler is gone"):
-                report_on(examined, execute=execute, on_test=lambda name: lambda done, blocks: process.kill())
-    finally:
-        for each in (process, worker):
-            each.kill()
-            each.wait()
+    process, address, start_worker = scheduler
+    start_worker(tmp_path)
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), cluster.connected(address, 0) as client:
+        client.wait_for_workers(1)
+        execute = cluster.on_cluster(client, [cluster.File(home / zoo.FILE)], READER)
+        with pytest.raises(SourceError, match="the scheduler is gone"):
+            report_on(examined, execute=execute, on_test=lambda name: lambda done, blocks: process.kill())
 
 
-@pytest.mark.parametrize("address", ["nonsense", "tcp://[::", "tcp://127.0.0.1", ""])
-def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(UsageError, match="is no address of a scheduler"), cluster.connected(address, 0):
-        pass
-
-
-def test_nobody_at_an_address_is_told():
+@pytest.mark.parametrize(
+    ("address", "error", "words"),
+    [
+        *(
+            (address, UsageError, "is no address of a scheduler")
+            for address in ("nonsense", "tcp://[::", "tcp://127.0.0.1", "")
+        ),
+        ("tcp://127.0.0.1:9", SourceError, r"no scheduler answers at tcp://127\.0\.0\.1:9"),
+    ],
+)
+def test_an_address_that_is_none_or_at_which_nobody_answers_is_refused(address, error, words):
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(SourceError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
-        cluster.connected("tcp://127.0.0.1:9", 0),
+        pytest.raises(error, match=words),
+        cluster.connected(address, 0),
     ):
         pass
 

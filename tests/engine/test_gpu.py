@@ -68,15 +68,17 @@ def test_a_device_that_is_not_there_is_refused():
         on_device("cuda")
 
 
-def test_float64_is_refused():
-    labels = np.arange(6)[:, None] // 2
-    ranker = Ranker(Side(np.random.default_rng(0).normal(size=(6, 2)), labels))
-    with pytest.raises(UsageError, match="float32"):
-        measure(Job(ranker, every_scorer(1, labels, True)), execute=on_device("cpu"))
+LABELS = np.array([[0], [0], [1]])
 
 
-def test_products_that_overflow_on_a_device_are_refused():
-    vectors = np.array([[1e19, 0], [2e19, 0], [1, 1]], np.float32)
-    ranker = Ranker(Side(vectors, np.array([[0], [0], [1]])), similarity=dot)
-    with pytest.raises(SubmissionError, match="overflow"):
-        measure(Job(ranker, every_scorer(1, np.array([[0], [0], [1]]), True)), execute=on_device("cpu"))
+@pytest.mark.parametrize(
+    ("vectors", "error", "words"),
+    [
+        (np.random.default_rng(0).normal(size=(3, 2)), UsageError, "float32"),
+        (np.array([[1e19, 0], [2e19, 0], [1, 1]], np.float32), SubmissionError, "overflow"),
+    ],
+)
+def test_float64_and_products_that_overflow_on_a_device_are_refused(vectors, error, words):
+    ranker = Ranker(Side(vectors, LABELS), similarity=dot)
+    with pytest.raises(error, match=words):
+        measure(Job(ranker, every_scorer(1, LABELS, True)), execute=on_device("cpu"))
