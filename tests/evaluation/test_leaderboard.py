@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from hbench.core import schema
 from hbench.core.errors import ConfigError, UnknownName
+from hbench.datasets import load, specs
 from hbench.evaluation import leaderboard
+from hbench.evaluation.evaluate import digest_of
 from hbench.evaluation.leaderboard import Leaderboard, Row, RunProvenance, place, rank, read, read_file
 
 HEAD = """
@@ -338,3 +340,19 @@ def test_the_row_in_the_readme_is_a_row_of_the_shipped_file() -> None:
     block = readme.split("```toml\n")[1].split("```")[0]
     head = HEAD.replace("genus", "super_class").replace("Me, 2026", "HAPPIER, ECCV 2022")
     assert board(block, head=head).rows[0] in read("sop").rows
+
+
+# leaderboards and datasets speak of the same things
+
+SHARED = sorted({path.stem for path in SHIPPED} & set(specs))
+
+
+def test_the_papers_benchmarks_have_a_leaderboard_and_a_dataset_of_the_same_levels() -> None:
+    assert {"sop", "inat18-base", "inat18-full", "cub200", "inshop", "hgldv2", *DYML} <= set(SHARED)
+    assert {name: tuple(read(name).levels) for name in SHARED} == {name: tuple(specs[name].levels) for name in SHARED}
+
+
+def test_the_shipped_rows_of_the_embedded_benchmark_are_of_its_items_as_they_are_now() -> None:
+    (shipped,) = (read_file(path) for path in SHIPPED if path.stem == "glyphs")
+    assert {row.run.dataset_digest for row in shipped.rows if row.run} == {digest_of(load("glyphs"))}
+    assert all(row.run for row in shipped.rows)
