@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -23,6 +22,7 @@ from hbench.train.images.transforms import augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.files import names, resolve
 from hbench.train.recipes.sizes import fitted_to, is_open
+from tests.command_line import call
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(
@@ -108,37 +108,30 @@ def test_own_data_is_happier_and_has_the_methods_of_the_papers():
 # ---- the tutorial
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
     """A folder to work in. In place of the weights that torchvision would download, random ones lie where it keeps them."""
-    folder = tmp_path_factory.mktemp("tutorial")
     url = models.get_model_weights("resnet18")["DEFAULT"].url
-    cached = folder / "torch" / "hub" / "checkpoints" / url.rsplit("/", 1)[-1]
+    cached = tmp_path / "torch" / "hub" / "checkpoints" / url.rsplit("/", 1)[-1]
     cached.parent.mkdir(parents=True)
     torch.manual_seed(0)
     torch.save(models.resnet18(weights=None).state_dict(), cached)
-    return folder
-
-
-def run(folder, *arguments):
-    own = {"HBENCH_HOME": str(folder / "home"), "TORCH_HOME": str(folder / "torch"), "PYTHONPATH": str(ROOT)}
-    found = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **own}
-    )
-    assert found.returncode == 0, found.stderr
-    return found
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_the_tutorial_goes_from_a_folder_of_pictures_to_pages(folder):
     printed = {}
     for kind, text in BLOCKS:
         if kind == "python":
-            run(folder, "-W", "error", "-c", text)
+            subprocess.run([sys.executable, "-W", "error", "-c", text], check=True)
             continue
         for line in text.splitlines():
-            prompt, program, *arguments = shlex.split(line)
+            prompt, program, *words = shlex.split(line)
             assert (prompt, program) == ("$", "hbench")
-            printed[line] = run(folder, "-m", "hbench", *arguments).stdout
+            printed[line] = call(*words).stdout
     assert len(list((folder / "pictures").rglob("*.png"))) == 30 * 4
     recipe = tomllib.loads(next(out for line, out in printed.items() if line.endswith("--print")))
     assert (recipe["sampler"]["batch"], recipe["images"]["size"], recipe["epochs"]) == (60, 224, 100)
