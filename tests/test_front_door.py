@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import hbench
+from hbench.evaluation import embeddings
 from hbench.losses import build_loss
 
 
@@ -44,6 +45,23 @@ def test_two_reports_are_compared_in_memory_as_their_files_are(reports, tmp_path
     assert compared.to_pandas().loc["H-AP", "difference"] == compared["H-AP"].difference
     assert "over 12 classes of the level species" in repr(compared)
     assert hbench.compare(good, bad, unit="genus")["H-AP"].units == 4
+
+
+def test_arrays_with_ids_are_scored_on_a_dataset_as_their_file_is(tmp_path):
+    test = hbench.load("glyphs").tests["test"]
+    vectors = np.random.default_rng(0).normal(size=(len(test), 8)).astype(np.float32)
+    order = np.random.default_rng(1).permutation(len(test))
+    embeddings.write(tmp_path / "e.npz", test.items.tolist(), vectors)
+    by_file = hbench.evaluate(tmp_path / "e.npz", "glyphs", metrics=["H-AP", "R@1"])
+    for kind in (np.asarray, torch.from_numpy):
+        by_arrays = hbench.evaluate(
+            kind(vectors[order]), "glyphs", ids=test.items[order].tolist(), metrics=["H-AP", "R@1"]
+        )
+        assert dict(by_arrays.scores) == dict(by_file.scores)
+        assert by_arrays.signature == by_file.signature
+    for ids in (test.items[1:].tolist(), [f"no/{item}" for item in test.items]):
+        with pytest.raises(hbench.SubmissionError):
+            hbench.evaluate(vectors, "glyphs", ids=ids)
 
 
 def test_what_cannot_be_compared_is_refused(reports):

@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset, load, specs
@@ -17,10 +19,11 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.settings import USUAL, Conditions, Settings
+from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
 from hbench.evaluation import shards
-from hbench.evaluation.embeddings import Embeddings
-from hbench.evaluation.embeddings.ids import refuse
+from hbench.evaluation.embeddings import Embeddings, joined
+from hbench.evaluation.embeddings.ids import as_ids, refuse
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import queries_of
@@ -35,9 +38,10 @@ OnTest = Callable[[str], OnBlock]
 
 
 def evaluate(
-    submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission,
+    submission: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission | ArrayLike,
     dataset: str | Path | Dataset,
     *,
+    ids: Sequence[str] | None = None,
     metrics: str | Sequence[str] | None = None,
     protocol: str = "paper",
     also_official: bool = False,
@@ -53,13 +57,17 @@ def evaluate(
 ) -> Report:
     """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
 
+    With `ids` (N,), the items' names as the dataset has them, vectors (N, D) in memory are scored, numpy or torch, in any order.
     `unit`: what intervals are taken over, the classes of a level (the finest by default) or "query".
     `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
     beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
     at once, UnknownName for names, before any work starts.
     """
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
-    examined = examine(submission, dataset, settings, also_official=also_official, method=method)
+    given: Any = submission
+    if ids is not None:
+        given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
+    examined = examine(given, dataset, settings, also_official=also_official, method=method)
     return report_on(examined, memory=memory, execute=execute, on_test=on_test)
 
 
@@ -123,7 +131,8 @@ def examine(
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
     refuse(given.source.file, problems)
     doubts = given.doubts(data) if doubted else ()
-    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), given.source, doubts)
+    source = given.source if given.source.sha256 else None  # of arrays there is no file
+    subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts)
     also = protocol_name("official", data) if also_official else None
     remarks = (*warnings, *impossible, *_remarks_on_left_out(left_out), *_remarks_on_names(data), *map(str, problems))
     return Examined(given, data, conditions, also, subject, remarks)

@@ -89,8 +89,12 @@ def read_for_worker(path: Path, ids: Path | None) -> Embeddings:
 
 
 def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
-    """Embeddings that reach a worker in pieces, without a file of their own."""
-    return Embeddings(ids, vectors, "", "pieces", str(vectors.dtype))
+    """Embeddings in memory, without a file."""
+    if len(ids) != len(vectors):
+        raise SubmissionError(
+            "ids and vectors differ in number", expected=f"{len(vectors):,} ids", found=f"{len(ids):,}"
+        )
+    return Embeddings(ids, vectors, "", "arrays", str(vectors.dtype))
 
 
 def write(
