@@ -173,7 +173,8 @@ class Leaderboard(BaseModel):
         return tuple(sorted(counts, key=lambda key: (key != self.metric, -counts[key])))
 
     def __repr__(self) -> str:
-        return f"<Leaderboard {self.dataset}@{self.version}: {len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol>"
+        about = f"{len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol"
+        return f"<Leaderboard {self.dataset}@{self.version}: {about}>"
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per method, best first: place, method, year, backbone, dim, every metric in percent, and the source."""
