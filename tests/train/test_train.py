@@ -471,11 +471,19 @@ def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(lette
     assert again.scores["H-AP"] == whole.scores["H-AP"]
 
 
-@pytest.mark.parametrize("moment", ["before a checkpoint", "before the tests", "after all"])
-def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, tmp_path, monkeypatch, moment):
-    """Killed in between what a step leaves behind: its line, the validation's, the checkpoint, the tests'."""
+@pytest.fixture(scope="module")
+def undisturbed(letters, tmp_path_factory):
+    """A recipe, and the folder of a run of it that nothing interrupted."""
     recipe = tiny("glyphs-happier", "validation=0.25", "evaluate_every=1", "checkpoint_every=2", "epochs=3")
-    loop.train(recipe, tmp_path / "whole", dataset=letters)
+    folder = tmp_path_factory.mktemp("undisturbed")
+    loop.train(recipe, folder, dataset=letters)
+    return recipe, folder
+
+
+@pytest.mark.parametrize("moment", ["before a checkpoint", "before the tests", "after all"])
+def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, undisturbed, tmp_path, monkeypatch, moment):
+    """Killed in between what a step leaves behind: its line, the validation's, the checkpoint, the tests'."""
+    recipe, whole = undisturbed
 
     class Killed(BaseException):
         pass
@@ -490,11 +498,11 @@ def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, tmp_path
         if moment == "before the tests":
             patched.setattr(loop, "_score", killed)
         with suppress(Killed):
-            loop.train(recipe, tmp_path / "killed", dataset=letters)
-    loop.train(recipe, tmp_path / "killed", dataset=letters, resume=True)
-    assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
-    assert weights_of(tmp_path / "killed") == weights_of(tmp_path / "whole")
-    names = [[path.name for path in checkpoint.saved(tmp_path / each)] for each in ("killed", "whole")]
+            loop.train(recipe, tmp_path, dataset=letters)
+    loop.train(recipe, tmp_path, dataset=letters, resume=True)
+    assert logged(tmp_path) == logged(whole)
+    assert weights_of(tmp_path) == weights_of(whole)
+    names = [[path.name for path in checkpoint.saved(folder)] for folder in (tmp_path, whole)]
     assert names[0] == names[1]
 
 
