@@ -93,8 +93,9 @@ def mean_intervals(sums: UnitSums) -> Values:
     interval; near 0 and 1 it does not collapse. Means outside of [0, 1] have the t interval.
     """
     low_high = np.full((len(sums.means), 2), np.nan)
-    for row, (mean, variance, units) in enumerate(zip(sums.means, sums.variance, sums.effective_units, strict=True)):
-        if sums.units[row] < 2 or np.isnan(mean):
+    columns = zip(sums.means, sums.variance, sums.effective_units, sums.units, strict=True)
+    for row, (mean, variance, units, number) in enumerate(columns):
+        if number < 2 or np.isnan(mean):
             continue
         t, inside = _t_quantile(units - 1), mean * (1 - mean)
         if not inside >= -SMALLEST:
