@@ -18,8 +18,15 @@ class HierarchicalScores(Callback):
     processes the embeddings of all are gathered; items that Lightning's sampler repeats to fill batches count twice.
     """
 
-    def __init__(self, metrics: Sequence[str] = ("H-AP", "R@1"), *, prefix: str = "val/", **options: str) -> None:
-        self.metrics, self.prefix, self.options = list(metrics), prefix, options
+    def __init__(
+        self,
+        metrics: Sequence[str] = ("H-AP", "R@1"),
+        *,
+        prefix: str = "val/",
+        similarity: str = "cosine",
+        ties: str = "pessimistic",
+    ) -> None:
+        self.metrics, self.prefix, self.similarity, self.ties = list(metrics), prefix, similarity, ties
         self.embeddings: list[torch.Tensor] = []
         self.labels: list[torch.Tensor] = []
 
@@ -38,7 +45,7 @@ class HierarchicalScores(Callback):
         vectors, labels = (
             self._gathered(torch.cat(parts), trainer, pl_module) for parts in (self.embeddings, self.labels)
         )
-        scores = score(vectors, labels, metrics=self.metrics, **self.options).scores  # type: ignore[arg-type]
+        scores = score(vectors, labels, metrics=self.metrics, similarity=self.similarity, ties=self.ties).scores
         for name in self.metrics:
             pl_module.log(f"{self.prefix}{name}", torch.tensor(scores[name]), rank_zero_only=True)
 

@@ -21,7 +21,7 @@ for arrays that do not fit together, scores that are NaN, and levels that are no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,78 +58,161 @@ def evaluate(
 
 
 def h_ap(
-    scores: ArrayLike, levels: ArrayLike, *, relevance: str = "alpha", alpha: float = 1.0, **options: Any
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    relevance: str = "alpha",
+    alpha: float = 1.0,
+    ties: str = "pessimistic",
+    depth: int | None = None,
 ) -> Values:
     """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), rel_l = (l/L)^alpha/|Ω^(l)| by default (HAPPIER, Eq. 2 to 4)."""
-    return _one(MetricName("H-AP"), scores, levels, {"relevance": relevance, "alpha": alpha, **options})
+    (values,) = evaluate("H-AP", scores, levels, relevance=relevance, alpha=alpha, ties=ties, depth=depth).values()
+    return values
 
 
-def ap(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+def ap(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """AP = 1/|P_l| Σ_m m/r_m over the positives, the items of `level` and finer ones (by default the finest level)."""
-    return _one(MetricName("AP", level=_named(level)), scores, levels, options)
+    return _one(MetricName("AP", level=_named(level)), scores, levels, ties, depth)
 
 
-def w_ap(scores: ArrayLike, levels: ArrayLike, *, weights: Sequence[float] | None = None, **options: Any) -> Values:
+def w_ap(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    weights: Sequence[float] | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """ΣwAP = Σ_l w_l·AP^(l); `weights` (L,), coarse to fine, sum to 1, by default equal (rank losses, Property 1)."""
     parameters = () if weights is None else (("weights", ":".join(map(repr, map(float, weights)))),)
-    return _one(MetricName("wAP", parameters), scores, levels, options)
+    return _one(MetricName("wAP", parameters), scores, levels, ties, depth)
 
 
-def asi(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+def asi(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """ASI, the mean overlap of the first n items with the ideal order's, n up to the number of positives; of all levels, or of the
     binary labels at `level` (rank losses, C-A1)."""
-    return _one(MetricName("ASI/" if level else "ASI", level=_named(level)), scores, levels, options)
+    return _one(MetricName("ASI/" if level else "ASI", level=_named(level)), scores, levels, ties, depth)
 
 
-def ndcg(scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, **options: Any) -> Values:
+def ndcg(
+    scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: int | None = None
+) -> Values:
     """NDCG with gains 2^l − 1, over the whole list or its first `k` items."""
-    return _one(MetricName("NDCG@", cut=k) if k else MetricName("NDCG"), scores, levels, options)
+    return _one(MetricName("NDCG@", cut=k) if k else MetricName("NDCG"), scores, levels, ties, depth)
 
 
-def recall_at_k(scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any) -> Values:
+def recall_at_k(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """R@k of metric learning: 1 if some positive is among the first `k` items, else 0 (RaMBO, Eq. 7)."""
-    return _one(MetricName("R", cut=k, level=_named(level)), scores, levels, options)
+    return _one(MetricName("R", cut=k, level=_named(level)), scores, levels, ties, depth)
 
 
 def true_recall_at_k(
-    scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
 ) -> Values:
     """Recall of information retrieval: the share of the positives that are among the first `k` items."""
-    return _one(MetricName("TR", cut=k, level=_named(level)), scores, levels, options)
+    return _one(MetricName("TR", cut=k, level=_named(level)), scores, levels, ties, depth)
 
 
-def precision_at_k(scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any) -> Values:
+def precision_at_k(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """P@k: the share of positives among the first `k` items."""
-    return _one(MetricName("P", cut=k, level=_named(level)), scores, levels, options)
+    return _one(MetricName("P", cut=k, level=_named(level)), scores, levels, ties, depth)
 
 
-def r_precision(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+def r_precision(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """P@R: the share of positives among the first R items, R = |P_l|."""
-    return _one(MetricName("P@R", level=_named(level)), scores, levels, options)
+    return _one(MetricName("P@R", level=_named(level)), scores, levels, ties, depth)
 
 
-def map_at_r(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+def map_at_r(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020)."""
-    return _one(MetricName("mAP@R", level=_named(level)), scores, levels, options)
+    return _one(MetricName("mAP@R", level=_named(level)), scores, levels, ties, depth)
 
 
-def map_at_k(scores: ArrayLike, levels: ArrayLike, k: int, *, level: int | None = None, **options: Any) -> Values:
+def map_at_k(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    k: int,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100)."""
-    return _one(MetricName("mAP", cut=k, level=_named(level)), scores, levels, options)
+    return _one(MetricName("mAP", cut=k, level=_named(level)), scores, levels, ties, depth)
 
 
-def reciprocal_rank(scores: ArrayLike, levels: ArrayLike, *, level: int | None = None, **options: Any) -> Values:
+def reciprocal_rank(
+    scores: ArrayLike,
+    levels: ArrayLike,
+    *,
+    level: int | None = None,
+    ties: str = "pessimistic",
+    depth: int | None = None,
+) -> Values:
     """1/r_1, r_1 the rank of the first positive; its mean is MRR."""
-    return _one(MetricName("MRR", level=_named(level)), scores, levels, options)
+    return _one(MetricName("MRR", level=_named(level)), scores, levels, ties, depth)
 
 
-def hierarchical_distance_at_k(scores: ArrayLike, levels: ArrayLike, k: int, **options: Any) -> Values:
+def hierarchical_distance_at_k(
+    scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: int | None = None
+) -> Values:
     """HD@k: the mean of (L − l)/L over the first `k` items; lower is better (Bertinetto et al. 2020)."""
-    return _one(MetricName("HD", cut=k), scores, levels, options)
+    return _one(MetricName("HD", cut=k), scores, levels, ties, depth)
 
 
-def _one(name: MetricName, scores: ArrayLike, levels: ArrayLike, options: Mapping[str, Any]) -> Values:
-    (values,) = evaluate([name], scores, levels, **options).values()  # type: ignore[list-item]
+def _one(name: MetricName, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:
+    (values,) = evaluate([name], scores, levels, ties=ties, depth=depth).values()  # type: ignore[list-item]
     return values
 
 
