@@ -57,7 +57,7 @@ def test_the_calculator_agrees_with_that_of_pytorch_metric_learning():
         VECTORS[:20], LABELS[:20], gallery=VECTORS[20:], gallery_labels=LABELS[20:], metrics=["H-AP"]
     )
     assert apart == dict(expected.scores)
-    with pytest.raises(ValueError, match="queries alone"):
+    with pytest.raises(hbench.UsageError, match="queries alone"):
         HierarchicalAccuracyCalculator().get_accuracy(
             VECTORS[:20], LABELS[:20], VECTORS, LABELS, ref_includes_query=True
         )

@@ -29,7 +29,7 @@ from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import queries_of
 from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.evaluation.shards import Part
-from hbench.evaluation.submission import Submission, as_submission
+from hbench.evaluation.submission import Submission, as_submission, read
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
@@ -65,6 +65,8 @@ def evaluate(
     """
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     given: Any = submission
+    if isinstance(submission, str | Path) and ids is None:
+        given = read(Path(submission), movable=True)  # nobody else looks at these vectors
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
     examined = examine(given, dataset, settings, also_official=also_official, method=method)

@@ -87,7 +87,7 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
 def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission) -> Submission:
     """The submission that a path, or what was read from files, stands for; a pair is queries and gallery."""
     if isinstance(given, str | Path):
-        return read(Path(given), movable=True)
+        return read(Path(given))
     if isinstance(given, Embeddings):
         return EmbeddingSubmission(given)
     if isinstance(given, Ranking):

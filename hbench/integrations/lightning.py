@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 
 
@@ -36,6 +37,11 @@ class HierarchicalScores(Callback):
     def on_validation_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
+        if not isinstance(outputs, dict) or not {"embeddings", "labels"} <= outputs.keys():
+            raise UsageError(
+                "validation_step returns nothing to score", expected='{"embeddings": …, "labels": …}',
+                found=f"{type(outputs).__name__}",
+            )  # fmt: skip
         self.embeddings.append(outputs["embeddings"].detach())
         self.labels.append(outputs["labels"])
 

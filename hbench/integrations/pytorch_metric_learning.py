@@ -11,6 +11,7 @@ from typing import Any
 
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
+from hbench.core.errors import UsageError
 from hbench.evaluation.arrays import score
 
 
@@ -44,7 +45,10 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         apart = {}
         if reference is not None and reference is not query:
             if ref_includes_query:
-                raise ValueError("give the queries alone: each is then ranked among the others")
+                raise UsageError(
+                    "the reference holds the queries",
+                    fix="give the queries alone: each is then ranked among the others",
+                )
             apart = {"gallery": reference, "gallery_labels": reference_labels}
         report = score(query, query_labels, **apart, metrics=self.metrics, similarity=self.similarity, ties=self.ties)
         return {name: float(str(report.scores[name])) for name in self.metrics}

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from hbench.core.errors import UsageError
 from hbench.metrics.level_sequence import LevelSequence, level_sequence
 from hbench.metrics.level_sequence import ties as ties_policies
-from hbench.metrics.names import MetricName, parse_metrics
+from hbench.metrics.names import parse_metrics
 from hbench.metrics.relevance import named_relevance
 
 Values = NDArray[np.float64]
@@ -49,7 +49,10 @@ def evaluate(
     """Every metric of every query, by name: "H-AP", "AP", "AP/2", "R@10", "NDCG@100" … (docs/metrics.md); levels are named 1
     (coarse) … L (fine). `relevance` and `alpha`: of H-AP. Raises UnknownName for a metric, UsageError as all functions here."""
     rows, of_items = _arrays(scores, levels)
-    names = [str(level) for level in range(1, (depth or int(of_items.max(initial=1))) + 1)]
+    highest = int(of_items.max(initial=1))
+    if depth is not None and depth < highest:
+        raise UsageError("some items are above the highest level", expected=f"levels 0 … {depth}", found=f"{highest}")
+    names = [str(level) for level in range(1, (depth or highest) + 1)]
     graded = named_relevance(relevance, alpha)
     chosen = parse_metrics(metrics, names)
     functions = {str(name): name.bind(names, graded) for name in chosen}
@@ -80,7 +83,7 @@ def ap(
     depth: int | None = None,
 ) -> Values:
     """AP = 1/|P_l| Σ_m m/r_m over the positives, the items of `level` and finer ones (by default the finest level)."""
-    return _one(MetricName("AP", level=_named(level)), scores, levels, ties, depth)
+    return _one(f"AP{_at(level)}", scores, levels, ties, depth)
 
 
 def w_ap(
@@ -92,8 +95,8 @@ def w_ap(
     depth: int | None = None,
 ) -> Values:
     """ΣwAP = Σ_l w_l·AP^(l); `weights` (L,), coarse to fine, sum to 1, by default equal (rank losses, Property 1)."""
-    parameters = () if weights is None else (("weights", ":".join(map(repr, map(float, weights)))),)
-    return _one(MetricName("wAP", parameters), scores, levels, ties, depth)
+    parameters = "" if weights is None else f"(weights={':'.join(map(repr, map(float, weights)))})"
+    return _one(f"wAP{parameters}", scores, levels, ties, depth)
 
 
 def asi(
@@ -106,14 +109,14 @@ def asi(
 ) -> Values:
     """ASI, the mean overlap of the first n items with the ideal order's, n up to the number of positives; of all levels, or of the
     binary labels at `level` (rank losses, C-A1)."""
-    return _one(MetricName("ASI/" if level else "ASI", level=_named(level)), scores, levels, ties, depth)
+    return _one(f"ASI{_at(level)}", scores, levels, ties, depth)
 
 
 def ndcg(
     scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: int | None = None
 ) -> Values:
     """NDCG with gains 2^l − 1, over the whole list or its first `k` items."""
-    return _one(MetricName("NDCG@", cut=k) if k else MetricName("NDCG"), scores, levels, ties, depth)
+    return _one("NDCG" if k is None else f"NDCG@{k}", scores, levels, ties, depth)
 
 
 def recall_at_k(
@@ -126,7 +129,7 @@ def recall_at_k(
     depth: int | None = None,
 ) -> Values:
     """R@k of metric learning: 1 if some positive is among the first `k` items, else 0 (RaMBO, Eq. 7)."""
-    return _one(MetricName("R", cut=k, level=_named(level)), scores, levels, ties, depth)
+    return _one(f"R@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 def true_recall_at_k(
@@ -139,7 +142,7 @@ def true_recall_at_k(
     depth: int | None = None,
 ) -> Values:
     """Recall of information retrieval: the share of the positives that are among the first `k` items."""
-    return _one(MetricName("TR", cut=k, level=_named(level)), scores, levels, ties, depth)
+    return _one(f"TR@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 def precision_at_k(
@@ -152,7 +155,7 @@ def precision_at_k(
     depth: int | None = None,
 ) -> Values:
     """P@k: the share of positives among the first `k` items."""
-    return _one(MetricName("P", cut=k, level=_named(level)), scores, levels, ties, depth)
+    return _one(f"P@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 def r_precision(
@@ -164,7 +167,7 @@ def r_precision(
     depth: int | None = None,
 ) -> Values:
     """P@R: the share of positives among the first R items, R = |P_l|."""
-    return _one(MetricName("P@R", level=_named(level)), scores, levels, ties, depth)
+    return _one(f"P@R{_at(level)}", scores, levels, ties, depth)
 
 
 def map_at_r(
@@ -176,7 +179,7 @@ def map_at_r(
     depth: int | None = None,
 ) -> Values:
     """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020)."""
-    return _one(MetricName("mAP@R", level=_named(level)), scores, levels, ties, depth)
+    return _one(f"mAP@R{_at(level)}", scores, levels, ties, depth)
 
 
 def map_at_k(
@@ -189,7 +192,7 @@ def map_at_k(
     depth: int | None = None,
 ) -> Values:
     """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100)."""
-    return _one(MetricName("mAP", cut=k, level=_named(level)), scores, levels, ties, depth)
+    return _one(f"mAP@{k}{_at(level)}", scores, levels, ties, depth)
 
 
 def reciprocal_rank(
@@ -201,23 +204,23 @@ def reciprocal_rank(
     depth: int | None = None,
 ) -> Values:
     """1/r_1, r_1 the rank of the first positive; its mean is MRR."""
-    return _one(MetricName("MRR", level=_named(level)), scores, levels, ties, depth)
+    return _one(f"MRR{_at(level)}", scores, levels, ties, depth)
 
 
 def hierarchical_distance_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: int | None = None
 ) -> Values:
     """HD@k: the mean of (L − l)/L over the first `k` items; lower is better (Bertinetto et al. 2020)."""
-    return _one(MetricName("HD", cut=k), scores, levels, ties, depth)
+    return _one(f"HD@{k}", scores, levels, ties, depth)
 
 
-def _one(name: MetricName, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:
-    (values,) = evaluate([name], scores, levels, ties=ties, depth=depth).values()  # type: ignore[list-item]
+def _one(name: str, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:
+    (values,) = evaluate([name], scores, levels, ties=ties, depth=depth).values()
     return values
 
 
-def _named(level: int | None) -> str | None:
-    return None if level is None else str(level)
+def _at(level: int | None) -> str:
+    return "" if level is None else f"/{level}"
 
 
 def _sequences(

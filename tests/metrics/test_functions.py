@@ -111,3 +111,9 @@ def test_names_that_are_not_known_are_refused():
         hbench.metrics.evaluate("AP/7", [[1.0, 0.5]], [[1, 0]])
     with pytest.raises(UnknownName):
         hbench.metrics.ap([[1.0]], [[1]], ties="random")
+    with pytest.raises(UnknownName):
+        hbench.metrics.ndcg([[1.0]], [[1]], k=0)
+    with pytest.raises(UnknownName):
+        hbench.metrics.asi([[1.0]], [[1]], level=0)
+    with pytest.raises(UsageError):
+        hbench.metrics.ap([[1.0]], [[2]], depth=1)
