@@ -28,7 +28,7 @@ APART = {  # an option, what it does, and the options that it cannot be joined w
 
 @dataclass(frozen=True)
 class Execution:
-    """`threads`, `memory` (bytes beyond the embeddings); a torch `device`; so many local `workers`, or those of a dask
+    """`threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local `workers`, or a dask
     `scheduler`; the folder in which finished blocks are kept to `resume` from; the `shard` i/n that alone is computed; the first
     `top_k` results to keep; other `trees` to score under, in words.
 

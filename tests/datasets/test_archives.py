@@ -199,12 +199,12 @@ def test_an_encrypted_zip_says_what_to_do(tmp_path):
 def test_a_truncated_archive_is_refused(archive, tmp_path, share):
     whole = archive.read_bytes()
     archive.write_bytes(whole[: int(share * len(whole))])
-    reason_against(archive, tmp_path / "out")
+    assert reason_against(archive, tmp_path / "out")
 
 
 def test_a_file_that_is_not_an_archive_is_refused(tmp_path):
     (tmp_path / "page.zip").write_bytes(b"<html>not found</html>")
-    reason_against(tmp_path / "page.zip", tmp_path / "out")
+    assert reason_against(tmp_path / "page.zip", tmp_path / "out")
 
 
 def test_damaged_bytes_are_found_out_by_their_checksum(tmp_path):
@@ -264,4 +264,4 @@ def test_names_that_are_not_utf8_are_refused(tmp_path):
 )
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_paths_that_cannot_be_are_the_fault_of_the_archive(tmp_path, files, kind):
-    reason_against(MAKERS[kind](tmp_path / f"a.{kind}", files), tmp_path / "out")
+    assert reason_against(MAKERS[kind](tmp_path / f"a.{kind}", files), tmp_path / "out")
