@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hbench.core.errors import DataError
 
 
-def by_loops(images: np.ndarray, names: np.ndarray, groups: list[str], nearest: int) -> list[str]:
+def by_loops(images, names, groups, nearest):
     """Each image's group: the largest sum of exp(100·similarity) over its most similar names."""
     result = []
     for image in images.astype(float):
@@ -31,7 +31,7 @@ def by_loops(images: np.ndarray, names: np.ndarray, groups: list[str], nearest: 
 
 
 @given(st.integers(0, 10_000))
-def test_both_votes_are_those_of_plain_loops(seed: int) -> None:
+def test_both_votes_are_those_of_plain_loops(seed):
     rng = np.random.default_rng(seed)
     images, names = (encode.unit(rng.normal(size=(count, 6))) for count in (20, 9))
     groups = [f"g{rng.integers(4)}" for _ in range(9)]
@@ -48,6 +48,6 @@ def test_both_votes_are_those_of_plain_loops(seed: int) -> None:
             assert row.share == pytest.approx(ballot.most_common(1)[0][1] / ballot.total())
 
 
-def test_images_of_another_space_are_refused() -> None:
+def test_images_of_another_space_are_refused():
     with pytest.raises(DataError, match="different spaces"):
         assign.assign(encode.unit(np.ones((1, 3))), [1], encode.unit(np.ones((1, 4))), ["a"])

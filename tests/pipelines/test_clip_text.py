@@ -1,9 +1,6 @@
 """The open_clip path with a ViT-B/32 text tower of real shape and random weights, against the formula written out."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import open_clip
@@ -18,7 +15,7 @@ START, END = 49406, 49407  # CLIP's tokens around a text
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clip")
     config = dict(open_clip.get_model_config("ViT-B-32"))
     config["vision_cfg"] = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 32}  # never run
@@ -29,7 +26,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "weights.pt"
 
 
-def by_hand(text: str, weights: dict[str, torch.Tensor]) -> np.ndarray:
+def by_hand(text, weights):
     """CLIP's text vector: pre-norm causal attention and MLP twelve times, the end token's state, projected, scaled to 1."""
     tokens = open_clip.get_tokenizer("ViT-B-32")([text])[0]
     end = int((tokens == END).nonzero()[0])
@@ -55,7 +52,7 @@ def by_hand(text: str, weights: dict[str, torch.Tensor]) -> np.ndarray:
     return np.asarray(vector / np.linalg.norm(vector))
 
 
-def test_labels_are_encoded_as_clip_does_with_the_prompt_of_the_release(checkpoint: Path) -> None:
+def test_labels_are_encoded_as_clip_does_with_the_prompt_of_the_release(checkpoint):
     labels = [Label(f"Q{n}", text, 1, 0, 0, ()) for n, text in enumerate(TEXTS)]
     found = encode.encode(labels, f"open_clip:{NAME}/{checkpoint}")
     assert (found.shape, found.dtype) == ((3, 512), np.float32)

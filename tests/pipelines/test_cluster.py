@@ -1,7 +1,5 @@
 """Clusterings: the same for any order of labels, and obedient to links."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -10,7 +8,6 @@ from hbench_hgldv2.curation.replay import suggest
 from hbench_hgldv2.grouping import cluster, encode, sweep
 from hbench_hgldv2.grouping.cluster import ClusterSettings, algorithms
 from hbench_hgldv2.grouping.constraints import Links
-from hbench_hgldv2.grouping.encode import Vectors
 from hbench_hgldv2.labels.label import Label
 from scipy.cluster.hierarchy import linkage
 
@@ -19,14 +16,14 @@ from hbench.core.errors import ConfigError, DataError, UsageError
 IDS = [f"Q{number}" for number in range(1, 61)]
 
 
-def blobs(seed: int = 0, groups: int = 6, spread: float = 0.15) -> Vectors:
+def blobs(seed=0, groups=6, spread=0.15):
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(groups, 16))
     return encode.unit(centres[np.arange(len(IDS)) % groups] + spread * rng.normal(size=(len(IDS), 16)))
 
 
 @pytest.mark.parametrize("name", list(algorithms))
-def test_the_order_of_the_labels_changes_nothing(name: str) -> None:
+def test_the_order_of_the_labels_changes_nothing_and_separate_groups_are_clusters(name):
     vectors = blobs(spread=0.6)
     order = random.Random(1).sample(range(len(IDS)), len(IDS))
     first = cluster.cluster(IDS, vectors, ClusterSettings(7), algorithms[name])
@@ -35,43 +32,41 @@ def test_the_order_of_the_labels_changes_nothing(name: str) -> None:
     assert set(first.values()) == set(range(7))
     sizes = [list(first.values()).count(number) for number in range(7)]
     assert sizes == sorted(sizes, reverse=True)
+    separate = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name])
+    assert all(len({separate[IDS[i]] for i in range(start, len(IDS), 6)}) == 1 for start in range(6))
 
 
 @pytest.mark.parametrize("name", list(algorithms))
-def test_separate_groups_are_found(name: str) -> None:
-    found = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name])
-    assert all(len({found[IDS[i]] for i in range(start, len(IDS), 6)}) == 1 for start in range(6))
-
-
-@pytest.mark.parametrize("name", list(algorithms))
-def test_must_and_cannot_links_are_respected(name: str) -> None:
+def test_must_and_cannot_links_are_respected(name):
     links = Links(must=(("Q1", "Q2", "Q3"), ("Q3", "Q10")), cannot=(("Q7", "Q13", "Q19"), ("Q1", "Q61")))
     found = cluster.cluster(IDS, blobs(), ClusterSettings(6), algorithms[name], links)
     assert len({found[i] for i in ("Q1", "Q2", "Q3", "Q10")}) == 1
     assert len({found[i] for i in ("Q7", "Q13", "Q19")}) == 3
 
 
-def test_links_that_contradict_or_need_more_clusters_are_refused() -> None:
-    with pytest.raises(ConfigError, match="must be linked and must not be"):
-        cluster.cluster(
-            IDS, blobs(), ClusterSettings(6), algorithms["ward"], Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),))
-        )
-    with pytest.raises(UsageError, match="need more clusters"):
-        cluster.cluster(IDS, blobs(), ClusterSettings(2), algorithms["kmeans"], Links((), (("Q1", "Q2", "Q3"),)))
-    for k in (0, 61):
-        with pytest.raises(UsageError, match="cannot be made"):
-            cluster.cluster(IDS, blobs(), ClusterSettings(k), algorithms["ward"])
+@pytest.mark.parametrize(
+    ("k", "links", "error", "problem"),
+    [
+        (6, Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),)), ConfigError, "must be linked and must not be"),
+        (2, Links((), (("Q1", "Q2", "Q3"),)), UsageError, "need more clusters"),
+        (0, Links((), ()), UsageError, "cannot be made"),
+        (61, Links((), ()), UsageError, "cannot be made"),
+    ],
+)
+def test_links_that_contradict_and_impossible_numbers_of_clusters_are_refused(k, links, error, problem):
+    with pytest.raises(error, match=problem):
+        cluster.cluster(IDS, blobs(), ClusterSettings(k), algorithms["ward"], links)
 
 
 @pytest.mark.parametrize(("method", "metric"), [("ward", "euclidean"), ("average", "cosine")])
-def test_the_dendrogram_is_scipys_on_pairwise_distances(method: str, metric: str) -> None:
+def test_the_dendrogram_is_scipys_on_pairwise_distances(method, metric):
     vectors = blobs(spread=0.5)
     assert cluster.dendrogram(vectors, method) == pytest.approx(
         linkage(vectors.astype(float), method, metric), abs=1e-6
-    )  # type: ignore[arg-type]
+    )
 
 
-def test_details_put_the_doubtful_first_and_flag_the_far() -> None:
+def test_details_put_the_doubtful_first_and_flag_the_far():
     vectors = blobs()
     vectors[0] = encode.unit(-vectors[[1]] - vectors[[2]])[0]
     found = cluster.cluster(IDS, vectors, ClusterSettings(6), algorithms["ward"])
@@ -83,7 +78,7 @@ def test_details_put_the_doubtful_first_and_flag_the_far() -> None:
     assert all(row.margin >= 0 for row in rows if row.silhouette > 0.3)
 
 
-def test_a_sweep_prefers_the_true_number_and_counts_the_effort() -> None:
+def test_a_sweep_prefers_the_true_number_and_counts_the_effort():
     reference = {IDS[i]: str(i % 6) for i in range(len(IDS))}
     names = [(i, f"word{reference[i]}") for i in IDS]
     settings = [ClusterSettings(k) for k in (3, 6, 12)]
@@ -96,18 +91,18 @@ def test_a_sweep_prefers_the_true_number_and_counts_the_effort() -> None:
     assert (rows[2].splits, rows[2].merges) == (0, 6)
 
 
-def test_the_co_association_is_the_share_of_refits_in_which_a_labels_cluster_stays_with_it() -> None:
+def test_the_co_association_is_the_share_of_refits_in_which_a_labels_cluster_stays_with_it():
     rng = np.random.default_rng(3)
-    own = rng.integers(5, size=len(IDS))
+    numbers = rng.integers(5, size=len(IDS))
     fits = [rng.integers(4, size=len(IDS)) for _ in range(3)]
-    found = cluster.coassociation(IDS, dict(zip(IDS, own.tolist(), strict=True)), fits)
+    found = cluster.coassociation(IDS, dict(zip(IDS, numbers.tolist(), strict=True)), fits)
     for i, name in enumerate(IDS):
-        others = [j for j in range(len(IDS)) if j != i and own[j] == own[i]]
+        others = [j for j in range(len(IDS)) if j != i and numbers[j] == numbers[i]]
         assert found[name] == pytest.approx(np.mean([[fit[j] == fit[i] for j in others] for fit in fits]))
     assert np.isnan(cluster.coassociation(["Q1"], {"Q1": 0}, [])["Q1"])
 
 
-def test_labels_between_two_groups_have_the_lowest_co_association() -> None:
+def test_labels_between_two_groups_have_the_lowest_co_association():
     vectors = blobs(spread=0.3)
     vectors[0] = encode.unit(vectors[[0]] + vectors[[1]])[0]
     algorithm = algorithms["ward"]
@@ -117,17 +112,14 @@ def test_labels_between_two_groups_have_the_lowest_co_association() -> None:
     assert min(held, key=lambda name: held[name]) == "Q1"
 
 
-def test_suggestions_are_the_best_anchors_groups_once_each() -> None:
+def test_suggestions_are_the_best_anchors_groups_once_each():
     anchors = encode.unit(np.eye(4))
     (best,) = suggest(encode.unit(np.asarray([[0.9, 0.5, 0.8, 0.1]])), anchors, ["a", "b", "a", "c"])
     assert best == ("a", "b", "c")
 
 
-def test_embedding_files_are_checked(tmp_path: object) -> None:
-    from pathlib import Path
-
-    path = Path(str(tmp_path)) / "e.npz"
-    labels = [Label("Q1", "x", 1, 0, 0, ()), Label("Q2", "y", 1, 0, 0, ())]
+def test_other_encoders_and_files_than_embeddings_are_refused(tmp_path):
+    path, labels = tmp_path / "e.npz", [Label("Q1", "x", 1, 0, 0, ()), Label("Q2", "y", 1, 0, 0, ())]
     encode.save(path, labels[:1], np.ones((1, 3), np.float32))
     with pytest.raises(DataError, match="no Q2"):
         encode.load(path, labels)
@@ -136,7 +128,9 @@ def test_embedding_files_are_checked(tmp_path: object) -> None:
         encode.load(path, labels)
     with pytest.raises(DataError, match="no direction"):
         encode.unit(np.zeros((1, 3)))
-    with pytest.raises(UsageError, match="where the label goes"):
-        encode.encode(labels, "tfidf", "no braces")
-    with pytest.raises(UsageError, match="not a model of open_clip"):
-        encode.encode(labels, "open_clip:ViT-L-15/x")
+    for encoder, prompt, problem in (
+        ("tfidf", "no braces", "where the label goes"),
+        ("open_clip:ViT-L-15/x", "{}", "not a model of open_clip"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            encode.encode(labels, encoder, prompt)

@@ -1,7 +1,5 @@
 """docs/hgldv2.md: its commands exist and its decisions replay."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -16,7 +14,7 @@ from hbench_hgldv2.steps import STEPS
 TEXT = (Path(__file__).parents[2] / "docs" / "hgldv2.md").read_text(encoding="utf-8")
 
 
-def test_the_commands_of_the_page_parse() -> None:
+def test_the_commands_of_the_page_parse():
     lines = re.findall(r"^hbench hgldv2 --work work (.+)$", TEXT, re.MULTILINE)
     assert len(lines) == 8
     for line in lines:
@@ -27,14 +25,14 @@ def test_the_commands_of_the_page_parse() -> None:
         assert {argument for argument in arguments if argument.startswith("--")} <= known, line
 
 
-def test_the_page_names_every_step_and_what_it_writes() -> None:
+def test_the_page_names_every_step_and_what_it_writes():
     table = TEXT.split("| step |")[1].split("\n\n")[0]
     for name, step in STEPS.items():
         (row,) = [row for row in table.splitlines() if re.search(rf"^\| [^|]*\b{name}\b", row)]
         assert all(f"`{file}" in row for file in step.writes), row
 
 
-def test_the_decisions_of_the_page_replay_without_a_conflict() -> None:
+def test_the_decisions_of_the_page_replay_without_a_conflict():
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     ids = sorted(set(re.findall(r"Q\d+", example)))
     labels = [Label(i, i, 1, 1, 0, ()) for i in ids]

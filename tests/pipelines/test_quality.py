@@ -1,7 +1,5 @@
 """Measures of a grouping against hand-worked values, plain loops and scikit-learn."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 
@@ -20,7 +18,7 @@ from sklearn.metrics import silhouette_samples
 ids = st.lists(st.integers(0, 4), min_size=2, max_size=25)
 
 
-def f1_by_pairs(found: list[int], reference: list[int], weights: list[int]) -> float:
+def f1_by_pairs(found, reference, weights):
     """Pairwise F1 by looking at every pair of copies."""
     copies = [(f, r) for f, r, w in zip(found, reference, weights, strict=True) for _ in range(w)]
     together = [(a[0] == b[0], a[1] == b[1]) for a, b in combinations(copies, 2)]
@@ -29,7 +27,7 @@ def f1_by_pairs(found: list[int], reference: list[int], weights: list[int]) -> f
 
 
 @given(st.data())
-def test_weighted_measures_are_those_of_copies(data: st.DataObject) -> None:
+def test_weighted_measures_are_those_of_copies(data):
     found = data.draw(ids)
     reference = data.draw(st.lists(st.integers(0, 3), min_size=len(found), max_size=len(found)))
     weights = data.draw(st.lists(st.integers(1, 3), min_size=len(found), max_size=len(found)))
@@ -45,7 +43,7 @@ def test_weighted_measures_are_those_of_copies(data: st.DataObject) -> None:
     assert measures["homogeneity"] == pytest.approx(swapped["completeness"])
 
 
-def test_purity_and_effort_are_the_hand_worked_ones() -> None:
+def test_purity_and_effort_are_the_hand_worked_ones():
     found, reference = [0, 0, 0, 1, 1, 2], ["a", "a", "b", "b", "b", "c"]
     measures = quality.agreement_with(found, reference)
     assert measures["purity"] == (2 + 2 + 1) / 6
@@ -56,7 +54,7 @@ def test_purity_and_effort_are_the_hand_worked_ones() -> None:
 
 
 @given(st.integers(0, 1000))
-def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed: int) -> None:
+def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed):
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(30, 5))
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
@@ -66,23 +64,23 @@ def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed: int) -> Non
     )
 
 
-def test_head_nouns_and_lexical_coherence_read_english_phrases() -> None:
+def test_head_nouns_and_lexical_coherence_read_english_phrases():
     texts = ("fortress of Brazil", "elementary school in Japan", "château", "tower (12th c.)", "?")
     assert list(map(head_noun, texts)) == ["fortress", "school", "château", "tower", "?"]
     assert quality.lexical_coherence(["stone bridge", "road bridge", "arch", "lake"], [0, 0, 0, 1]) == 3 / 4
 
 
-def test_imbalance_is_the_hand_worked_one() -> None:
+def test_imbalance_is_the_hand_worked_one():
     found = imbalance([8, 1, 1])
     assert (found.top1, found.top10, found.ratio) == (0.8, 1.0, 8.0)
     assert found.effective == pytest.approx(0.8**-0.8 * 0.1**-0.1 * 0.1**-0.1)
 
 
-def placed(class_id: str, group: str, status: str = "group") -> Placed:
+def placed(class_id, group, status="group"):
     return Placed(class_id, class_id, status, group, "natural", "", "", (), ())
 
 
-def test_cohens_kappa_is_the_hand_worked_one() -> None:
+def test_cohens_kappa_is_the_hand_worked_one():
     labels = [Label(f"Q{i}", f"l{i}", weight, 0, 0, ()) for i, weight in enumerate([10, 1, 1, 1, 5])]
     first = [placed("Q0", "a"), placed("Q1", "a"), placed("Q2", "b"), placed("Q3", "", "dropped"), placed("Q4", "a")]
     second = [first[0], placed("Q1", "b"), *first[2:4], placed("Q4", "", "unassigned")]
@@ -96,7 +94,7 @@ def test_cohens_kappa_is_the_hand_worked_one() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_how_sure_an_inconsistency_is_follows_the_formula(seed: int) -> None:
+def test_how_sure_an_inconsistency_is_follows_the_formula(seed):
     rng = np.random.default_rng(seed)
     groups = [f"g{rng.integers(3)}" for _ in range(9)]
     labels = [f"n{n} {'house' if n % 2 else 'tower'}" for n in range(9)]

@@ -1,30 +1,19 @@
 """`review --demo`: a page of shipped data, opened in Chromium, and a work folder to go on from."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
-from click.testing import CliRunner
-from hbench_hgldv2.cli import group
 from hbench_hgldv2.curation import decisions_file, review
-from playwright.sync_api import Browser, Page
 
+from tests.command_line import call
 from tests.pipelines.official import official
 from tests.pipelines.review_pages import watched
 
 
-def run(work: Path, *arguments: str) -> str:
-    result = CliRunner().invoke(group, ["--work", str(work), *arguments], standalone_mode=False)
-    if result.exception:
-        raise result.exception
-    return result.stdout
+def run(work, *words):
+    return call("hgldv2", "--work", work, *words).stdout
 
 
-def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(
-    browser: Browser, tmp_path: Path, findings: Callable[[Page], list[object]]
-) -> None:
+def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(browser, tmp_path, findings):
     run(tmp_path, "review", "--demo")
     work = tmp_path / "demo"
     page = watched(browser, work / "review.html")
@@ -33,7 +22,7 @@ def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(
     shown = page.text_content("#queue")
     assert shown == f"released: κ {told['kappa']:.3f}, {len(told['queue'])} to talk about"
     assert len(told["queue"]) > 3
-    assert not page.problems  # type: ignore[attr-defined]
+    assert not page.problems
     page.close()
     run(work, "replay", "--strict")
     first = (work / "review.html").read_bytes()
@@ -46,7 +35,7 @@ def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(
     assert (work / "review.html").read_bytes() != first
 
 
-def test_the_demo_ships_the_released_labels() -> None:
+def test_the_demo_ships_the_released_labels():
     labels, groups = official()
     text = (review.DEMO / "train_label_to_hierarchical.csv").read_text(encoding="utf-8")
     assert len(text.splitlines()) == 1 + len(labels)

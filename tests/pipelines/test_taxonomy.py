@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import networkx as nx
 from hbench_hgldv2.grouping.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
 from hbench_hgldv2.wikimedia.facts import MISSING, Entity
@@ -26,7 +24,7 @@ PARENTS = {
 LANDMARKS = {"Q1": 50, "Q2": 10, "Q3": 20, "Q4": 30, "Q5": 5, "Q6": 2, "Q7": 9}
 
 
-def test_the_hand_worked_tree() -> None:
+def test_the_hand_worked_tree():
     found = taxonomy(PARENTS, LANDMARKS)
     below = {"Q1": ["Q2"], "Q10": ["Q1", "Q3"], "Q20": ["Q10", "Q4", "Q5"], ROOT: ["Q20", "Q7"]}
     assert {*found.tree.edges} == {(parent, child) for parent, children in below.items() for child in children}
@@ -41,7 +39,7 @@ def test_the_hand_worked_tree() -> None:
     assert (nodes["Q2"]["kind"], nodes["Q7"]["kind"]) == ("human-made", "natural")
 
 
-def test_an_ancestor_with_too_few_landmarks_or_one_child_is_skipped() -> None:
+def test_an_ancestor_with_too_few_landmarks_or_one_child_is_skipped():
     assert "Q10" not in taxonomy(PARENTS, LANDMARKS, least=81).tree
     assert "Q10" not in taxonomy(PARENTS, {"Q2": 1, "Q4": 1}).tree
     listed = rows(taxonomy(PARENTS, LANDMARKS), {"Q1": "church building"})
@@ -61,9 +59,7 @@ graphs = st.dictionaries(
     st.dictionaries(st.integers(1, 14).map(lambda n: f"Q{n}"), st.integers(1, 9), min_size=1, max_size=10),
     st.integers(1, 12),
 )
-def test_any_graph_becomes_an_arborescence_that_holds_every_class(
-    parents: Any, landmarks: dict[str, int], least: int
-) -> None:
+def test_any_graph_becomes_an_arborescence_that_holds_every_class(parents, landmarks, least):
     found = taxonomy(parents, landmarks, least=least)
     assert nx.is_arborescence(found.tree)
     held = {member for node in found.tree for member in found.tree.nodes[node]["members"]}
@@ -78,10 +74,10 @@ def test_any_graph_becomes_an_arborescence_that_holds_every_class(
             assert nx.has_path(above, child, parent)
 
 
-def test_the_closure_asks_for_each_class_once_and_survives_missing_ones() -> None:
+def test_the_closure_asks_for_each_class_once_and_survives_missing_ones():
     asked: list[str] = []
 
-    def entities(ids: Any) -> dict[str, Entity]:
+    def entities(ids):
         asked.extend(ids)
         return {i: Entity(i, parents=PARENTS[i]) if i in PARENTS else MISSING for i in ids}
 
