@@ -1,7 +1,5 @@
 """The shape of the code: wings import only wings before them, functions stay small, start-up stays light."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

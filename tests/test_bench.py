@@ -1,7 +1,5 @@
 """`make bench`: its tables have a place in docs/scale.md each, and are written there alone."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@
 GPU, other machines, hours) or do not end: their verbs and options are checked, as are the keys of `toml`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

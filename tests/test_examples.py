@@ -1,7 +1,5 @@
 """Every file of examples/ runs as it stands, in a folder of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

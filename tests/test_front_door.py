@@ -1,7 +1,5 @@
 """What `import hbench` offers beside scoring: lists of names, comparing, leaderboards, short pictures of long things."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

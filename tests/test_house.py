@@ -4,8 +4,6 @@ Scores are sums of products of small integers, exact in float32 on every process
 `python -m tests.test_house` records the values anew, which only a change of meaning justifies.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Adapters agree with hbench on whole data, and with the libraries they stand in where these compute the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import pytorch_lightning as lightning

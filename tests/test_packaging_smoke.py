@@ -1,8 +1,6 @@
 """What a user does first, with what is installed: run from an empty folder by `.ci/run` in the smallest environment, with
 the lowest versions, on every interpreter, and from the wheel. Needs nothing but pytest and an installed hbench."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Pictures that a script draws from the code are those that the script draws today."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from itertools import pairwise

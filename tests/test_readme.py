@@ -1,8 +1,6 @@
 """Every block of the README does what it says: console lines run in order in one folder, python blocks run as they
 are."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

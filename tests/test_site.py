@@ -1,7 +1,5 @@
 """The documentation site: it builds without a warning, its links lead somewhere, and it works from the disk."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """hbench evaluate and compare as a person meets them: files in, tables and files out, one clear message for bad
 input."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

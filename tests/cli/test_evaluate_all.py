@@ -1,7 +1,5 @@
 """hbench evaluate-all: every embedding file of a folder scored, paired against the best, resumable."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an earlier version had says in one line what to use instead."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner
 

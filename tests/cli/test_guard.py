@@ -1,7 +1,5 @@
 """What nobody foresaw, and what other packages and terminals do: one line, and work that goes on where it can."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What every verb shares: tables that fit, choices, completion, quiet and verbose, citations."""
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import io

@@ -1,7 +1,5 @@
 """Distances such as HD@1 are 0 at their best: whatever is called best, worst, first or a gain goes by that."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

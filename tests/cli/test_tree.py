@@ -31,7 +31,7 @@ class Run(NamedTuple):
     stderr: str
 
 
-def hbench(folder: Path, *arguments: object, code: int = 0, verb: str = "tree") -> Run:
+def hbench(folder, *arguments, code=0, verb="tree"):
     """The command line in this process, as the console script calls it."""
     out, err, ended = io.StringIO(), io.StringIO(), 0
     with (
@@ -49,7 +49,7 @@ def hbench(folder: Path, *arguments: object, code: int = 0, verb: str = "tree") 
     return Run(out.getvalue(), err.getvalue())
 
 
-def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
+def test_it_runs_as_a_process_of_its_own(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "hbench", "tree", "validate", str(CUB), "--levels", "order,family,species"],
         capture_output=True, text=True, check=False, cwd=tmp_path, encoding="utf-8",
@@ -58,7 +58,7 @@ def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     assert "  family 'Laridae' in Charadriiformes and Coraciiformes (16 items)\n" in run.stdout
 
 
-def test_a_built_in_dataset_is_shown_with_its_classes_items_and_statistics(tmp_path: Path) -> None:
+def test_a_built_in_dataset_is_shown_with_its_classes_items_and_statistics(tmp_path):
     lines = hbench(tmp_path, "show", "glyphs", "--depth", "2").stdout.splitlines()
     assert lines[0] == "root  (1,635 classes, 20,638 items)"
     assert lines[1:4] == [
@@ -71,7 +71,7 @@ def test_a_built_in_dataset_is_shown_with_its_classes_items_and_statistics(tmp_p
     assert table.count("\n") == 4
 
 
-def test_a_node_shows_so_many_children_and_says_how_many_more_there_are(tmp_path: Path) -> None:
+def test_a_node_shows_so_many_children_and_says_how_many_more_there_are(tmp_path):
     rows = "\n".join(f"{'even' if i % 2 == 0 else 'odd'},[red]{i}[/red]" for i in range(40))
     (tmp_path / "t.csv").write_text(f"coarse,fine\n{rows}\n")
     few = hbench(tmp_path, "show", "t.csv", "--max-children", 3).stdout
@@ -82,7 +82,7 @@ def test_a_node_shows_so_many_children_and_says_how_many_more_there_are(tmp_path
     assert sum(f"[red]{i}[/red]\n" in every for i in range(40)) == 40
 
 
-def test_a_tree_is_shown_as_json(tmp_path: Path) -> None:
+def test_a_tree_is_shown_as_json(tmp_path):
     (tmp_path / "t.csv").write_text("item,coarse,fine\n1,a,x\n2,a,x\n3,b,y\n")
     shown = json.loads(hbench(tmp_path, "show", "t.csv", "--json").stdout)
     assert [(level["level"], level["nodes"], level["largest"]) for level in shown["statistics"]] == [
@@ -92,7 +92,7 @@ def test_a_tree_is_shown_as_json(tmp_path: Path) -> None:
     assert shown["tree"]["children"][0] == {"name": "a", "children": [{"name": "x", "items": 2}]}
 
 
-def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_path: Path) -> None:
+def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_path):
     (tmp_path / "t.csv").write_text("item,coarse,fine,split\n1,a,x,train\n2,a,x,train\n3,b,y,test\n")
     save(load(tmp_path / "t.csv"), tmp_path / "built")
     assert hbench(tmp_path, "show", "built").stdout.startswith("root  (2 classes, 3 items)")
@@ -101,7 +101,7 @@ def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_p
     assert "did you mean 'train'" in wrong.stderr
 
 
-def test_a_folder_of_images_is_validated_as_it_lies(tmp_path: Path) -> None:
+def test_a_folder_of_images_is_validated_as_it_lies(tmp_path):
     for item in ("bird/crow/1.jpg", "fish/crow/1.jpg"):
         (tmp_path / "zoo" / item).parent.mkdir(parents=True)
         (tmp_path / "zoo" / item).touch()
@@ -110,7 +110,7 @@ def test_a_folder_of_images_is_validated_as_it_lies(tmp_path: Path) -> None:
     assert hbench(tmp_path, "validate", "zoo", "--policy", "by-path").stderr.startswith("zoo is a tree")
 
 
-def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_path: Path) -> None:
+def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_path):
     run = hbench(tmp_path, "validate", INAT, code=3)
     assert "  genus 'Iris' in Tarachodidae and Iridaceae (9 items)\n" in run.stdout
     assert "  order 'NA' in Gastropoda (30 items)\n" in run.stdout
@@ -119,7 +119,7 @@ def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_pa
     assert "17 problems\n  found:    6 placeholder, 11 homonym\n" in run.stderr
 
 
-def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path: Path) -> None:
+def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path):
     run = hbench(tmp_path, "validate", INAT, *MENDED)
     assert "fill-from-parent changes 34 rows of 34 items\n" in run.stdout
     assert "by-path changes 38 rows of 38 items\n" in run.stdout
@@ -128,14 +128,14 @@ def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_problems_and_changes_are_told_to_machines_too(tmp_path: Path) -> None:
+def test_problems_and_changes_are_told_to_machines_too(tmp_path):
     told = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
     assert (told["rows"], len(told["problems"]), len(told["changes"])) == (8142, 18, 38)
     assert {problem["kind"] for problem in told["left"]} == {"placeholder", "spaces"}
     assert told["policies"]["homonym"] == ["by-path", "majority-parent", "drop"]
 
 
-def test_the_mended_table_keeps_its_other_columns_and_a_record_is_written_beside(tmp_path: Path) -> None:
+def test_the_mended_table_keeps_its_other_columns_and_a_record_is_written_beside(tmp_path):
     levels = ["--levels", "order,family,species"]
     hbench(tmp_path, "validate", CUB, *levels, "--policy", "majority-parent", "--out", "out/cub.csv")
     before, after = (
@@ -162,7 +162,7 @@ def test_the_mended_table_keeps_its_other_columns_and_a_record_is_written_beside
     ]
 
 
-def test_rows_are_left_out_and_columns_cut_in_the_mended_table(tmp_path: Path) -> None:
+def test_rows_are_left_out_and_columns_cut_in_the_mended_table(tmp_path):
     (tmp_path / "t.csv").write_text('item,coarse,fine\ni1,a,x\ni2,a,\ni3,NA,y\ni4,b,"z, z"\n')
     hbench(tmp_path, "validate", "t.csv", "--policy", "drop", "--out", "d.tsv")
     assert (tmp_path / "d.tsv").read_text() == "item\tcoarse\tfine\ni1\ta\tx\ni4\tb\tz, z\n"
@@ -174,14 +174,14 @@ def test_rows_are_left_out_and_columns_cut_in_the_mended_table(tmp_path: Path) -
     assert read(tmp_path / "c.parquet").tree()[0].depth == 1
 
 
-def test_a_list_of_edges_is_mended_into_a_table(tmp_path: Path) -> None:
+def test_a_list_of_edges_is_mended_into_a_table(tmp_path):
     (tmp_path / "e.csv").write_text("parent,child\nr,a\nr,b\na,x\nb,x\nb,y\n")
     hbench(tmp_path, "validate", "e.csv", code=3)
     hbench(tmp_path, "validate", "e.csv", "--policy", "by-path", "--out", "t.csv")
     assert (tmp_path / "t.csv").read_text() == "level1,level2\na,x (a)\nb,x (b)\nb,y\n"
 
 
-def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass(tmp_path: Path) -> None:
+def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass(tmp_path):
     (tmp_path / "e.csv").write_text(MESSY)
     run = hbench(tmp_path, "validate", "e.csv", code=3)
     assert "  'a' on the way a > b > c > a\n" in run.stdout
@@ -191,27 +191,27 @@ def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass(tmp_p
     assert "found:    1 cycle, 1 several roots, 2 ragged, 1 several parents" in run.stderr
 
 
-def test_what_is_still_no_tree_after_its_policies_is_not_written(tmp_path: Path) -> None:
+def test_what_is_still_no_tree_after_its_policies_is_not_written(tmp_path):
     (tmp_path / "e.csv").write_text(MESSY)
     run = hbench(tmp_path, "validate", "e.csv", "--policy", "by-path", "--policy", "add-root", "--out", "t.csv", code=3)
     assert "after the policies:" in run.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
 
 
-def test_the_source_is_never_written_over_and_the_target_must_be_a_table(tmp_path: Path) -> None:
+def test_the_source_is_never_written_over_and_the_target_must_be_a_table(tmp_path):
     (tmp_path / "t.csv").write_text("coarse,fine\na,x\n")
     assert "is the source itself" in hbench(tmp_path, "validate", "t.csv", "--out", "./t.csv", code=2).stderr
     assert "is not a table" in hbench(tmp_path, "validate", "t.csv", "--out", "t.json", code=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
-def test_columns_that_run_from_fine_to_coarse_are_pointed_out(tmp_path: Path) -> None:
+def test_columns_that_run_from_fine_to_coarse_are_pointed_out(tmp_path):
     run = hbench(tmp_path, "validate", CUB, code=3)
     assert "the columns seem to run from fine to coarse: --levels order,family,species,class_id" in run.stdout
     assert "(--all)" in run.stdout
 
 
-def test_what_counts_as_a_missing_name_can_be_said(tmp_path: Path) -> None:
+def test_what_counts_as_a_missing_name_can_be_said(tmp_path):
     (tmp_path / "t.csv").write_text("coarse,fine\nNA,x\nEU,TBD\n")
     hbench(tmp_path, "validate", "t.csv", code=3)
     run = hbench(tmp_path, "validate", "t.csv", "--placeholder", "tbd", code=3)
@@ -220,7 +220,7 @@ def test_what_counts_as_a_missing_name_can_be_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "graphml", "nwk"])
-def test_a_tree_goes_to_a_file_and_back(tmp_path: Path, suffix: str) -> None:
+def test_a_tree_goes_to_a_file_and_back(tmp_path, suffix):
     arguments = ["export", CUB, "--levels", "order,family,species", "--policy", "by-path"]
     hbench(tmp_path, *arguments, "--out", f"cub.{suffix}")
     printed = hbench(tmp_path, *arguments, "--format", suffix).stdout
@@ -230,14 +230,14 @@ def test_a_tree_goes_to_a_file_and_back(tmp_path: Path, suffix: str) -> None:
     assert tree.levels == ("order", "family", "species")
 
 
-def test_a_manifest_is_exported_by_its_file(tmp_path: Path) -> None:
+def test_a_manifest_is_exported_by_its_file(tmp_path):
     rows = [("Animalia", "Iris (Tarachodidae)"), ("Plantae", "Iris (Iridaceae)")]
     manifest.from_names(["1.jpg", "2.jpg"], rows, levels=("kingdom", "genus")).write(tmp_path / "m.parquet")
     run = hbench(tmp_path, "export", "m.parquet")
     assert run.stdout == "kingdom,genus\nAnimalia,Iris (Tarachodidae)\nPlantae,Iris (Iridaceae)\n"
 
 
-def test_a_tree_is_drawn(tmp_path: Path) -> None:
+def test_a_tree_is_drawn(tmp_path):
     run = hbench(tmp_path, "draw", INAT, *MENDED, "--out", "inat.svg")
     assert "8,142 classes, 7 levels" in run.stderr
     assert ET.parse(tmp_path / "inat.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
@@ -246,7 +246,7 @@ def test_a_tree_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "glyphs.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path: Path) -> None:
+def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path):
     rows = "1,Plantae,Iris\n2,Animalia,Iris\n3,Animalia,NA\n4,Animalia,Felis\n5,,Felis\n"
     (tmp_path / "t.csv").write_text(f"item,kingdom,genus\n{rows}")
     arguments = ["own", "--from", "t.csv", "--levels", "kingdom,genus", "--out", "built"]
@@ -288,7 +288,7 @@ def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path: Path) -> N
         (["draw", "t.csv"], 2, "Missing option '--out'"),
     ],
 )
-def test_a_mistake_gets_one_message_and_writes_nothing(tmp_path: Path, arguments, code: int, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_mistake_gets_one_message_and_writes_nothing(tmp_path, arguments, code, message):
     (tmp_path / "t.csv").write_text("coarse,fine\na,x\nb,x\n")
     run = hbench(tmp_path, *arguments, code=code)
     assert message in run.stderr

@@ -1,7 +1,5 @@
 """Machine code that is kept: for the sources it was made of, beside them or in the cache folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,12 +1,9 @@
 """Messages: what would steer a terminal is written out, wherever text from outside is shown."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,7 @@ from hbench.core.errors import STEERING, HBenchError, visible
 HOSTILE = "a\x1b]0;owned\x07"
 
 
-def test_what_would_steer_a_terminal_is_written_out() -> None:
+def test_what_would_steer_a_terminal_is_written_out():
     hostile = "a\x1b]0;owned\x07\x9b31m\u202eb\u2066c\ud800\r\x7f"
     shown = visible(hostile)
     assert shown == "a\\x1b]0;owned\\x07\\x9b31m\\u202eb\\u2066c\\ud800\\r\\x7f"
@@ -26,7 +23,7 @@ def test_what_would_steer_a_terminal_is_written_out() -> None:
     assert not STEERING.search(str(error))
 
 
-def on_a_terminal(*arguments: str) -> bytes:
+def on_a_terminal(*arguments):
     """What hbench prints where a terminal listens."""
     ours, theirs = pty.openpty()
     with subprocess.Popen([sys.executable, "-m", "hbench", *arguments], stdout=theirs, stderr=theirs) as process:
@@ -46,7 +43,7 @@ def on_a_terminal(*arguments: str) -> bytes:
 
 
 @pytest.mark.parametrize("arguments", [("tree", "show"), ("tree", "export"), ("tree", "validate"), ("evaluate", "-d")])
-def test_names_in_files_do_not_steer_the_terminal(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_names_in_files_do_not_steer_the_terminal(tmp_path, arguments):
     table = tmp_path / "own.csv"
     table.write_text(f"item,{HOSTILE}\nx,{HOSTILE}\ny,b\n", encoding="utf-8")
     *verb, last = arguments

@@ -1,7 +1,5 @@
 """A verb whose extra is not installed says so in one line; the module it misses and the extra that has it agree."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A file is written whole or not at all, and nothing else is ever put in the place of what is no file."""
 
-from __future__ import annotations
-
 import gc
 import os
 import stat

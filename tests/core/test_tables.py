@@ -1,7 +1,5 @@
 """Sheets: text tables read and written without loss."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -21,9 +19,7 @@ rows = st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=6)
 
 
 @given(rows)
-def test_written_lines_are_read_by_the_csv_module_and_by_hbench(
-    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]
-) -> None:
+def test_written_lines_are_read_by_the_csv_module_and_by_hbench(tmp_path_factory, table):
     path = tmp_path_factory.getbasetemp()
     for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
         text = lines(["a", "b", "c"], table, delimiter=delimiter)
@@ -35,19 +31,19 @@ def test_written_lines_are_read_by_the_csv_module_and_by_hbench(
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.parquet"])
-def test_a_table_written_and_read_keeps_its_texts(tmp_path: Path, name: str) -> None:
+def test_a_table_written_and_read_keeps_its_texts(tmp_path, name):
     table = pa.table({"item": ["1", "2"], "label": ["NA", 'a, "b"\tc']})
     write_sheet(table, tmp_path / name)
     assert read_sheet(tmp_path / name).to_pydict() == table.to_pydict()
 
 
-def test_compressed_tables_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+def test_compressed_tables_and_a_byte_order_mark_are_read(tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress("\ufeffa,b\r\n1,None\r\n".encode()))
     assert read_sheet(tmp_path / "t.csv.gz").to_pydict() == {"a": ["1"], "b": ["None"]}
     assert kind_of(Path("T.TSV.GZ")) == ".tsv"
 
 
-def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path: Path) -> None:
+def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path):
     pq.write_table(pa.table({"a": [1, None], "b": pa.array(["x", None]).dictionary_encode()}), tmp_path / "t.parquet")
     table = read_sheet(tmp_path / "t.parquet")
     assert (texts(table, "a"), texts(table, "b")) == (["1", ""], ["x", ""])
@@ -65,7 +61,7 @@ def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path: Path) -> Non
         ("t.parquet", b"PAR1", "Parquet"),
     ],
 )
-def test_what_is_no_table_is_refused_with_the_reason(tmp_path: Path, name: str, content: bytes, found: str) -> None:
+def test_what_is_no_table_is_refused_with_the_reason(tmp_path, name, content, found):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as refusal:
         read_sheet(tmp_path / name)

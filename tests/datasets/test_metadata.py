@@ -1,7 +1,5 @@
 """What a built folder tells other tools, read by these tools: mlcroissant and Hugging Face datasets."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """What is cited in words is found as a paper, and its BibTeX can be read back."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Picking the chosen numbers of a row gives them in order, also within the row's own array."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

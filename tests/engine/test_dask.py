@@ -1,7 +1,5 @@
 """Evaluation over a real scheduler and real workers on 127.0.0.1, one of which is killed: the same report to the bit."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

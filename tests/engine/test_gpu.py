@@ -1,7 +1,5 @@
 """Ranking in torch, here on its processor device, against the ranking of the threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Partial labels in the engine: every path of it against double loops over all pairs, and against whole labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

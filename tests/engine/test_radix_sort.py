@@ -1,7 +1,5 @@
 """Sorting by radix gives what numpy's sort gives, whatever the keys."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The fast paths against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

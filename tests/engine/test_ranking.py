@@ -1,7 +1,5 @@
 """Ranking against sorted lists, and its promises: self by identity, ties by policy, the same bits in any order."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

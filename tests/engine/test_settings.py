@@ -1,7 +1,5 @@
 """A signature is written and read by one class: each is the inverse of the other, and settings come back from it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

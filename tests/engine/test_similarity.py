@@ -1,7 +1,5 @@
 """Similarities beside the plain ones: hyperbolic ranks against direct distances, Hamming against counted bits, plug-ins."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Keys of scores and levels: sorted, they are in the order of the scores, and of the tie keys where scores are equal."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Half of the products against all of them: the same values, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

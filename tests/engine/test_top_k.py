@@ -1,7 +1,5 @@
 """The first results kept in the pass of the metrics: those of a full sort, and the metrics are what they are without them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,9 +1,6 @@
 """Submissions that cannot be honest are said to be so, and honest ones are not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ import pytest
 import hbench
 from hbench.datasets import Dataset
 from hbench.datasets.dataset import Protocol
-from hbench.datasets.manifest import Manifest, from_names
+from hbench.datasets.manifest import from_names
 from hbench.evaluation import leaderboard
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.evaluate import evaluate
@@ -24,15 +21,15 @@ ONE_HOT = np.eye(24, dtype=np.float32)[np.arange(240) % 24]
 HONEST = np.random.default_rng(0).normal(size=(240, 16)).astype(np.float32)
 
 
-def manifest(items: list[str] = ITEMS, **masks: np.ndarray) -> Manifest:
+def manifest(items=ITEMS, **masks):
     return from_names(items, LABELS, levels=["coarse", "fine"], **masks)
 
 
-def dataset(test: Manifest, train: Manifest | None = None) -> Dataset:
+def dataset(test, train=None):
     return Dataset("own", "1", Protocol(), train, {"test": test})
 
 
-def embeddings(vectors: np.ndarray) -> Embeddings:
+def embeddings(vectors):
     return Embeddings(np.array(ITEMS, dtype=object), vectors, "0" * 64, "e.npz", str(vectors.dtype))
 
 
@@ -55,13 +52,13 @@ def embeddings(vectors: np.ndarray) -> Embeddings:
         (np.sign(HONEST), []),  # binary codes
     ],
 )  # fmt: skip
-def test_vectors_that_cannot_be_honest_are_doubted(vectors: np.ndarray, said: list[str]) -> None:
+def test_vectors_that_cannot_be_honest_are_doubted(vectors, said):
     found = as_submission(embeddings(vectors)).doubts(dataset(manifest()))
     assert len(found) == len(said), found
     assert all(part in text for part, text in zip(said, found, strict=True))
 
 
-def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_them_apart() -> None:
+def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_them_apart():
     query = np.arange(240) < 120
     copied = np.concatenate([HONEST[:120], HONEST[:120]])
     apart = dataset(manifest(query=query, gallery=~query))
@@ -73,13 +70,13 @@ def test_queries_that_lie_in_the_gallery_are_doubted_where_the_protocol_keeps_th
     assert "of the queries" in said
 
 
-def test_test_items_that_are_trained_on_are_doubted() -> None:
+def test_test_items_that_are_trained_on_are_doubted():
     train = manifest([f"i{number + 230}" for number in range(240)])
     (said,) = as_submission(embeddings(HONEST)).doubts(dataset(manifest(), train))
     assert "10 of 240 test items are in the dataset's training set" in said
 
 
-def test_doubts_stand_in_the_report_and_in_the_row(tmp_path: Path) -> None:
+def test_doubts_stand_in_the_report_and_in_the_row(tmp_path):
     data = dataset(manifest())
     report = evaluate(replace(embeddings(ONE_HOT), source="labels.npz"), data, method="labels")
     assert [text.split(":")[0] for text in report.document.doubts] == ["test", "test"]
@@ -92,7 +89,7 @@ def test_doubts_stand_in_the_report_and_in_the_row(tmp_path: Path) -> None:
     assert leaderboard.read_file(path).rows[0] == row
 
 
-def test_the_random_vectors_and_pixels_of_glyphs_are_not_doubted() -> None:
+def test_the_random_vectors_and_pixels_of_glyphs_are_not_doubted():
     glyphs = hbench.load("glyphs")
     test = glyphs.tests["test"]
     vectors = np.random.default_rng(0).normal(size=(len(test), 8)).astype(np.float32)

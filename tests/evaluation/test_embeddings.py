@@ -1,7 +1,5 @@
 """Embeddings: round trips of every format, joining by id, and every problem told at once."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import tempfile
@@ -18,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.evaluation import embeddings
 from hbench.evaluation.embeddings.arrow_files import BLOCK_BYTES
-from hbench.evaluation.embeddings.ids import SubmissionProblem, refuse
+from hbench.evaluation.embeddings.ids import refuse
 from tests.embedding_formats import (
     FORMATS,
     MAPPED,
@@ -51,7 +49,7 @@ def made(ids, vectors, dtype=None):
     return embeddings.Embeddings(np.array(ids, dtype=object), vectors, "0" * 64, "emb.npz", dtype or str(vectors.dtype))
 
 
-def kinds(found: list[SubmissionProblem]) -> dict[str, int]:
+def kinds(found):
     return {problem.kind: problem.count for problem in found}
 
 
@@ -95,7 +93,7 @@ def test_the_vectors_stay_in_the_mapped_file(tmp_path, write, dtype):
         found.vectors[0, 0] = 1
 
 
-def file_that_holds(array: np.ndarray) -> Path | None:
+def file_that_holds(array):
     """The file whose memory map has the array's first byte, by the kernel's own table."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         start, end = (int(bound, 16) for bound in line.split()[0].split("-"))

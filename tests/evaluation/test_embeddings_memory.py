@@ -1,7 +1,5 @@
 """The memory of a real process: mapped files stay mapped, float16 is not inflated, parts are copied once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -51,7 +49,7 @@ print(max(seen) - before - found.vectors.nbytes)
 """
 
 
-def printed(program: str, *arguments: object) -> list[str]:
+def printed(program, *arguments):
     """The lines that a process of its own prints."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,7 +1,5 @@
 """Bad files get one clear message, the right exit code, and nothing is written or run."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -10,7 +8,6 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +17,7 @@ import pytest
 import safetensors.numpy
 import torch
 
-from hbench.core.errors import HBenchError, SubmissionError, UsageError
+from hbench.core.errors import SubmissionError, UsageError
 from hbench.evaluation import embeddings
 from tests.embedding_formats import FORMATS, arrow_file, npy, npy_txt, npz, parquet, safetensors_metadata
 
@@ -28,7 +25,7 @@ IDS = [f"cat/{row}.png" for row in range(200)]
 VECTORS = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
 
 
-def refusal(path: Path, kind: type[HBenchError] = SubmissionError, **options: Path) -> HBenchError:
+def refusal(path, kind=SubmissionError, **options):
     """The error that reading raises: of exactly this kind, one problem, and no trace in the folder."""
     before = sorted(path.parent.rglob("*"))
     with pytest.raises(kind) as caught:
@@ -59,43 +56,43 @@ def test_a_file_of_noise_is_refused(tmp_path, write):
     assert any(words in refusal(path).problem for words in ("cannot be read", "pickled"))
 
 
-def written(path: Path, content: str | bytes = b"") -> Path:
+def written(path, content=b""):
     """A file of these bytes, in a folder that may not be there yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def parts_of_two_dimensions(folder: Path) -> Path:
+def parts_of_two_dimensions(folder):
     (folder / "parts").mkdir()
     for dim in (3, 4):
         embeddings.write(folder / "parts" / f"part-{dim}.parquet", [f"id{dim}"], np.ones((1, dim), np.float32))
     return folder / "parts"
 
 
-def folder_of_splits(folder: Path) -> Path:
+def folder_of_splits(folder):
     return written(folder / "folder" / "test" / "data-00000-of-00001.arrow").parents[1]
 
 
-def saved_selection(folder: Path) -> Path:
+def saved_selection(folder):
     written(folder / "saved" / "data.arrow")
     state = {"_data_files": [], "_indices_files": [{"filename": "i"}]}
     return written(folder / "saved" / "state.json", json.dumps(state)).parent
 
 
-def foreign_safetensors(folder: Path, code: str) -> Path:
+def foreign_safetensors(folder, code):
     header = json.dumps({"embeddings": {"dtype": code, "shape": [1, 2], "data_offsets": [0, 2]}}).encode()
     written(folder / "ids.txt", "a\n")
     return written(folder / "emb.safetensors", len(header).to_bytes(8, "little") + header + b"\0\0")
 
 
-def overlapping_safetensors(folder: Path) -> Path:
+def overlapping_safetensors(folder):
     safetensors.numpy.save_file({"embeddings": VECTORS, "other": VECTORS}, folder / "emb.safetensors")
     size, content = VECTORS.nbytes, (folder / "emb.safetensors").read_bytes()
     return written(folder / "emb.safetensors", content.replace(f"[{size},{2 * size}]".encode(), f"[0,{size}]".encode()))
 
 
-def promising_header(folder: Path) -> Path:
+def promising_header(folder):
     """An archive whose header promises four petabytes."""
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 1000000), }"
     with zipfile.ZipFile(folder / "emb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -104,7 +101,7 @@ def promising_header(folder: Path) -> Path:
     return folder / "emb.npz"
 
 
-def list_of_tensors(folder: Path) -> Path:
+def list_of_tensors(folder):
     torch.save({"ids": ["a"], "embeddings": [torch.ones(2)]}, folder / "emb.pt")
     return folder / "emb.pt"
 
@@ -113,16 +110,16 @@ def without_rows(write, dim=4):
     return lambda folder: write(folder, [], np.zeros((0, dim), np.float32))
 
 
-def of_shape(*shape: int):
+def of_shape(*shape):
     return lambda folder: npz(folder, list("abcd"), np.ones(shape, np.float32))
 
 
-def of_ids(number: int):
+def of_ids(number):
     return lambda folder: npy_txt(folder, [f"id{row}" for row in range(number)], VECTORS)
 
 
-def table(**columns: list[Any]):
-    def write(folder: Path) -> Path:
+def table(**columns):
+    def write(folder):
         pq.write_table(pa.table(columns), folder / "emb.parquet")
         return folder / "emb.parquet"
 
@@ -219,14 +216,14 @@ def test_ids_without_header_and_ids_with_separators_survive_csv(tmp_path):
 class Trap:
     """Unpickling it leaves a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = str(path)
 
     def __reduce__(self):
         return (open, (self.path, "w"))
 
 
-def trapped(folder: Path, name: str) -> Path:
+def trapped(folder, name):
     path, trap = folder / name, np.array([Trap(folder / "sprung")], dtype=object)
     if path.suffix in (".pkl", ".pickle", ".joblib"):
         path.write_bytes(pickle.dumps(trap))
@@ -248,7 +245,7 @@ def test_pickles_are_refused_and_never_opened(tmp_path, name):
     assert not (tmp_path / "sprung").exists()
 
 
-def converted(path: Path) -> Path:
+def converted(path):
     """The file that the line of a refusal makes, after running it."""
     line = refusal(path).fix.split("once: ", 1)[1]
     program = shlex.quote(sys.executable) + line.removeprefix("python")

@@ -1,7 +1,5 @@
 """Reports of arrays: golden files of the equations and of the released evaluators, and libraries nobody here wrote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports as other projects read them: mteb's TaskResult, and a model card by huggingface_hub itself."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What cannot be joined in one execution is refused when it is said, before any file is read."""
 
-from __future__ import annotations
-
 import pytest
 
 from hbench.core.errors import HBenchError, UsageError

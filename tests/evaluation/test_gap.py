@@ -1,7 +1,5 @@
 """The decomposability gap against lists ranked one by one, and its bounds against every order of a few items."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Leaderboards: what a file may say, how rows are ranked and placed, and that the shipped rows are the papers'."""
 
-from __future__ import annotations
-
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -55,15 +53,15 @@ LATER = {  # rows transcribed from public pages
 pytestmark = pytest.mark.usefixtures("own_home")  # the leaderboards of whoever runs the tests stay out of them
 
 
-def row(method: str, source: str = PAPER, *, scores: str = '{ "H-AP" = 50.0 }', more: str = "") -> str:
+def row(method, source=PAPER, *, scores='{ "H-AP" = 50.0 }', more=""):
     return f'\n[[row]]\nmethod = "{method}"\nscores = {scores}\n{source}\n{more}\n'
 
 
-def board(*rows: str, head: str = HEAD) -> Leaderboard:
+def board(*rows, head=HEAD):
     return schema.parse(Leaderboard, head + "".join(rows), source="toy.toml")
 
 
-def refusal(*rows: str, head: str = HEAD) -> ConfigError:
+def refusal(*rows, head=HEAD):
     with pytest.raises(ConfigError) as caught:
         board(*rows, head=head)
     return caught.value
@@ -72,12 +70,12 @@ def refusal(*rows: str, head: str = HEAD) -> ConfigError:
 # what a file may say
 
 
-def test_scores_keep_the_digits_they_are_printed_with_from_0_to_100() -> None:
+def test_scores_keep_the_digits_they_are_printed_with_from_0_to_100():
     scores = board(row("a", scores='{ "R@1" = 42.0, AP = 0.0, ASI = 100 }')).rows[0].scores
     assert {name: str(score) for name, score in scores.items()} == {"R@1": "42.0", "AP": "0.0", "ASI": "100"}
 
 
-def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate() -> None:
+def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate():
     other = PAPER.replace("Tab. 1", "Tab. 2")
     rows = [row("a"), row("a", other), row("a", more="dim = 64"), row("a", more='setup = { trained_on = "x" }')]
     assert len(board(*rows).rows) == 4
@@ -105,27 +103,27 @@ def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate()
         ([row("a", RUN.replace("0" * 64, "abc"))], "sha256"),
     ],
 )
-def test_a_row_that_breaks_a_rule_is_refused_by_file_row_and_key(rows: list[str], found: str) -> None:
+def test_a_row_that_breaks_a_rule_is_refused_by_file_row_and_key(rows, found):
     error = refusal(*rows)
     assert error.problem.startswith("toy.toml")
     assert error.found is not None
     assert found in error.found
 
 
-def test_a_misspelt_key_is_refused_with_a_suggestion_and_a_foreign_protocol_by_its_key() -> None:
+def test_a_misspelt_key_is_refused_with_a_suggestion_and_a_foreign_protocol_by_its_key():
     assert refusal(row("a", more='backbne = "ResNet-50"')).fix == "did you mean 'backbone'?"
     misspelt = 'paper = { citatoin = "Me, 2026", table = "Tab. 1" }'
     assert refusal(row("a", misspelt)).fix == "did you mean 'citation'?"
     assert "protocol" in str(refusal(head=HEAD.replace("official", "home-made")))
 
 
-def test_the_finest_level_may_be_named_and_a_metric_of_another_package_must_be_declared() -> None:
+def test_the_finest_level_may_be_named_and_a_metric_of_another_package_must_be_declared():
     assert board(row("a", scores="{ AP = 1.0 }")).key("AP/species") == "AP"
     head = HEAD.replace('"H-AP"', '"AP50"') + '[foreign_metrics]\nAP50 = "boxes"\n'
     assert rank(board(row("a", scores="{ AP50 = 70.0 }"), head=head), "AP50")[0].place == 1
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read(str(tmp_path / "none.toml"))
 
@@ -133,19 +131,19 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 # ranks
 
 
-def test_equal_scores_share_a_place_and_the_next_place_counts_them() -> None:
+def test_equal_scores_share_a_place_and_the_next_place_counts_them():
     scores = {"a": "3.0", "b": "5.0", "c": "5.00", "d": "4.0"}
     toy = board(*(row(name, scores=f'{{ "H-AP" = {score} }}') for name, score in scores.items()))
     assert [(s.place, s.rows[0].method) for s in rank(toy, "H-AP")] == [(1, "b"), (1, "c"), (3, "d"), (4, "a")]
 
 
-def test_rows_without_the_metric_or_without_a_comparable_score_come_last_unranked() -> None:
+def test_rows_without_the_metric_or_without_a_comparable_score_come_last_unranked():
     reason = 'unranked = { "H-AP" = "another split" }'
     toy = board(row("a", scores="{ AP = 9.0 }"), row("b", scores='{ "H-AP" = 99.0 }', more=reason), row("c"))
     assert [(s.place, s.rows[0].method) for s in rank(toy, "H-AP")] == [(1, "c"), (None, "a"), (None, "b")]
 
 
-def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two() -> None:
+def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two():
     again, elsewhere = PAPER.replace("Tab. 1", "Tab. 2"), PAPER.replace("Tab. 1", "Tab. 3")
     toy = board(
         row("a", scores='{ "H-AP" = 5.0, AP = 3.0 }'),
@@ -156,7 +154,7 @@ def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two()
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=20))
-def test_a_place_is_one_more_than_the_number_of_better_results_and_names_its_neighbours(tenths: list[int]) -> None:
+def test_a_place_is_one_more_than_the_number_of_better_results_and_names_its_neighbours(tenths):
     toy = board(*(row(f"m{i}", scores=f'{{ "H-AP" = {value / 10} }}') for i, value in enumerate(tenths)))
     for standing in rank(toy, "H-AP"):
         assert standing.score is not None
@@ -170,7 +168,7 @@ def test_a_place_is_one_more_than_the_number_of_better_results_and_names_its_nei
     assert place(toy, "R@1", 0.5) == (1, 0, None, None)
 
 
-def test_ranking_by_an_unknown_metric_suggests() -> None:
+def test_ranking_by_an_unknown_metric_suggests():
     with pytest.raises(UnknownName, match="did you mean 'H-AP'"):
         rank(board(row("a")), "HAP")
 
@@ -179,19 +177,19 @@ def test_ranking_by_an_unknown_metric_suggests() -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """The folder of own leaderboards, and an empty folder to work in."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "home" / "data" / "leaderboards"
 
 
-def own(dataset: str = "sop", version: str = "1") -> str:
+def own(dataset="sop", version="1"):
     head = f'dataset = "{dataset}"\nversion = "{version}"\nprotocol = "official"\nmetric = "H-AP"\n'
     return head + row("mine", RUN, scores='{ "H-AP" = 61.234 }')
 
 
-def test_own_rows_are_read_with_the_published_ones_and_boards_of_own_datasets_listed(home: Path) -> None:
+def test_own_rows_are_read_with_the_published_ones_and_boards_of_own_datasets_listed(home):
     before = len(read("sop").rows)
     home.mkdir(parents=True)
     (home / "sop.toml").write_text(own())
@@ -205,7 +203,7 @@ def test_own_rows_are_read_with_the_published_ones_and_boards_of_own_datasets_li
         read("sop")
 
 
-def test_a_leaderboards_folder_where_one_works_replaces_the_shipped_one(home: Path) -> None:
+def test_a_leaderboards_folder_where_one_works_replaces_the_shipped_one(home):
     Path("leaderboards").mkdir()
     Path("leaderboards/sop.toml").write_text(own())
     assert [r.method for r in read("sop").rows] == ["mine"]
@@ -219,19 +217,19 @@ SHIPPED = sorted((Path(__file__).parents[2] / "leaderboards").glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_shipped_leaderboard_is_valid_named_after_its_file_and_has_a_leader(path: Path) -> None:
+def test_a_shipped_leaderboard_is_valid_named_after_its_file_and_has_a_leader(path):
     shipped = read_file(path)
     assert shipped.dataset == path.stem
     assert rank(shipped, shipped.metric)[0].place == 1
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_rows_stand_in_order_of_year_and_source(path: Path) -> None:
+def test_shipped_rows_stand_in_order_of_year_and_source(path):
     rows = read_file(path).rows
     assert [r.year or 9999 for r in rows] == sorted(r.year or 9999 for r in rows)
 
 
-def test_every_published_row_is_there_and_no_other() -> None:
+def test_every_published_row_is_there_and_no_other():
     counts = Counter((r.paper.citation, path.stem) for path in SHIPPED for r in read_file(path).rows if r.paper)
     expected = {
         (paper, name): n for papers in (PUBLISHED, LATER) for paper, of in papers.items() for name, n in of.items()
@@ -241,12 +239,12 @@ def test_every_published_row_is_there_and_no_other() -> None:
     assert sum(sum(of.values()) for of in LATER.values()) == 190
 
 
-def test_only_work_beyond_the_four_papers_is_marked_as_later() -> None:
+def test_only_work_beyond_the_four_papers_is_marked_as_later():
     later = {key: citation.later for path in SHIPPED for key, citation in read_file(path).citations.items()}
     assert later == {key: key in LATER for key in (*PUBLISHED, *LATER)}
 
 
-def value(name: str, method: str, metric: str, table: str) -> str:
+def value(name, method, metric, table):
     scores = [
         r.scores for r in read(name).rows if r.method == method and r.source.endswith(table) and metric in r.scores
     ]
@@ -284,7 +282,7 @@ def value(name: str, method: str, metric: str, table: str) -> str:
         ("sop", "Contrastive", "RaMBO, CVPR 2020, Tab. 2", "R@1000", "89.1"),
     ],
 )
-def test_a_hand_checked_value_is_as_printed(name: str, method: str, table: str, metric: str, printed: str) -> None:
+def test_a_hand_checked_value_is_as_printed(name, method, table, metric, printed):
     assert value(name, method, metric, table) == printed
 
 
@@ -301,7 +299,7 @@ def test_a_hand_checked_value_is_as_printed(name: str, method: str, table: str, 
         ("inshop", "FastAP-Python", "Tab. 4", "question marks"),
     ],
 )
-def test_a_known_disagreement_stays_with_its_row(name: str, method: str, table: str, said: str) -> None:
+def test_a_known_disagreement_stays_with_its_row(name, method, table, said):
     doubts = [
         r.paper.doubt
         for r in read(name).rows
@@ -310,14 +308,14 @@ def test_a_known_disagreement_stays_with_its_row(name: str, method: str, table: 
     assert any(said in doubt for doubt in doubts)
 
 
-def test_clcd_is_ranked_by_neither_its_asi_nor_its_map() -> None:
+def test_clcd_is_ranked_by_neither_its_asi_nor_its_map():
     for metric in ("ASI", "AP"):
         clcd = [s for s in rank(read("dyml-animal"), metric) if s.rows[0].method.startswith("CLCD")]
         assert clcd
         assert all(standing.place is None for standing in clcd)
 
 
-def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the_doubted_rows() -> None:
+def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the_doubted_rows():
     """H-AP at L = 2 is (2·AP + AP/supercategory)/3 up to the smallness of the fine classes; it tells a misprint."""
     rows = read("inat18-base").rows
     h_ap = {r.method: r.scores["H-AP"] for r in rows if r.source == "HAPPIER, ECCV 2022, Tab. 1"}
@@ -328,14 +326,14 @@ def test_published_h_ap_on_inat_base_is_the_weighted_mean_of_its_aps_but_for_the
         assert abs((2 * aps[method]["AP"] + aps[method]["AP/supercategory"]) / 3 - h_ap[method]) < Decimal("0.5")
 
 
-def test_a_run_says_its_hash_and_date_as_source() -> None:
+def test_a_run_says_its_hash_and_date_as_source():
     run = RunProvenance(
         sha256="ab" * 32, file="e", signature="s", hbench="0", dataset_digest="d", date="2026-01-02", queries=1
     )
     assert Row(method="m", scores={"AP": Decimal(1)}, run=run).source == "run abababab, 2026-01-02"
 
 
-def test_the_row_in_the_readme_is_a_row_of_the_shipped_file() -> None:
+def test_the_row_in_the_readme_is_a_row_of_the_shipped_file():
     readme = (Path(__file__).parents[2] / "leaderboards" / "README.md").read_text(encoding="utf-8")
     block = readme.split("```toml\n")[1].split("```")[0]
     head = HEAD.replace("genus", "super_class").replace("Me, 2026", "HAPPIER, ECCV 2022")
@@ -347,12 +345,12 @@ def test_the_row_in_the_readme_is_a_row_of_the_shipped_file() -> None:
 SHARED = sorted({path.stem for path in SHIPPED} & set(specs))
 
 
-def test_the_papers_benchmarks_have_a_leaderboard_and_a_dataset_of_the_same_levels() -> None:
+def test_the_papers_benchmarks_have_a_leaderboard_and_a_dataset_of_the_same_levels():
     assert {"sop", "inat18-base", "inat18-full", "cub200", "inshop", "hgldv2", *DYML} <= set(SHARED)
     assert {name: tuple(read(name).levels) for name in SHARED} == {name: tuple(specs[name].levels) for name in SHARED}
 
 
-def test_the_shipped_rows_of_the_embedded_benchmark_are_of_its_items_as_they_are_now() -> None:
+def test_the_shipped_rows_of_the_embedded_benchmark_are_of_its_items_as_they_are_now():
     (shipped,) = (read_file(path) for path in SHIPPED if path.stem == "glyphs")
     assert {row.run.dataset_digest for row in shipped.rows if row.run} == {digest_of(load("glyphs"))}
     assert all(row.run for row in shipped.rows)

@@ -1,14 +1,10 @@
 """Exports parse back to the same rows, whatever the texts; the command line shows what its options ask for."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -20,7 +16,7 @@ from hbench.cli import group
 from hbench.cli import leaderboard as cli
 from hbench.core.errors import ConfigError
 from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, Standing, rank, read
-from hbench.evaluation.leaderboard.export import BoardTable, as_csv, as_json, latex, markdown, table, title
+from hbench.evaluation.leaderboard.export import as_csv, as_json, latex, markdown, table, title
 from tests.command_line import call
 
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
@@ -29,18 +25,18 @@ NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 pytestmark = pytest.mark.usefixtures("own_home")  # the leaderboards of whoever runs the tests stay out of them
 
 
-def exported(name: str, metric: str) -> tuple[Leaderboard, list[Standing], BoardTable]:
+def exported(name, metric):
     board = read(name)
     standings = rank(board, metric)
     return board, standings, table(standings, board.metrics, board.citations)
 
 
-def cells_of(line: str) -> list[str]:
+def cells_of(line):
     """The cells of a Markdown table's line, unescaped."""
     return [re.sub(r"\\(.)", r"\1", cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def nasty_table() -> BoardTable:
+def nasty_table():
     row = Row(
         method=NASTY, scores={"R@1": Decimal("81.0")}, paper=Paper(citation="A_B, 2026", table="T&1", doubt=NASTY)
     )
@@ -50,21 +46,21 @@ def nasty_table() -> BoardTable:
 # tables
 
 
-def test_a_table_leaves_out_empty_columns_and_marks_doubts_once() -> None:
+def test_a_table_leaves_out_empty_columns_and_marks_doubts_once():
     content = nasty_table()
     assert content.header == ("place", "method", "R@1", "source")
     assert content.cells == [("1", f"{NASTY} [1]", "81.0", "A_B T&1")]
     assert content.notes == [f"[1] A_B T&1: {NASTY}"]
 
 
-def test_a_result_printed_in_two_papers_is_one_line_with_both_sources_and_all_scores() -> None:
+def test_a_result_printed_in_two_papers_is_one_line_with_both_sources_and_all_scores():
     _, _, content = exported("sop", "H-AP")
     first = dict(zip(content.header, content.cells[0], strict=True))
     assert first["source"] == "HAPPIER Tab. 1, SupRank Tab. V"
     assert (first["H-AP"], first["ASI"], first["R@1"], first["AP"]) == ("59.4", "65.9", "81.0", "60.4")
 
 
-def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_not_comparable() -> None:
+def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_not_comparable():
     board, _, content = exported("dyml-animal", "AP")
     sources = [note for note in content.notes if not note.startswith("[")]
     assert [note.partition(":")[0] for note in sources] == ["HAPPIER", "MSA", "SupRank"]
@@ -78,25 +74,25 @@ def test_below_a_table_stand_its_sources_later_work_by_name_and_why_scores_are_n
 
 
 @pytest.mark.parametrize("name", ["sop", "dyml-product", "gldv2"])
-def test_a_markdown_table_parses_back(name: str) -> None:
+def test_a_markdown_table_parses_back(name):
     board, _, content = exported(name, read(name).metric)
     lines = [line for line in markdown(content, title=title(board)).splitlines() if line.startswith("|")]
     assert [tuple(cells_of(line)) for line in (lines[0], *lines[2:])] == [content.header, *content.cells]
 
 
-def test_markdown_escapes_what_it_would_read_as_markup() -> None:
+def test_markdown_escapes_what_it_would_read_as_markup():
     lines = markdown(nasty_table(), title="t").splitlines()
     assert cells_of(lines[4])[1] == f"{NASTY} [1]"
 
 
-def test_latex_escapes_every_special_character() -> None:
+def test_latex_escapes_every_special_character():
     text = latex(nasty_table(), title="t")
     assert r"a|b\_c*d`e<f>\textbackslash g \& 50\% \$x\$ \#1 \{\textasciitilde \textasciicircum \}" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
     assert r"\toprule" in text
 
 
-def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column() -> None:
+def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column():
     board, _, content = exported("hgldv2", "H-AP")
     body = latex(content, title=title(board)).split(r"\midrule")[1].split(r"\bottomrule")[0]
     lines = [line for line in body.splitlines() if line.endswith(r"\\")]
@@ -107,7 +103,7 @@ def test_a_latex_table_has_a_line_per_result_and_a_cell_per_column() -> None:
 # CSV and JSON
 
 
-def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance() -> None:
+def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
     board = read("sop")
     lines = list(csv.DictReader(io.StringIO(as_csv(board, rank(board, "H-AP")))))
     assert len(lines) == len(board.rows)
@@ -121,7 +117,7 @@ def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance() -> None
     assert read_back == printed
 
 
-def test_a_json_export_is_the_leaderboard_with_places() -> None:
+def test_a_json_export_is_the_leaderboard_with_places():
     board = read("inat18-full")
     document = json.loads(json.dumps(as_json(board, rank(board, "H-AP")), allow_nan=False))
     assert (document["dataset"], document["protocol"], document["unit"]) == ("inat18-full", "official", "percent")
@@ -133,7 +129,7 @@ def test_a_json_export_is_the_leaderboard_with_places() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=30), st.decimals(0, 100, places=2))
-def test_any_method_name_and_score_survive_csv_and_json(method: str, score: Decimal) -> None:
+def test_any_method_name_and_score_survive_csv_and_json(method, score):
     row = Row(method=method, scores={"AP": score}, paper=Paper(citation="c", table="t"))
     board = Leaderboard(
         dataset="d", version="1", protocol="paper", metric="AP", citations={"c": {"text": "C"}}, rows=(row,)
@@ -148,11 +144,11 @@ def test_any_method_name_and_score_survive_csv_and_json(method: str, score: Deci
 # the command line
 
 
-def run(*arguments: object) -> str:
+def run(*arguments):
     return call("leaderboard", *arguments).stdout
 
 
-def test_every_shipped_leaderboard_is_listed_with_its_leader() -> None:
+def test_every_shipped_leaderboard_is_listed_with_its_leader():
     listed = {line["dataset"]: line for line in json.loads(run("list", "--json"))}
     assert listed["sop"]["best"] == "HAPPIER"
     assert listed["sop"]["score"] == "59.4"
@@ -160,9 +156,7 @@ def test_every_shipped_leaderboard_is_listed_with_its_leader() -> None:
     assert "HAPPIER" in run("list")
 
 
-def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("HBENCH_DATA", str(tmp_path))
     own = tmp_path / "leaderboards"
     own.mkdir()
@@ -177,11 +171,11 @@ def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
     assert "HAPPIER" in listed.stdout
 
 
-def rows_shown(*arguments: str) -> list[dict[str, Any]]:
+def rows_shown(*arguments):
     return json.loads(run("show", *arguments, "--json"))["rows"]
 
 
-def test_only_comparable_rows_are_shown_unless_all_are_asked_for_and_chosen_by_paper_and_number() -> None:
+def test_only_comparable_rows_are_shown_unless_all_are_asked_for_and_chosen_by_paper_and_number():
     assert {row["place"] for row in rows_shown("hgldv2")} == set(range(1, 8))
     assert [len(rows_shown("dyml-animal", *more)) for more in ([], ["--all"])] == [25, 29]
     shown = rows_shown("sop", "--metric", "R@1", "--paper", "rambo", "--top", "2")
@@ -189,26 +183,26 @@ def test_only_comparable_rows_are_shown_unless_all_are_asked_for_and_chosen_by_p
     assert {row["paper"]["citation"] for row in shown} == {"RaMBO, CVPR 2020"}
 
 
-def test_columns_are_chosen_and_begin_with_the_metric_of_the_ranking() -> None:
+def test_columns_are_chosen_and_begin_with_the_metric_of_the_ranking():
     lines = run("show", "inat18-full", "--metric", "AP/genus", "--columns", "AP,AP/kingdom", "--format", "markdown")
     header = cells_of(next(line for line in lines.splitlines() if line.startswith("| place")))
     assert header == ["place", "method", "year", "backbone", "dim", "AP/genus", "AP", "AP/kingdom", "source"]
 
 
-def test_a_table_that_is_piped_has_every_metric_and_its_notes() -> None:
+def test_a_table_that_is_piped_has_every_metric_and_its_notes():
     text = run("show", "dyml-product")
     assert all(metric in text for metric in ("AP", "ASI", "R@1", "R@10", "R@20"))
     assert "[1] HAPPIER Tab. 2: mAP printed with two decimals (36.32)" in text
     assert "results ranked by AP, of 29 rows" in text
 
 
-def test_an_export_is_written_whole_to_a_file(tmp_path: Path) -> None:
+def test_an_export_is_written_whole_to_a_file(tmp_path):
     run("export", "hgldv2", "--format", "csv", "-o", str(tmp_path / "rows.csv"))
     assert len(list(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text(encoding="utf-8"))))) == 8
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers() -> None:
+def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers():
     _, _, content = exported("inat18-base", "H-AP")
     board = read("inat18-base")
     widths = [
@@ -219,7 +213,7 @@ def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers() -> None:
     assert cli.needed_width(content) > 100 > widths[1]
 
 
-def test_every_command_explains_itself_with_an_example() -> None:
+def test_every_command_explains_itself_with_an_example():
     assert isinstance(cli.command, click.Group)
     for name, command in cli.command.commands.items():
         assert f"Example: hbench leaderboard {name}" in (command.help or "")

@@ -1,7 +1,5 @@
 """Own rows: made from real evaluations of real files, appended, read back, scored again; the commands that do it."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +15,10 @@ from hbench.engine.settings import Settings
 from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.evaluate import evaluate
-from hbench.evaluation.leaderboard import Leaderboard, Paper, Row, rank, read, read_file
+from hbench.evaluation.leaderboard import Paper, Row, rank, read, read_file
 from hbench.evaluation.leaderboard import runs as leaderboard_runs
 from hbench.evaluation.leaderboard.runs import add, block, empty_board, recorded, row_of, scores_under, target, verify
-from hbench.evaluation.reports.report import Document, Score
+from hbench.evaluation.reports.report import Score
 from tests.command_line import call, run
 
 LABELS = [["a", "a1"], ["a", "a1"], ["a", "a2"], ["a", "a2"], ["b", "b1"], ["b", "b1"], ["b", "b2"], ["b", "b2"]]
@@ -28,7 +26,7 @@ IDS = [f"i{n}" for n in range(len(LABELS))]
 
 
 @pytest.fixture
-def place(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, own_home, monkeypatch):
     """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data folder."""
     monkeypatch.chdir(tmp_path)
     lines = [f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)]
@@ -37,38 +35,38 @@ def place(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-def write(path: Path, *, seed: int) -> None:
+def write(path, *, seed):
     embeddings.write(path, IDS, np.random.default_rng(seed).normal(size=(len(IDS), 4)).astype(np.float32))
 
 
 @pytest.fixture
-def document(place: Path) -> Document:
+def document(place):
     return report(place)
 
 
 @pytest.fixture
-def board(document: Document) -> Leaderboard:
+def board(document):
     return empty_board(document)
 
 
 @pytest.fixture
-def with_row(document: Document, board: Leaderboard) -> Leaderboard:
+def with_row(document, board):
     """The board with the row of the document."""
     return board.model_copy(update={"rows": (row_of(document, board),)})
 
 
-def report(place: Path, **options: object) -> Document:
-    return evaluate(place / "emb.npz", place / "toy.csv", method="mine", **options).document  # type: ignore[arg-type]
+def report(place, **options):
+    return evaluate(place / "emb.npz", place / "toy.csv", method="mine", **options).document
 
 
-def official(document: Document) -> Leaderboard:
+def official(document):
     return empty_board(document).model_copy(update={"protocol": "official"})
 
 
 # a report becomes a row
 
 
-def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again(document: Document) -> None:
+def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again(document):
     row = row_of(document, empty_board(document), backbone="ResNet-50")
     assert row.run is not None
     assert document.embedding is not None
@@ -80,7 +78,7 @@ def test_a_row_holds_every_score_in_percent_and_what_is_needed_to_score_it_again
     assert row.run.signature == document.signature
 
 
-def test_a_leaderboard_of_published_rows_takes_the_official_scores_and_says_so_in_the_signature(place: Path) -> None:
+def test_a_leaderboard_of_published_rows_takes_the_official_scores_and_says_so_in_the_signature(place):
     document = report(place, also_official=True)
     row = row_of(document, official(document))
     assert document.official["H-AP"].value != document.scores["H-AP"].value
@@ -90,14 +88,12 @@ def test_a_leaderboard_of_published_rows_takes_the_official_scores_and_says_so_i
     assert "protocol:paper" not in row.run.signature
 
 
-def test_a_report_under_the_official_protocol_is_taken_as_it_is(place: Path) -> None:
+def test_a_report_under_the_official_protocol_is_taken_as_it_is(place):
     document = report(place, protocol="official")
     assert scores_under(official(document), document) == document.scores
 
 
-def test_a_report_that_a_leaderboard_cannot_take_is_refused(
-    place: Path, document: Document, board: Leaderboard
-) -> None:
+def test_a_report_that_a_leaderboard_cannot_take_is_refused(place, document, board):
     arrays = score(np.eye(4, dtype=np.float32), [[0, 0], [0, 0], [1, 1], [1, 1]]).document
     by_protocol = report(place, protocol="official")
     refused = [
@@ -113,7 +109,7 @@ def test_a_report_that_a_leaderboard_cannot_take_is_refused(
             row_of(unfit, target_board, method=method)
 
 
-def test_a_metric_that_no_query_defines_is_left_out_of_the_row(document: Document, board: Leaderboard) -> None:
+def test_a_metric_that_no_query_defines_is_left_out_of_the_row(document, board):
     undefined = Score(value=None, low=None, high=None, queries=8, skipped=0)
     without = document.model_copy(update={"scores": dict(document.scores) | {"ASI": undefined}})
     assert "ASI" not in row_of(without, board).scores
@@ -122,9 +118,7 @@ def test_a_metric_that_no_query_defines_is_left_out_of_the_row(document: Documen
 # rows are appended
 
 
-def test_a_row_is_read_back_as_it_was_added_below_the_text_that_was_there(
-    place: Path, document: Document, board: Leaderboard
-) -> None:
+def test_a_row_is_read_back_as_it_was_added_below_the_text_that_was_there(place, document, board):
     row, path = row_of(document, board), place / "own" / "toy.toml"
     add(row, board, path)
     assert read_file(path).rows == (row,)
@@ -136,9 +130,7 @@ def test_a_row_is_read_back_as_it_was_added_below_the_text_that_was_there(
     assert len(read_file(path).rows) == 1
 
 
-def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(
-    place: Path, document: Document, board: Leaderboard
-) -> None:
+def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(place, document, board):
     path, row = place / "toy.toml", row_of(document, board)
     add(row, board, path)
     whole = path.read_text()
@@ -156,7 +148,7 @@ def test_a_duplicate_and_a_broken_file_are_refused_and_the_file_stays(
         assert [file.name for file in place.iterdir() if "toy.toml" in file.name] == ["toy.toml"]
 
 
-def test_the_block_of_a_row_survives_any_text() -> None:
+def test_the_block_of_a_row_survives_any_text():
     name = 'a "quoted" \\ name with } , and = and ]] é'
     nasty = f"{name}\tand\nof two lines"
     row = Row(
@@ -172,7 +164,7 @@ def test_the_block_of_a_row_survives_any_text() -> None:
     assert str(values["scores"]["R@1"]) == "30.10"
 
 
-def test_rows_added_at_the_same_time_are_all_there(place: Path, document: Document, board: Leaderboard) -> None:
+def test_rows_added_at_the_same_time_are_all_there(place, document, board):
     row = row_of(document, board)
     assert row.run is not None
     rows = [
@@ -185,7 +177,7 @@ def test_rows_added_at_the_same_time_are_all_there(place: Path, document: Docume
     assert {each.method for each in read_file(place / "toy.toml").rows} == {each.method for each in rows}
 
 
-def test_own_rows_go_beside_the_work_where_such_a_file_is_and_to_the_user_otherwise(place: Path) -> None:
+def test_own_rows_go_beside_the_work_where_such_a_file_is_and_to_the_user_otherwise(place):
     assert target("sop") == place / "home" / "data" / "leaderboards" / "sop.toml"
     Path("leaderboards").mkdir()
     Path("leaderboards/sop.toml").touch()
@@ -196,18 +188,18 @@ def test_own_rows_go_beside_the_work_where_such_a_file_is_and_to_the_user_otherw
 # rows are scored again
 
 
-def test_the_conditions_of_a_row_are_those_of_its_signature(place: Path) -> None:
+def test_the_conditions_of_a_row_are_those_of_its_signature(place):
     document = report(place, similarity="dot", ties="optimistic", alpha=3.0)
     board = empty_board(document)
     assert recorded(row_of(document, board), board) == Settings(None, "paper", "optimistic", "dot", "alpha", 3.0)
 
 
-def test_a_row_scored_again_under_its_conditions_is_equal(place: Path) -> None:
+def test_a_row_scored_again_under_its_conditions_is_equal(place):
     document = report(place, similarity="l2", alpha=2.0)
     board = empty_board(document)
     board = board.model_copy(update={"rows": (row_of(document, board),)})
 
-    def rescore(row: Row) -> Document:
+    def rescore(row):
         return report(place, **asdict(replace(recorded(row, board), metrics=list(row.scores))))
 
     assert document.embedding is not None
@@ -217,7 +209,7 @@ def test_a_row_scored_again_under_its_conditions_is_equal(place: Path) -> None:
     leaderboard_runs.refuse_differences(checks)
 
 
-def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document: Document) -> None:
+def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document):
     exact = Decimal(100 * (document.scores["H-AP"].value or 0))
     printed, off = round(exact, 1), round(exact, 1) + Decimal("0.1")
     board = empty_board(document)
@@ -229,15 +221,13 @@ def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document: 
         leaderboard_runs.refuse_differences(checks)
 
 
-def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(
-    document: Document, with_row: Leaderboard
-) -> None:
+def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(document, with_row):
     assert document.embedding is not None
     sha256, changed = document.embedding.sha256, document.model_copy(update={"dataset_digest": "0"})
     foreign = Row(method="theirs", scores={"AP50": Decimal(1)}, paper=Paper(citation="c", table="t"))
     boxes = with_row.model_copy(update={"foreign_metrics": {"AP50": "boxes"}, "rows": (foreign,)})
 
-    def never(row: Row) -> Document:
+    def never(row):
         raise AssertionError("scored")
 
     with pytest.raises(UnknownName, match="did you mean 'mine'"):
@@ -253,13 +243,13 @@ def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_
 # the command line
 
 
-def refused(*words: str) -> HBenchError:
+def refused(*words):
     with pytest.raises(HBenchError) as refusal:
         call("leaderboard", *words)
     return refusal.value
 
 
-def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fails(place: Path) -> None:
+def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fails(place):
     evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
     added = call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA")
     assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
@@ -273,9 +263,7 @@ def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fail
     assert "duplicates" in str(refused("add", "toy", "report.json"))
 
 
-def test_a_tampered_score_is_found_and_its_difference_shown(
-    place: Path, document: Document, board: Leaderboard
-) -> None:
+def test_a_tampered_score_is_found_and_its_difference_shown(place, document, board):
     row = row_of(document, board)
     raised = row.model_copy(update={"scores": row.scores | {"H-AP": row.scores["H-AP"] + 1}})
     add(raised, board, place / "toy.toml")
@@ -287,7 +275,7 @@ def test_a_tampered_score_is_found_and_its_difference_shown(
     assert found.stdout.count("differs") == 1
 
 
-def test_a_bad_metric_or_file_ends_with_one_message_and_its_exit_code(place: Path) -> None:
+def test_a_bad_metric_or_file_ends_with_one_message_and_its_exit_code(place):
     wrong = run("leaderboard", "show", "sop", "--metric", "HAP", code=2, folder=place)
     assert wrong.stdout == ""
     assert "did you mean 'H-AP'" in wrong.stderr

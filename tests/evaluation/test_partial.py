@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ LEVELS = ("order", "family", "genus")
 
 
 @pytest.fixture
-def zoo(tmp_path: Path) -> tuple[Path, Path, list[tuple[str, ...]], np.ndarray]:
+def zoo(tmp_path):
     """A table of 60 items whose paths end early here and there, their embeddings, the paths and the vectors."""
     rng = np.random.default_rng(8)
     paths = []
@@ -38,7 +37,7 @@ def zoo(tmp_path: Path) -> tuple[Path, Path, list[tuple[str, ...]], np.ndarray]:
     return tmp_path / "zoo.csv", tmp_path / "zoo.parquet", paths, vectors
 
 
-def means_by_loops(paths: list[tuple[str, ...]], vectors: np.ndarray) -> dict[str, dict[str, float]]:
+def means_by_loops(paths, vectors):
     """Means of some metrics by double loops over all pairs."""
     found: dict[str, dict[str, list[float]]] = {kind: {} for kind in ("scores", "unknown_wrong", "unknown_right")}
     for query, path in enumerate(paths):
@@ -59,7 +58,7 @@ def means_by_loops(paths: list[tuple[str, ...]], vectors: np.ndarray) -> dict[st
 METRICS = "H-AP,wAP,ASI,NDCG,HD@2,AP/order,AP/family,AP,R@1/order,R@1/family,R@1"
 
 
-def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo) -> None:
+def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo):
     table, embeddings, paths, vectors = zoo
     words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--similarity", "dot", "--metrics", METRICS)
     document = json.loads(call(*words, "--json").stdout)
@@ -76,7 +75,7 @@ def test_a_report_has_the_values_of_what_is_known_and_both_of_what_is_not(zoo) -
     assert "unknown wrong" in call(*words).stdout
 
 
-def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path: Path) -> None:
+def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path):
     table, embeddings, _, _ = zoo
     words = ("evaluate", embeddings, "-d", table, "--policy", "unknown", "--max-memory", "100M")
     whole = json.loads(call(*words, "--json").stdout)
@@ -88,7 +87,7 @@ def test_parts_of_an_evaluation_merge_into_the_whole(zoo, tmp_path: Path) -> Non
         assert json.loads(call(*words, "--json", "--resume", tmp_path / "kept").stdout) == whole
 
 
-def test_every_format_shows_the_three_values(zoo) -> None:
+def test_every_format_shows_the_three_values(zoo):
     table, embeddings, _, _ = zoo
     document = evaluate(embeddings, load(table, ["unknown"]), metrics=["H-AP", "AP"]).document
     header, line = formats.as_csv(document).splitlines()[:2]
@@ -102,7 +101,7 @@ def test_every_format_shows_the_three_values(zoo) -> None:
         assert "unknown right" in formats.FORMATS[kind](document)
 
 
-def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path: Path) -> None:
+def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path):
     _, embeddings, _, _ = zoo
     (tmp_path / "whole.csv").write_text("item,order,genus\n" + "".join(f"{n}.jpg,o,g{n % 7}\n" for n in range(60)))
     document = evaluate(embeddings, tmp_path / "whole.csv").document
@@ -113,7 +112,7 @@ def test_a_report_of_whole_labels_says_nothing_of_it(zoo, tmp_path: Path) -> Non
     assert report.Document.model_validate(document_in_words) == document
 
 
-def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_path: Path) -> None:
+def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_path):
     table, embeddings, _, _ = zoo
     data = load(table, ["unknown"])
     with pytest.raises(UsageError, match="does not support partial labels"):

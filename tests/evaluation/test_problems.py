@@ -1,7 +1,5 @@
 """Problems: how they read, and what a likely cause never is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

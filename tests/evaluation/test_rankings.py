@@ -1,7 +1,5 @@
 """Rankings instead of embeddings: three forms, the official landmark metric, and trec_eval on the same run."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -27,7 +25,7 @@ from tests.embedding_formats import FORMATS
 LISTS = {"q1": ["a", "b", "c"], "q2": ["c"], "q3": []}
 
 
-def landmarks(path: Path, lists=LISTS) -> Path:
+def landmarks(path, lists=LISTS):
     path.write_text("id,images\n" + "".join(f"{query},{' '.join(items)}\n" for query, items in lists.items()))
     return path
 
@@ -37,18 +35,18 @@ def lines(lists=LISTS):
     return [(q, item, rank, 1 / rank) for q, items in lists.items() for rank, item in enumerate(items, start=1)]
 
 
-def trec(path: Path, rows) -> Path:
+def trec(path, rows):
     path.write_text("".join(f"{q} Q0 {item}\t{rank}  {score!r} system\n" for q, item, rank, score in rows))
     return path
 
 
-def rows_file(path: Path, rows, value="score") -> Path:
+def rows_file(path, rows, value="score"):
     query, item, rank, score = zip(*rows, strict=True)
     pq.write_table(pa.table({"query": query, "item": item, value: score if value == "score" else rank}), path)
     return path
 
 
-def as_lists(ranking: run_files.Ranking) -> dict[str, list[str]]:
+def as_lists(ranking):
     bounds = zip(ranking.offsets[:-1], ranking.offsets[1:], strict=True)
     lists = [ranking.names[ranking.items[start:end]].tolist() for start, end in bounds]
     return dict(zip(ranking.queries, lists, strict=True))
@@ -161,7 +159,7 @@ def apart(queries=2, gallery=8, classes=3, depth=2, seed=0):
     )  # fmt: skip
 
 
-def ranking_of(lists: dict[str, list[str]], scores=None) -> run_files.Ranking:
+def ranking_of(lists, scores=None):
     items = np.array([item for listed in lists.values() for item in listed], dtype=str)
     names, codes = np.unique(items, return_inverse=True)
     offsets = np.cumsum([0, *map(len, lists.values())])

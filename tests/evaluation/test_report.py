@@ -1,7 +1,5 @@
 """Reports on disk: what is written is what is read; what is no report is refused by name of the key."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """First results beside a report: those that `hbench look` shows, refused where they could not be kept, and where foreign."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """The known values that `hbench info --check` computes again are those of the equations as double loops."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
@@ -29,7 +27,7 @@ BY_LOOPS = {
 }
 
 
-def lists_of(case: dict) -> list[list[int]]:
+def lists_of(case):
     """The levels of every query's list, ranked in float64 by double loops."""
     queries, labels = np.asarray(case["vectors"], np.float64), case["labels"]
     alone = "gallery" not in case
@@ -48,7 +46,7 @@ def lists_of(case: dict) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", ["ties, paper", "cosine, paper", "cosine, gallery"])
-def test_the_known_values_are_those_of_double_loops(name: str) -> None:
+def test_the_known_values_are_those_of_double_loops(name):
     known = json.loads((Path(self_check.__file__).parent / "self_check.json").read_text("utf-8"))[name]
     lists = lists_of(self_check.cases()[name])
     for metric, by_loops in BY_LOOPS.items():
@@ -56,19 +54,19 @@ def test_the_known_values_are_those_of_double_loops(name: str) -> None:
         assert known[metric] == pytest.approx(sum(values) / len(values), abs=1e-12), metric
 
 
-def test_this_machine_computes_them() -> None:
+def test_this_machine_computes_them():
     found = self_check.deviations()
     assert len(found) == len(self_check.cases()) * len(self_check.METRICS)
     assert max(each.size for each in found) <= self_check.TOLERANCE
 
 
-def test_the_similarities_are_far_enough_apart_for_any_processor() -> None:
+def test_the_similarities_are_far_enough_apart_for_any_processor():
     vectors = self_check.smooth_vectors(120)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     assert np.diff(np.sort(vectors @ vectors.T, axis=1), axis=1).min() > 1e-6
 
 
-def test_the_command_says_what_it_found() -> None:
+def test_the_command_says_what_it_found():
     values = json.loads(call("info", "--check", "--json").stdout)
     assert values["sound"] is True
     assert values["largest_deviation"] <= 1e-9
@@ -76,7 +74,7 @@ def test_the_command_says_what_it_found() -> None:
     assert "44 of 44 known values are right" in call("info", "--check").stdout
 
 
-def test_a_wrong_value_ends_it_with_7() -> None:
+def test_a_wrong_value_ends_it_with_7():
     spoilt = (
         "import sys, hbench.evaluation.self_check as s; real = s.values_of\n"
         "s.values_of = lambda case: {k: v + 1e-6 * (k == 'ASI') for k, v in real(case).items()}\n"
@@ -88,7 +86,7 @@ def test_a_wrong_value_ends_it_with_7() -> None:
     assert "40 of 44 known values are right" in ran.stdout
 
 
-def test_info_names_folders_and_those_who_write_to_them(tmp_path: Path) -> None:
+def test_info_names_folders_and_those_who_write_to_them(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "hbench", "info", "--json"],
         capture_output=True, text=True, check=True, env={"HBENCH_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},

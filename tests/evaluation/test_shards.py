@@ -1,7 +1,5 @@
 """Parts and resumed runs against the whole: the same report to the bit, and nothing merged that does not belong together."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Other trees over the same classes, scored in one ranking pass: bit for bit what an evaluation under each tree alone gives."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

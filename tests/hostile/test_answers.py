@@ -6,14 +6,13 @@ import hashlib
 import random
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import HBenchError
 from hbench.datasets.download import Patience, Requester, fetch, session
 from hbench.datasets.download.sources import RemoteFile
-from tests.file_server import FileServer, Handler
+from tests.file_server import FileServer
 
 BODY = random.Random(0).randbytes(40_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -35,7 +34,7 @@ STATUS = st.sampled_from(
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> bytes:
+def answers(draw):
     """The bytes of one answer: a status line, some headers, a body; sometimes no HTTP at all, or cut off anywhere."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.sampled_from([b"", b"\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/9.9 200\r\n\r\n", BODY]))
@@ -46,21 +45,21 @@ def answers(draw: st.DrawFn) -> bytes:
     return whole[: draw(st.integers(0, len(whole)))] if draw(st.booleans()) else whole
 
 
-def raw(content: bytes) -> object:
-    def fault(handler: Handler, _body: bytes) -> None:
+def raw(content):
+    def fault(handler, _body):
         handler.wfile.write(content)
         handler.close_connection = True
 
     return fault
 
 
-def test_any_answers_end_in_the_right_bytes_or_in_a_message(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_answers_end_in_the_right_bytes_or_in_a_message(tmp_path_factory):
     patience = Patience(connect=2, silence=1, pause=0.001, busy=0.001)
     ends = set()
 
     @settings(derandomize=True, max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(st.lists(answers(), min_size=1, max_size=5), st.booleans())
-    def ends_well(told: list[bytes], is_known: bool) -> None:
+    def ends_well(told, is_known):
         folder: Path = tmp_path_factory.mktemp("get")
         with FileServer(files={"data.bin": BODY}) as server, session() as own:
             server.faults["data.bin"] = [raw(content) for content in told]

@@ -1,7 +1,5 @@
 """The same bytes, wherever hbench runs: other languages, one processor, a clock set back, names of any letters, CRLF."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Looking at results: the same ranking as by brute force, queries chosen as asked, strips that escape and grade."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

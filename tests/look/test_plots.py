@@ -1,7 +1,5 @@
 """Plots for print: what is drawn is what was measured, every kind writes every format, names stay text, bytes repeat."""
 
-from __future__ import annotations
-
 import json
 import sys
 from subprocess import run

@@ -1,7 +1,5 @@
 """Leaderboards and training logs: the points drawn are the rows and the steps."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Confusion, map and tree: what is drawn is what brute force counts, read back from the picture."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection

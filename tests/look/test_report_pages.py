@@ -1,7 +1,5 @@
 """The pages of a report, opened in a real browser: their numbers are the Report's, names stay text, nothing is loaded."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

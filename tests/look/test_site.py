@@ -1,7 +1,5 @@
 """The leaderboards as pages, in a real browser: numbers, places and fronts are those of the leaderboards."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """How losses are called: NaN in is NaN out, nothing is ignored in silence, and pytorch-metric-learning can call them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses

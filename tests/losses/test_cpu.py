@@ -1,7 +1,5 @@
 """Black-box ranks and the losses on them, and the bits of the compiled kernel."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,10 +1,7 @@
 """Every recorded value and gradient of the papers' released code, and what hbench does about each of its departures."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +25,11 @@ APART = {"sup_Triplet_semihardTrue", "xbm_combine_SupAP", "rambo_AP_memory2"}
 NDCG_RTOL = 1e-9 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 2e-6
 
 
-def of(name: str) -> list[dict]:
+def of(name):
     return [entry for entry in ENTRIES if entry["name"] == name]
 
 
-def tolerance(name: str) -> tuple[float, float, float]:
+def tolerance(name):
     """Relative tolerance of the value, relative and absolute tolerance of the gradient."""
     if name.startswith(SINGLE):
         return 1e-5, 1e-5, 1e-7
@@ -60,13 +57,13 @@ def test_the_released_value_and_gradient_are_reproduced(name):
     assert checked
 
 
-def moved(entry: dict, move: Callable[[np.ndarray], np.ndarray]) -> Mapping[str, np.ndarray]:
+def moved(entry, move):
     """The arrays with an entry's vectors moved."""
     keys = [key for key in (f"{entry['case']}/emb", f"{entry['case']}/ref") if key in ARRAYS]
     return ARRAYS | {key: move(ARRAYS[key].astype(np.float64)) for key in keys}
 
 
-def on_the_same_side(entry: dict, leaf: str, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+def on_the_same_side(entry, leaf, ours, theirs):
     """Our gradient, with another derivative of each query's score with itself where that makes it theirs.
 
     A query's own score of 1 lies on a kink of the highest soft bins: its derivative is one number just below 1, one just
@@ -118,7 +115,7 @@ def test_no_other_recorded_value_hangs_on_the_last_bits_of_the_scores(name):
             np.testing.assert_allclose(others[leaf], gradient, rtol=1e-7, atol=1e-10)
 
 
-def untied(entry: dict, gradient: np.ndarray) -> np.ndarray:
+def untied(entry, gradient):
     """Where the gradient is defined: black-box ranks over one long list shuffle equal scores, and a symmetric batch has them."""
     if not entry["name"].startswith("rambo_AP") or entry["hyper"]["interclass_coef"] == 0:
         return np.ones(gradient.shape, dtype=bool)

@@ -1,7 +1,5 @@
 """Every named loss in anyone's training loop: arbitrary batches, references, mixed precision, refusals, formulas."""
 
-from __future__ import annotations
-
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Partial labels in losses: unknown pairs have no part in the value and no gradient; losses that need every label are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Rank losses against the equations as double loops, against the metrics, and as bounds of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Intervals over classes hold the truth 95 times in 100, and two equal models are told apart 5 times, in simulated test sets."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.metrics import coverage

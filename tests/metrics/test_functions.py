@@ -1,7 +1,5 @@
 """Metrics of two arrays: the values of the engine and of libraries that nobody here wrote, whatever kind of array is given."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import pytrec_eval

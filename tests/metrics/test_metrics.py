@@ -1,7 +1,5 @@
 """Metrics against hand-worked values, the equations as double loops, golden files, and what others wrote."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What all unknown wrong and all unknown right say of the truth: every assignment of levels on short lists."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -12,20 +10,20 @@ from hypothesis import strategies as st
 
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName
-from hbench.metrics.partial_lists import Reading, at_level, is_graded, known, right, wrong
+from hbench.metrics.partial_lists import at_level, is_graded, known, right, wrong
 from tests import oracle_partial as oracle
 
 DEPTH = 2
 
 
-def coded(ranked: list[tuple[int, int]], depth: int) -> LevelSequence:
+def coded(ranked, depth):
     """A list of bounds as ranks and codes."""
     codes = np.array([2 * low if low < high else max(2 * low - 1, 0) for low, high in ranked], np.uint8)
     listed = np.flatnonzero(codes)
     return LevelSequence(listed + 1, codes[listed], np.bincount(codes, minlength=2 * depth))
 
 
-def levels_in(reading: Reading, ranked: list[tuple[int, int]], depth: int) -> list[int]:
+def levels_in(reading, ranked, depth):
     """The levels of a list after a reading, distractors written out."""
     sequence = reading.of(coded(ranked, depth))
     levels = np.zeros(sequence.counts.sum(), np.int64)
@@ -34,14 +32,14 @@ def levels_in(reading: Reading, ranked: list[tuple[int, int]], depth: int) -> li
     return levels.tolist()
 
 
-def lists(depth: int):
+def lists(depth):
     known = st.integers(0, depth).map(lambda level: (level, level))
     unknown = st.integers(1, max(depth - 1, 1)).map(lambda level: (level, depth))
     return st.lists(known if depth == 1 else known | unknown, min_size=1, max_size=7)
 
 
 @given(st.data(), st.integers(1, 4))
-def test_a_reading_gives_the_list_of_the_double_loops(data: st.DataObject, depth: int) -> None:
+def test_a_reading_gives_the_list_of_the_double_loops(data, depth):
     ranked = data.draw(lists(depth))
     for reading, loops in ((known, oracle.known), (wrong, oracle.wrong), (right, oracle.right)):
         assert levels_in(reading(depth), ranked, depth) == loops(ranked)
@@ -49,12 +47,12 @@ def test_a_reading_gives_the_list_of_the_double_loops(data: st.DataObject, depth
         assert levels_in(at_level(depth, level), ranked, depth) == oracle.at_level(ranked, level)
 
 
-def assignments(ranked: list[tuple[int, int]]) -> list[tuple[int, ...]]:
+def assignments(ranked):
     return list(itertools.product(*(range(low, high + 1) for low, high in ranked)))
 
 
 @given(lists(DEPTH), st.integers(1, 4))
-def test_hd_at_k_lies_between_all_right_and_all_wrong_for_every_assignment(ranked: list, cut: int) -> None:
+def test_hd_at_k_lies_between_all_right_and_all_wrong_for_every_assignment(ranked, cut):
     if (DEPTH, DEPTH) not in ranked:
         return
     low, high = (oracle.oracle.hierarchical_distance(read(ranked), DEPTH, cut) for read in (oracle.right, oracle.wrong))
@@ -64,7 +62,7 @@ def test_hd_at_k_lies_between_all_right_and_all_wrong_for_every_assignment(ranke
 
 
 @pytest.mark.parametrize("name", ["H-AP", "wAP", "ASI", "NDCG"])
-def test_of_other_metrics_some_assignment_lies_beyond_all_wrong_and_all_right(name: str) -> None:
+def test_of_other_metrics_some_assignment_lies_beyond_all_wrong_and_all_right(name):
     """Why the docs call them so, and not bounds."""
     beyond = set()
     for ranked in itertools.product([(0, 0), (1, 1), (2, 2), (1, 2)], repeat=5):
@@ -80,14 +78,14 @@ def test_of_other_metrics_some_assignment_lies_beyond_all_wrong_and_all_right(na
     assert beyond & {"above", "below"}
 
 
-def test_the_first_mistake_may_be_worse_than_with_all_wrong_and_with_all_right() -> None:
+def test_the_first_mistake_may_be_worse_than_with_all_wrong_and_with_all_right():
     ranked = [(2, 3), (1, 3), (2, 2), (3, 3)]
     assert oracle.graded("HD-first-mistake", oracle.wrong(ranked), 3) == pytest.approx(1 / 3)
     assert oracle.graded("HD-first-mistake", oracle.right(ranked), 3) == pytest.approx(1 / 3)
     assert oracle.graded("HD-first-mistake", [3, 1, 2, 3], 3) == pytest.approx(2 / 3)
 
 
-def test_metrics_of_a_level_have_one_value() -> None:
+def test_metrics_of_a_level_have_one_value():
     assert [name for name in ("H-AP", "AP", "NDCG@3", "R@1", "AP#a", "ASI", "ASI/a") if is_graded(MetricName.parse(name))] == [
         "H-AP", "NDCG@3", "ASI",
     ]  # fmt: skip

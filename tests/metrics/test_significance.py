@@ -1,7 +1,5 @@
 """Intervals and tests: seeded, equal to the textbook on small cases, sane on random ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """A study: arms that are trained once per seed, claims tested by paired intervals, rows that can be scored again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pictures of studies: the points drawn are the means of the seeds, with Student's intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner

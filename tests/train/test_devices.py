@@ -1,7 +1,5 @@
 """What makes training ready for GPUs, as far as a processor shows it: bytes until the device, generators, devices of processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess

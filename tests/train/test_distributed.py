@@ -1,7 +1,5 @@
 """Training by several processes: two or three with a part of a batch each take the very step of one with the whole."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Embedding a dataset's images: complete, in order, resumable, from checkpoints and from backbones of other sources."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """hbench embed --models: a file per model, those that fail named at the end, what is there left as it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner

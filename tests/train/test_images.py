@@ -1,7 +1,5 @@
 """Images as the recipes' releases prepare them: a circle stays one where the release keeps the aspect; real weights embed."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Own data: sizes that follow from a dataset, and the tutorial from a folder of pictures to pages, run as it is written."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Training on partial labels: a loss of ranks takes its steps, a loss of proxies is refused before the first."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

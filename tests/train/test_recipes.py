@@ -1,7 +1,5 @@
 """Recipes: all that are shipped resolve, aim at rows that exist, build their nets and losses, and take two steps."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import tomllib

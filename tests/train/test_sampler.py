@@ -1,7 +1,5 @@
 """Samplers: what a batch is made of, what an epoch covers, that processes share it, and that it can be made again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

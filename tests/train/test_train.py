@@ -1,7 +1,5 @@
 """Training: end to end on letters, the parts of a step, interruption and resume to the bit, refusals."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

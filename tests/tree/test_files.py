@@ -1,14 +1,12 @@
 """Trees in files: every format read back gives the same tree; foreign files are read or refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import networkx as nx
 import pytest
 from hypothesis import given
 
-from hbench.core.errors import DataError, HBenchError, TreeError, UnknownName, UsageError
+from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.core.tables import lines
 from hbench.datasets import manifest
 from hbench.datasets.manifest import name_table_of
@@ -24,9 +22,7 @@ READ_BACK = sorted(set(WRITERS) - {".dot"})
 
 @pytest.mark.parametrize("kind", READ_BACK)
 @given(tree=label_trees())
-def test_a_tree_written_and_read_is_the_same_tree(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, tree: LabelTree
-) -> None:
+def test_a_tree_written_and_read_is_the_same_tree(tmp_path_factory, kind, tree):
     if set(tree.levels) & set(RESERVED):
         return
     path = tmp_path_factory.getbasetemp() / f"tree{kind}"
@@ -37,7 +33,7 @@ def test_a_tree_written_and_read_is_the_same_tree(
 
 
 @pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
-def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path: Path, kind: str) -> None:
+def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path, kind):
     tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
     path = tmp_path / f"tree{kind}"
     path.write_text(write(tree, kind), encoding="utf-8")
@@ -45,7 +41,7 @@ def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path: Pat
 
 
 @given(label_trees())
-def test_graphml_is_read_by_networkx_as_the_same_arborescence(tree: LabelTree) -> None:
+def test_graphml_is_read_by_networkx_as_the_same_arborescence(tree):
     graph = nx.parse_graphml(write(tree, ".graphml"))
     assert nx.is_arborescence(graph)
     expected = nx.relabel_nodes(tree.graph(), lambda node: f"{node[0]}.{node[1]}")
@@ -53,12 +49,12 @@ def test_graphml_is_read_by_networkx_as_the_same_arborescence(tree: LabelTree) -
     assert list(graph.edges) == list(expected.edges)
 
 
-def test_dot_quotes_what_its_grammar_would_take_for_an_end() -> None:
+def test_dot_quotes_what_its_grammar_would_take_for_an_end():
     tree, _ = LabelTree.from_names([('say "a\\b"',)], levels=("label",))
     assert 'n1_0 [label="say \\"a\\\\b\\""];' in write(tree, ".dot")
 
 
-def test_nested_nodes_carry_their_items_where_these_are_known() -> None:
+def test_nested_nodes_carry_their_items_where_these_are_known():
     tree, labels = LabelTree.from_names([("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine"))
     assert nested(tree, tree.counts(labels)[-1]) == {
         "name": "root",
@@ -70,7 +66,7 @@ def test_nested_nodes_carry_their_items_where_these_are_known() -> None:
     }
 
 
-def test_the_columns_of_a_table_are_its_levels_unless_some_are_chosen(tmp_path: Path) -> None:
+def test_the_columns_of_a_table_are_its_levels_unless_some_are_chosen(tmp_path):
     path = tmp_path / "items.csv"
     path.write_text("item,fine,coarse,query\ni1,x,a,true\ni2,x,a,true\ni3,y,a,false\n")
     assert read(path).levels == ("fine", "coarse")
@@ -80,14 +76,14 @@ def test_the_columns_of_a_table_are_its_levels_unless_some_are_chosen(tmp_path: 
         read(path, levels=["corse"])
 
 
-def test_columns_parent_and_child_are_edges_unless_chosen_as_levels(tmp_path: Path) -> None:
+def test_columns_parent_and_child_are_edges_unless_chosen_as_levels(tmp_path):
     path = tmp_path / "edges.tsv"
     path.write_text("child\tparent\nanimal\t\ncat\tanimal\ndog\tanimal\n")
     assert read(path).rows == {("cat",): 1, ("dog",): 1}
     assert read(path, levels=["parent", "child"]).levels == ("parent", "child")
 
 
-def test_a_node_with_several_parents_is_found_in_edges_and_in_graphml(tmp_path: Path) -> None:
+def test_a_node_with_several_parents_is_found_in_edges_and_in_graphml(tmp_path):
     graph = nx.DiGraph(
         [("root", "a"), ("root", "b"), ("a", "n"), ("b", "m"), ("m", "n"), ("n", "leaf"), ("m", "other")]
     )
@@ -101,14 +97,14 @@ def test_a_node_with_several_parents_is_found_in_edges_and_in_graphml(tmp_path: 
         assert [each.kind for each in found if each.kind == "ragged"] == ["ragged"] * 2
 
 
-def test_graphml_nodes_of_one_name_are_told_apart_by_their_ids_where_nodes_have_several_parents(tmp_path: Path) -> None:
+def test_graphml_nodes_of_one_name_are_told_apart_by_their_ids_where_nodes_have_several_parents(tmp_path):
     graph = nx.DiGraph([("r", "a"), ("r", "b"), ("a", "n1"), ("b", "n1"), ("b", "n2")])
     nx.set_node_attributes(graph, {"r": "r", "a": "a", "b": "b", "n1": "Iris", "n2": "Iris"}, "label")
     (tmp_path / "g.graphml").write_text("\n".join(nx.generate_graphml(graph)))
     assert list(read(tmp_path / "g.graphml").rows) == [("a", "Iris [n1]"), ("b", "Iris [n1]"), ("b", "Iris [n2]")]
 
 
-def test_manifests_give_the_classes_of_all_their_items(tmp_path: Path) -> None:
+def test_manifests_give_the_classes_of_all_their_items(tmp_path):
     train = manifest.from_names(["1", "2", "3"], [("a", "x"), ("a", "x"), ("b", "y")], levels=("coarse", "fine"))
     test = manifest.from_names(["4"], [("b", "z")], levels=("coarse", "fine"))
     assert name_table_of([train, test]).rows == {("a", "x"): 2, ("b", "y"): 1, ("b", "z"): 1}
@@ -142,16 +138,14 @@ UNDIRECTED = "\n".join(nx.generate_graphml(nx.Graph([("a", "b")])))
         ("tree", "", UsageError, "of no format that holds a tree"),
     ],
 )
-def test_what_holds_no_tree_is_refused(
-    tmp_path: Path, name: str, content: str | bytes | None, error: type[HBenchError], words: str
-) -> None:
+def test_what_holds_no_tree_is_refused(tmp_path, name, content, error, words):
     if content is not None:
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(error, match=words):
         read(tmp_path / name)
 
 
-def test_names_that_not_every_format_holds_are_not_exported() -> None:
+def test_names_that_not_every_format_holds_are_not_exported():
     tree, _ = LabelTree.from_names([("a\nb",)], levels=("label",))
     with pytest.raises(TreeError, match="control characters") as refusal:
         write(tree, ".csv")
@@ -161,7 +155,7 @@ def test_names_that_not_every_format_holds_are_not_exported() -> None:
 
 
 @pytest.mark.parametrize("levels", [49, 50])
-def test_json_is_written_as_deep_as_it_is_read(tmp_path: Path, levels: int) -> None:
+def test_json_is_written_as_deep_as_it_is_read(tmp_path, levels):
     names = tuple(f"l{number}" for number in range(levels))
     tree, _ = LabelTree.from_names([names, (*names[:-1], "other")], levels=names)
     if levels == 50:

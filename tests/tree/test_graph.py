@@ -1,7 +1,5 @@
 """Class graphs: unfolding edges into rows, with cycles, several roots and several parents."""
 
-from __future__ import annotations
-
 import networkx as nx
 import pytest
 from hypothesis import given
@@ -18,8 +16,8 @@ pairs = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg"
 
 @given(pairs)
 def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its_degrees_say(
-    arcs: list[tuple[str, str]],
-) -> None:
+    arcs,
+):
     graph = edges(arcs)
     reference = nx.DiGraph(arcs)
     table = unfold(graph)
@@ -43,21 +41,21 @@ def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its
         assert found == several
 
 
-def test_a_cycle_is_told_in_its_order_and_the_rest_is_still_unfolded() -> None:
+def test_a_cycle_is_told_in_its_order_and_the_rest_is_still_unfolded():
     table = unfold(edges([("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")]))
     (cycle,) = table.broken
     assert (cycle.kind, cycle.node, cycle.where) == ("cycle", "a", ("a", "b", "c", "a"))
     assert ("d", "e") in table.rows
 
 
-def test_a_node_that_is_its_own_parent_is_a_cycle_and_a_root_alone_has_no_classes() -> None:
+def test_a_node_that_is_its_own_parent_is_a_cycle_and_a_root_alone_has_no_classes():
     assert [problem.where for problem in unfold(edges([("a", "a")])).broken] == [("a", "a")]
     for arcs in ([("", "a")], []):
         with pytest.raises(DataError, match="no classes"):
             unfold(edges(arcs))
 
 
-def test_a_graph_of_too_many_paths_is_refused_before_they_are_listed() -> None:
+def test_a_graph_of_too_many_paths_is_refused_before_they_are_listed():
     ladder = [(f"n{i}", f"{side}{i}") for i in range(30) for side in "ab"]
     ladder += [(f"{side}{i}", f"n{i + 1}") for i in range(30) for side in "ab"]
     with pytest.raises(TreeError, match="too many paths") as refusal:
@@ -65,7 +63,7 @@ def test_a_graph_of_too_many_paths_is_refused_before_they_are_listed() -> None:
     assert refusal.value.found == f"{2**30:,}"
 
 
-def test_a_chain_deeper_than_a_byte_counts_is_refused_before_it_is_unfolded() -> None:
+def test_a_chain_deeper_than_a_byte_counts_is_refused_before_it_is_unfolded():
     chain = [(f"n{i}", f"n{i + 1}") for i in range(20_000)]
     assert len(unfold(edges(chain[:MOST_LEVELS])).levels) == MOST_LEVELS
     for links in (chain[: MOST_LEVELS + 1], chain):
@@ -75,5 +73,5 @@ def test_a_chain_deeper_than_a_byte_counts_is_refused_before_it_is_unfolded() ->
 
 
 @given(level_names)
-def test_packed_level_names_come_back(levels: list[str]) -> None:
+def test_packed_level_names_come_back(levels):
     assert unpacked(packed(levels)) == tuple(levels)

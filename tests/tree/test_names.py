@@ -1,7 +1,5 @@
 """Name tables: what keeps rows of names from being a tree, every problem in one pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,11 @@ TREES = Path(__file__).parents[1] / "golden" / "trees"
 LEVELS = ("order", "family", "species")
 
 
-def kinds(table: NameTable) -> list[str]:
+def kinds(table):
     return [problem.kind for problem in find_problems(table)]
 
 
-def test_a_table_that_is_a_tree_has_no_problems_and_counts_its_items() -> None:
+def test_a_table_that_is_a_tree_has_no_problems_and_counts_its_items():
     table = NameTable.of(LEVELS, [("b", "x", "2"), ("a", "y", "1"), ("b", "x", "2"), ("b", "z", "3")])
     assert find_problems(table) == []
     tree, items = table.tree()
@@ -28,7 +26,7 @@ def test_a_table_that_is_a_tree_has_no_problems_and_counts_its_items() -> None:
     assert items.tolist() == [2, 1, 1]
 
 
-def test_every_problem_is_found_in_one_pass_and_remarks_come_last() -> None:
+def test_every_problem_is_found_in_one_pass_and_remarks_come_last():
     rows = [
         ("Aves", "Laridae", "gull "),
         ("Aves", "Laridae", "gull "),
@@ -51,7 +49,7 @@ def test_every_problem_is_found_in_one_pass_and_remarks_come_last() -> None:
     ]
 
 
-def test_one_name_under_two_parents_is_a_homonym_only_where_nothing_below_is_shared() -> None:
+def test_one_name_under_two_parents_is_a_homonym_only_where_nothing_below_is_shared():
     apart = [("a", "x", "1"), ("b", "x", "2")]
     assert kinds(NameTable.of(LEVELS, apart)) == ["homonym"]
     shared = [*apart, ("b", "x", "1")]
@@ -59,14 +57,14 @@ def test_one_name_under_two_parents_is_a_homonym_only_where_nothing_below_is_sha
     assert kinds(NameTable.of(LEVELS[:2], [("a", "x"), ("b", "x")])) == ["several parents"]
 
 
-def test_one_name_at_two_levels_is_two_nodes_in_a_table_and_one_in_a_list_of_edges() -> None:
+def test_one_name_at_two_levels_is_two_nodes_in_a_table_and_one_in_a_list_of_edges():
     rows = {("Proboscidea", "Elephantidae", "elephant"): 1, ("Lamiales", "Martyniaceae", "Proboscidea"): 1}
     assert find_problems(NameTable(LEVELS, rows)) == []
     assert kinds(NameTable(LEVELS, rows, one_namespace=True)) == ["several parents"]
 
 
 @given(messy_rows)
-def test_the_nodes_of_several_parents_are_those_that_brute_force_finds(rows: list[list[str]]) -> None:
+def test_the_nodes_of_several_parents_are_those_that_brute_force_finds(rows):
     table = NameTable.of(LEVELS, rows)
     expected = set()
     for level in range(1, 3):
@@ -84,7 +82,7 @@ def test_the_nodes_of_several_parents_are_those_that_brute_force_finds(rows: lis
 
 
 @given(messy_rows)
-def test_a_table_gives_a_tree_exactly_when_rows_are_whole_and_names_have_one_parent(rows: list[list[str]]) -> None:
+def test_a_table_gives_a_tree_exactly_when_rows_are_whole_and_names_have_one_parent(rows):
     table = NameTable.of(LEVELS, rows)
     whole = all(len(row) == 3 for row in table.rows)
     nested = all(
@@ -101,18 +99,18 @@ def test_a_table_gives_a_tree_exactly_when_rows_are_whole_and_names_have_one_par
             table.tree()
 
 
-def test_a_table_that_is_no_tree_is_refused_by_its_first_problem() -> None:
+def test_a_table_that_is_no_tree_is_refused_by_its_first_problem():
     with pytest.raises(TreeError, match="not a tree: ragged") as refusal:
         NameTable.of(LEVELS, [("a", "x", "1"), ("a", "y"), ("b",)]).tree()
     assert refusal.value.found == "y (a > y), one of 2 short rows"
 
 
-def test_invisible_characters_are_remarked_on() -> None:
+def test_invisible_characters_are_remarked_on():
     table = NameTable.of(("a",), [("\ufeffx",), ("y\n",), ("z\u00a0z",), ("fine one",)])
     assert [problem.node for problem in find_problems(table)] == ["\ufeffx", "y\n", "z\u00a0z"]
 
 
-def test_remarks_alone_refuse_nothing() -> None:
+def test_remarks_alone_refuse_nothing():
     problems = find_problems(NameTable.of(("a",), [("x ",), ("x",)]))
     assert [problem.kind for problem in problems] == list(REMARKS)
     refuse(problems, "this table")
@@ -121,20 +119,20 @@ def test_remarks_alone_refuse_nothing() -> None:
     assert refusal.value.found == "2 ragged"
 
 
-def test_the_words_for_a_missing_name_can_be_chosen() -> None:
+def test_the_words_for_a_missing_name_can_be_chosen():
     rows = {("a", "unplaced"): 1, ("b", "NA"): 1}
     assert [problem.node for problem in find_problems(NameTable(LEVELS[:2], rows))] == ["NA"]
     chosen = NameTable(LEVELS[:2], rows, placeholders=frozenset({"unplaced"}))
     assert [problem.node for problem in find_problems(chosen)] == ["unplaced"]
 
 
-def test_columns_from_fine_to_coarse_are_noticed() -> None:
+def test_columns_from_fine_to_coarse_are_noticed():
     rows = [("gull", "Laridae", "Aves"), ("tern", "Laridae", "Aves"), ("auk", "Alcidae", "Aves")]
     assert runs_backwards(NameTable.of(LEVELS, rows))
     assert not runs_backwards(NameTable.of(LEVELS, [row[::-1] for row in rows]))
 
 
-def test_the_names_of_inaturalist_2018_have_the_known_defects() -> None:
+def test_the_names_of_inaturalist_2018_have_the_known_defects():
     problems = find_problems(read(TREES / "inat2018_names.csv.gz"))
     of_kind = {kind: [problem for problem in problems if problem.kind == kind] for kind in KINDS}
     assert {problem.node for problem in of_kind["homonym"]} == {
@@ -154,7 +152,7 @@ def test_the_names_of_inaturalist_2018_have_the_known_defects() -> None:
     assert len(problems) == 11 + 6 + 1
 
 
-def test_the_family_of_cub_that_stands_in_two_orders_is_named() -> None:
+def test_the_family_of_cub_that_stands_in_two_orders_is_named():
     table = read(TREES / "cub_species_family_order.csv", levels=["order", "family", "species"])
     (problem,) = find_problems(table)
     assert problem == TreeProblem("homonym", "family", "Laridae", ("Charadriiformes", "Coraciiformes"), 16)

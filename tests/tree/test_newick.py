@@ -1,28 +1,25 @@
 """Newick: its grammar, its quoting, and what is no Newick."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 
 from hbench.core.errors import DataError, TreeError
-from hbench.tree import LabelTree
 from hbench.tree.graph import unfold
 from hbench.tree.newick import format_newick, label, parse_newick
 from tests.tree_strategies import label_trees, names
 
 
-def rows_of(text: str) -> list[tuple[str, ...]]:
+def rows_of(text):
     return list(unfold(parse_newick(text)).rows)
 
 
 @given(label_trees())
-def test_a_tree_written_and_read_is_the_same_tree(tree: LabelTree) -> None:
+def test_a_tree_written_and_read_is_the_same_tree(tree):
     assert unfold(parse_newick(format_newick(tree))).tree()[0] == tree
 
 
 @given(names)
-def test_a_written_name_is_read_as_one_token(name: str) -> None:
+def test_a_written_name_is_read_as_one_token(name):
     assert rows_of(f"({label(name)});") == [(name,)]
 
 
@@ -36,7 +33,7 @@ def test_a_written_name_is_read_as_one_token(name: str) -> None:
         ("[a comment] ( A [another; with (marks)],\n\t'B (b), [b]:;' )\n;\n", [("A",), ("B (b), [b]:;",)]),
     ],
 )
-def test_the_usual_forms_of_newick_are_read(text: str, rows: list[tuple[str, ...]]) -> None:
+def test_the_usual_forms_of_newick_are_read(text, rows):
     assert rows_of(text) == rows
 
 
@@ -55,13 +52,13 @@ def test_the_usual_forms_of_newick_are_read(text: str, rows: list[tuple[str, ...
         ("(A]);", "']);' at line 1, character 3"),
     ],
 )
-def test_what_is_no_newick_is_refused_at_its_place(text: str, found: str) -> None:
+def test_what_is_no_newick_is_refused_at_its_place(text, found):
     with pytest.raises(DataError, match="not a Newick tree") as refusal:
         parse_newick(text)
     assert refusal.value.found == found
 
 
-def test_a_tree_ten_thousand_levels_deep_is_read_and_refused() -> None:
+def test_a_tree_ten_thousand_levels_deep_is_read_and_refused():
     text = "(" * 10_000 + "leaf" + ")" * 10_000 + ";"
     assert len(parse_newick(text)) == 10_001
     with pytest.raises(TreeError, match="too deep"):

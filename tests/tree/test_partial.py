@@ -1,10 +1,5 @@
 """Partial labels: paths that end early, and what the level of a pair may then be, against every completion of the paths."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,17 +18,17 @@ partial_rows = st.lists(
 )  # fmt: skip
 
 
-def nested(row: tuple[str, ...]) -> tuple[str, ...]:
+def nested(row):
     """Names that say their path, so that rows form a tree."""
     return tuple("/".join(row[: depth + 1]) for depth in range(len(row)))
 
 
-def tree_of(rows: list[tuple[str, ...]]) -> tuple[LabelTree, np.ndarray]:
+def tree_of(rows):
     return LabelTree.from_names([ended_early(nested(row), LEVELS) for row in rows], levels=LEVELS)
 
 
 @given(partial_rows)
-def test_a_path_is_known_as_far_as_its_row_says(rows: list[tuple[str, ...]]) -> None:
+def test_a_path_is_known_as_far_as_its_row_says(rows):
     tree, labels = tree_of(rows)
     known = known_levels(tree)[labels[:, -1]]
     assert known.tolist() == [len(row) for row in rows]
@@ -41,7 +36,7 @@ def test_a_path_is_known_as_far_as_its_row_says(rows: list[tuple[str, ...]]) -> 
 
 
 @given(partial_rows)
-def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known(rows: list[tuple[str, ...]]) -> None:
+def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known(rows):
     table = NameTable.of(LEVELS, [nested(row) for row in rows])
     mended = mend(table, ["unknown"])
     tree, items = mended.table.tree()
@@ -51,11 +46,11 @@ def test_the_policy_makes_a_tree_of_paths_that_end_early_and_keeps_what_is_known
     assert tree.depth == 3  # also where no row reaches the finest level
 
 
-def names_of(tree: LabelTree) -> list[tuple[str, ...]]:
+def names_of(tree):
     return [tuple(names[i] for names, i in zip(tree.names, path, strict=True)) for path in tree.paths.tolist()]
 
 
-def test_trailing_placeholders_are_unknown_and_a_name_below_one_stays_a_problem() -> None:
+def test_trailing_placeholders_are_unknown_and_a_name_below_one_stays_a_problem():
     table = NameTable.of(
         LEVELS, [("Carnivora", "Felidae", "NA"), ("Carnivora", "NA", "unknown"), ("Anura", "NA", "Rana")]
     )
@@ -72,7 +67,7 @@ def test_trailing_placeholders_are_unknown_and_a_name_below_one_stays_a_problem(
     assert [problem.kind for problem in find_problems(nothing)] == ["ragged"]
 
 
-def test_homonyms_that_end_early_are_told_apart_by_path() -> None:
+def test_homonyms_that_end_early_are_told_apart_by_path():
     rows = [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis", "catus")]
     tree, _ = mend(NameTable.of(("kingdom", "genus", "species"), rows), ["unknown", "by-path"]).table.tree()
     assert known_levels(tree).tolist() == [2, 2, 3]
@@ -80,7 +75,7 @@ def test_homonyms_that_end_early_are_told_apart_by_path() -> None:
 
 
 @pytest.mark.parametrize("row", [("[unknown below order a]",) * 3, ("a", "[unknown below order a]", "c")])
-def test_unknown_names_above_known_ones_are_refused(row: tuple[str, ...]) -> None:
+def test_unknown_names_above_known_ones_are_refused(row):
     tree, _ = LabelTree.from_names([row], levels=LEVELS)
     with pytest.raises(TreeError, match="begin with an unknown name, or have a name below one"):
         known_levels(tree)
@@ -90,7 +85,7 @@ TABLE = "item,order,family,genus\n1,Carnivora,Felidae,Felis\n2,Carnivora,Felidae
 KNOWN = [3, 2, 1, 1]
 
 
-def test_a_table_with_empty_cells_at_the_fine_end_is_opened_by_the_policy_and_refused_without(tmp_path: Path) -> None:
+def test_a_table_with_empty_cells_at_the_fine_end_is_opened_by_the_policy_and_refused_without(tmp_path):
     path = tmp_path / "zoo.csv"
     path.write_text(TABLE)
     test = load(path, ["unknown"]).tests["test"]
@@ -101,7 +96,7 @@ def test_a_table_with_empty_cells_at_the_fine_end_is_opened_by_the_policy_and_re
         load("glyphs", ["unknown"])
 
 
-def test_the_mended_table_and_the_built_manifest_say_it_themselves(tmp_path: Path) -> None:
+def test_the_mended_table_and_the_built_manifest_say_it_themselves(tmp_path):
     (tmp_path / "zoo.csv").write_text(TABLE)
     partly = ("--levels", "order,family,genus", "--policy", "unknown", "-o")
     call("tree", "validate", tmp_path / "zoo.csv", *partly, tmp_path / "mended.parquet")
@@ -119,7 +114,7 @@ EDGES = "parent,child\nroot,Felidae\nroot,Anura\nFelidae,Felis\nFelidae,Lynx\n"
 
 
 @pytest.mark.parametrize(("name", "text"), [("tree.nwk", NEWICK), ("edges.csv", EDGES)])
-def test_an_item_may_be_labelled_by_an_inner_node_of_a_tree(tmp_path: Path, name: str, text: str) -> None:
+def test_an_item_may_be_labelled_by_an_inner_node_of_a_tree(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     (tmp_path / "zoo.csv").write_text("item,node\n1,Felis\n2,Felidae\n3,Anura\n")
     command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / name]
@@ -132,7 +127,7 @@ def test_an_item_may_be_labelled_by_an_inner_node_of_a_tree(tmp_path: Path, name
         call(*command, "-o", tmp_path / "other")
 
 
-def test_a_node_that_stands_in_two_places_labels_no_item(tmp_path: Path) -> None:
+def test_a_node_that_stands_in_two_places_labels_no_item(tmp_path):
     (tmp_path / "tree.nwk").write_text("((x)a,(x)b)root;")
     (tmp_path / "zoo.csv").write_text("item,node\n1,x\n")
     command = ["build", "zoo", "--from", tmp_path / "zoo.csv", "--levels", "node", "--tree", tmp_path / "tree.nwk"]

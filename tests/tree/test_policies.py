@@ -1,7 +1,5 @@
 """Policies: each makes the tree it promises, and records every row that it changes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -22,17 +20,17 @@ LEVELS = ("order", "family", "species")
 MENDING = ["trim", "add-root", "fill-from-parent", "repeat-leaf", "by-path"]
 
 
-def table_of(*rows: str) -> NameTable:
+def table_of(*rows):
     """A table from rows such as "a/x/1"."""
     return NameTable.of(LEVELS, [row.split("/") for row in rows])
 
 
-def rows_of(table: NameTable) -> list[str]:
+def rows_of(table):
     return ["/".join(row) for row in table.rows]
 
 
 @given(messy_rows)
-def test_the_mending_policies_together_make_a_tree_of_any_table_whose_rows_have_names(rows: list[list[str]]) -> None:
+def test_the_mending_policies_together_make_a_tree_of_any_table_whose_rows_have_names(rows):
     named = [row for row in rows if any(name.strip() for name in row)]
     if not named:
         return
@@ -44,7 +42,7 @@ def test_the_mending_policies_together_make_a_tree_of_any_table_whose_rows_have_
 
 
 @given(messy_rows)
-def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows: list[list[str]]) -> None:
+def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows):
     table = NameTable.of(LEVELS, rows)
     whole = [row for row in table.rows if len(row) == 3 and not any(map(table.is_placeholder, row))]
     sound = [row for row in whole if all(len({o[at - 1] for o in whole if o[at] == row[at]}) == 1 for at in (1, 2))]
@@ -58,7 +56,7 @@ def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows: list[list
 
 
 @given(messy_rows)
-def test_by_path_keeps_whole_paths_apart_and_same_paths_together(rows: list[list[str]]) -> None:
+def test_by_path_keeps_whole_paths_apart_and_same_paths_together(rows):
     whole = [tuple(row) for row in rows if not any(name in {"", "NA"} for name in row)]
     if not whole:
         return
@@ -71,7 +69,7 @@ def test_by_path_keeps_whole_paths_apart_and_same_paths_together(rows: list[list
 
 
 @given(messy_rows)
-def test_the_majority_parent_of_every_node_is_that_of_most_items(rows: list[list[str]]) -> None:
+def test_the_majority_parent_of_every_node_is_that_of_most_items(rows):
     whole = [tuple(row) for row in rows if not any(name in {"", "NA"} for name in row)]
     if not whole:
         return
@@ -87,10 +85,10 @@ def test_the_majority_parent_of_every_node_is_that_of_most_items(rows: list[list
 
 @given(messy_rows, st.permutations(MENDING), st.randoms(use_true_random=False))
 def test_neither_the_order_of_rows_nor_of_policies_changes_what_becomes_of_a_row(
-    rows: list[list[str]],
-    order: list[str],
-    random,  # type: ignore[no-untyped-def]
-) -> None:
+    rows,
+    order,
+    random,
+):
     shuffled = random.sample(rows, len(rows))
     first = mend(NameTable.of(LEVELS, rows), MENDING)
     second = mend(NameTable.of(LEVELS, shuffled), order)
@@ -98,7 +96,7 @@ def test_neither_the_order_of_rows_nor_of_policies_changes_what_becomes_of_a_row
     assert first.table.rows == second.table.rows
 
 
-def test_by_path_shows_a_name_with_its_parent_and_what_lies_below_only_where_it_must() -> None:
+def test_by_path_shows_a_name_with_its_parent_and_what_lies_below_only_where_it_must():
     mended = mend(table_of("a/x/1", "b/x/1", "b/x/2", "b/y/3"), ["by-path"])
     assert rows_of(mended.table) == ["a/x (a)/1 (x (a))", "b/x (b)/1 (x (b))", "b/x (b)/2", "b/y/3"]
     assert mended.changes[0] == Change("by-path", ("a", "x", "1"), ("a", "x (a)", "1 (x (a))"), 1)
@@ -126,11 +124,11 @@ def test_by_path_shows_a_name_with_its_parent_and_what_lies_below_only_where_it_
         ),
     ],
 )
-def test_rows_are_mended(policies: list[str], rows: list[str], mended: list[str]) -> None:
+def test_rows_are_mended(policies, rows, mended):
     assert rows_of(mend(table_of(*rows), policies).table) == mended
 
 
-def test_ragged_rows_are_repeated_or_all_cut_or_dropped() -> None:
+def test_ragged_rows_are_repeated_or_all_cut_or_dropped():
     table = table_of("a/x/1", "a/y", "a/x/2")
     assert rows_of(mend(table, ["repeat-leaf"]).table) == ["a/x/1", "a/y/y", "a/x/2"]
     cut = mend(table, ["cut"])
@@ -141,12 +139,12 @@ def test_ragged_rows_are_repeated_or_all_cut_or_dropped() -> None:
     assert dropped.final["a", "y"] is None
 
 
-def test_trimming_joins_names_that_differ_in_spaces() -> None:
+def test_trimming_joins_names_that_differ_in_spaces():
     mended = mend(NameTable.of(("label",), [("ocean area ",), ("ocean area",), ("a\tb\x00",)]), ["trim"])
     assert mended.table.rows == {("ocean area",): 2, ("a b",): 1}
 
 
-def test_names_that_look_alike_under_one_parent_become_the_most_frequent() -> None:
+def test_names_that_look_alike_under_one_parent_become_the_most_frequent():
     rows = [
         ("Aves", "Caf\u00e9"),
         ("aves ", "Cafe\u0301"),
@@ -158,7 +156,7 @@ def test_names_that_look_alike_under_one_parent_become_the_most_frequent() -> No
     assert mended.table.rows == {("Aves", "Caf\u00e9"): 3, ("Pisces", "cafe\u0301\u200b"): 1, ("Aves", "x"): 1}
 
 
-def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth() -> None:
+def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth():
     graph = unfold(edges([("root", "a"), ("root", "b"), ("a", "n"), ("b", "c"), ("c", "n"), ("n", "1"), ("n", "2")]))
     assert rows_of(graph) == ["a/n/1", "a/n/2", "b/c/n/1", "b/c/n/2"]
     by_path = mend(graph, ["by-path"]).table
@@ -168,7 +166,7 @@ def test_in_a_graph_a_node_keeps_the_parent_of_most_paths_even_at_another_depth(
     assert majority.levels == ("level1", "level2", "level3")
 
 
-def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem() -> None:
+def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem():
     graph = unfold(edges([("a", "1"), ("b", "2"), ("x", "y"), ("y", "x")]))
     assert [problem.kind for problem in find_problems(graph)] == ["cycle", "several roots"]
     mended = mend(graph, ["add-root"]).table
@@ -190,20 +188,18 @@ def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem() -
         (["drop"], TreeError, "drop leaves nothing"),
     ],
 )
-def test_policies_that_contradict_each_other_or_leave_nothing_are_refused(
-    chosen: list[str], error: type[HBenchError], words: str
-) -> None:
+def test_policies_that_contradict_each_other_or_leave_nothing_are_refused(chosen, error, words):
     with pytest.raises(error, match=words):
         mend(table_of("a/NA/1"), chosen)
     assert mend(table_of("a/x/1"), ["by-path", "by-path", "drop"]).changes == []
 
 
-def test_every_problem_but_a_cycle_has_a_policy_that_explains_itself() -> None:
+def test_every_problem_but_a_cycle_has_a_policy_that_explains_itself():
     assert [kind for kind in KINDS if not policies_for(kind)] == ["cycle"]
     assert all(policies[name].text.endswith(".") for name in policies)
 
 
-def test_inaturalist_2018_becomes_a_tree_with_no_species_lost() -> None:
+def test_inaturalist_2018_becomes_a_tree_with_no_species_lost():
     table = read(TREES / "inat2018_names.csv.gz")
     mended = mend(table, ["by-path", "fill-from-parent"])
     tree, items = mended.table.tree()
@@ -217,7 +213,7 @@ def test_inaturalist_2018_becomes_a_tree_with_no_species_lost() -> None:
     assert Counter(change.policy for change in mended.changes) == {"fill-from-parent": 30 + 1 + 3, "by-path": 38}
 
 
-def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority() -> None:
+def test_cub_becomes_a_tree_of_39_families_by_path_and_of_38_by_majority():
     table = read(TREES / "cub_species_family_order.csv", levels=LEVELS)
     assert [len(names) for names in mend(table, ["by-path"]).table.tree()[0].names] == [13, 39, 200]
     moved = mend(table, ["majority-parent"])
@@ -241,15 +237,13 @@ ANEW = [("root", "a"), ("root", "b"), ("b", "c"), ("a", "x"), ("c", "x"), ("c", 
         (RAGGED, "majority-parent", ["b/d/x", "b/d/y", "c/e/e", "f/f/f"]),
     ],
 )  # fmt: skip
-def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(
-    pairs: list[tuple[str, str]], policy: str, rows: list[str]
-) -> None:
+def test_leaves_of_a_graph_are_repeated_and_its_shared_nodes_mended(pairs, policy, rows):
     mended = mend(unfold(edges(pairs)), ["repeat-leaf", policy])
     assert rows_of(mended.table) == rows
     assert mended.table.tree()[0].depth == 3
 
 
-def test_a_policy_that_would_put_a_node_below_itself_is_refused() -> None:
+def test_a_policy_that_would_put_a_node_below_itself_is_refused():
     pairs = [("root", "b"), ("b", "a"), ("root", "c"), ("c", "a"), ("a", "b "), ("b ", "x")]
     with pytest.raises(TreeError, match="puts a node below itself"):
         mend(unfold(edges(pairs)), ["trim", "majority-parent", "repeat-leaf"])
@@ -263,9 +257,7 @@ def test_a_policy_that_would_put_a_node_below_itself_is_refused() -> None:
     ),
     st.lists(st.sampled_from(list(policies)), min_size=1, max_size=4, unique=True),
 )
-def test_any_policies_make_a_tree_of_any_graph_or_refuse_it_by_name(
-    pairs: list[tuple[int, int]], names: list[str], chosen: list[str]
-) -> None:
+def test_any_policies_make_a_tree_of_any_graph_or_refuse_it_by_name(pairs, names, chosen):
     graph = edges((names[parent], names[child]) for parent, child in pairs if parent < child)
     if not graph:
         return

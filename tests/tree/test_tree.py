@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -25,7 +23,7 @@ LEVELS = ("kingdom", "kind", "breed")
 
 
 @st.composite
-def random_labels(draw: st.DrawFn) -> np.ndarray:
+def random_labels(draw):
     """Labels (N, L) of a random tree, L = 1 … 8, with arbitrary (sparse, negative, unordered) integers as ids."""
     depth = draw(st.integers(1, 8))
     width = draw(st.integers(1, 3))
@@ -35,7 +33,7 @@ def random_labels(draw: st.DrawFn) -> np.ndarray:
     return np.array([[ids.setdefault(tuple(row[:end]), used[len(ids)]) for end in range(1, depth + 1)] for row in rows])
 
 
-def ancestors_of_leaf(graph: nx.DiGraph, leaf: tuple[int, int]) -> set[tuple[int, int]]:
+def ancestors_of_leaf(graph, leaf):
     """A leaf and everything above it, by walking up the edges."""
     chain = [leaf]
     while parents := list(graph.predecessors(chain[-1])):
@@ -45,7 +43,7 @@ def ancestors_of_leaf(graph: nx.DiGraph, leaf: tuple[int, int]) -> set[tuple[int
 
 
 @given(random_labels())
-def test_the_level_of_a_pair_is_the_depth_of_the_deepest_ancestor_that_networkx_finds_for_both(raw: np.ndarray) -> None:
+def test_the_level_of_a_pair_is_the_depth_of_the_deepest_ancestor_that_networkx_finds_for_both(raw):
     tree, labels = LabelTree.from_labels(raw)
     graph = tree.graph()
     levels = levels_of_pairs(labels, labels)
@@ -61,7 +59,7 @@ def test_the_level_of_a_pair_is_the_depth_of_the_deepest_ancestor_that_networkx_
 
 
 @given(random_labels())
-def test_renumbering_keeps_which_rows_share_a_label_and_orders_nodes_by_their_paths(raw: np.ndarray) -> None:
+def test_renumbering_keeps_which_rows_share_a_label_and_orders_nodes_by_their_paths(raw):
     tree, labels = LabelTree.from_labels(raw)
     for level in range(tree.depth):
         assert ((raw[:, level, None] == raw[:, level]) == (labels[:, level, None] == labels[:, level])).all()
@@ -72,7 +70,7 @@ def test_renumbering_keeps_which_rows_share_a_label_and_orders_nodes_by_their_pa
 
 
 @given(random_labels(), st.randoms(use_true_random=False))
-def test_the_tree_does_not_depend_on_the_order_of_the_rows(raw: np.ndarray, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_tree_does_not_depend_on_the_order_of_the_rows(raw, random):
     order = random.sample(range(len(raw)), len(raw))
     tree, labels = LabelTree.from_labels(raw)
     shuffled, moved = LabelTree.from_labels(raw[order])
@@ -82,7 +80,7 @@ def test_the_tree_does_not_depend_on_the_order_of_the_rows(raw: np.ndarray, rand
 
 
 @given(random_labels())
-def test_counts_of_a_node_are_those_that_networkx_reaches(raw: np.ndarray) -> None:
+def test_counts_of_a_node_are_those_that_networkx_reaches(raw):
     tree, labels = LabelTree.from_labels(raw)
     graph, counts = tree.graph(), tree.counts(labels)
     for depth, i in graph:
@@ -92,14 +90,14 @@ def test_counts_of_a_node_are_those_that_networkx_reaches(raw: np.ndarray) -> No
 
 
 @given(hnp.arrays(np.int64, st.integers(0, 40), elements=st.one_of(st.integers(-5, 5), st.integers(-(2**50), 2**50))))
-def test_distinct_values_are_those_of_numpy_unique_with_and_without_its_sort(column: np.ndarray) -> None:
+def test_distinct_values_are_those_of_numpy_unique_with_and_without_its_sort(column):
     values, place = distinct(column)
     expected, inverse = np.unique(column, return_inverse=True)
     assert values.tolist() == expected.tolist()
     assert place.tolist() == inverse.tolist()
 
 
-def test_names_become_ids_in_the_order_of_the_names() -> None:
+def test_names_become_ids_in_the_order_of_the_names():
     tree, labels = LabelTree.from_names(ROWS, levels=LEVELS)
     assert tree.names == (("animal", "plant"), ("cat", "dog", "oak"), ("tabby", "husky", "pug", "red oak"))
     assert tree.paths.tolist() == [[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 2, 3]]
@@ -108,18 +106,18 @@ def test_names_become_ids_in_the_order_of_the_names() -> None:
     assert [count.tolist() for count in tree.counts(labels)] == [[4, 1], [1, 3, 1], [1, 1, 2, 1]]
 
 
-def test_columns_of_numpy_and_of_numbers_give_the_tree_of_their_texts() -> None:
+def test_columns_of_numpy_and_of_numbers_give_the_tree_of_their_texts():
     columns = [np.array(["a", "a", "b"]), np.array(["x", "y", "z"], dtype=object), [1, 2, 10]]
-    tree, _ = LabelTree.from_columns(columns, levels=LEVELS)  # type: ignore[arg-type]
+    tree, _ = LabelTree.from_columns(columns, levels=LEVELS)
     assert tree == LabelTree.from_names([("a", "x", "1"), ("a", "y", "2"), ("b", "z", "10")], levels=LEVELS)[0]
 
 
-def test_one_column_of_labels_is_a_tree_of_one_level() -> None:
+def test_one_column_of_labels_is_a_tree_of_one_level():
     tree, labels = LabelTree.from_labels([7, 3, 7])
     assert (tree.depth, tree.names, labels.tolist()) == (1, (("3", "7"),), [[1], [0], [1]])
 
 
-def test_trees_differ_in_a_name_a_level_or_a_path() -> None:
+def test_trees_differ_in_a_name_a_level_or_a_path():
     tree = LabelTree.from_names(ROWS, levels=LEVELS)[0]
     assert tree != LabelTree.from_names(ROWS, levels=("kingdom", "kind", "race"))[0]
     assert tree != LabelTree.from_names(ROWS[:2], levels=LEVELS)[0]
@@ -144,7 +142,7 @@ PATHS = np.array([[0, 0], [1, 1]], np.int32)
         (lambda: LabelTree(("same", "same"), (("a", "b"), ("x", "y")), PATHS), "not unique", "same several times"),
     ],
 )  # fmt: skip
-def test_what_is_no_tree_is_refused_by_what_is_found(make: Callable[[], object], words: str, found: str) -> None:
+def test_what_is_no_tree_is_refused_by_what_is_found(make, words, found):
     with pytest.raises(TreeError, match=words) as refusal:
         make()
     assert refusal.value.found == found
@@ -152,7 +150,7 @@ def test_what_is_no_tree_is_refused_by_what_is_found(make: Callable[[], object],
 
 
 @given(hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.integers(1, 4)), elements=st.integers(0, 3)))
-def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_parents(labels: np.ndarray) -> None:
+def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_parents(labels):
     broken = any(
         one[level] == other[level] and one[level - 1] != other[level - 1]
         for one in labels
@@ -167,14 +165,14 @@ def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_
 
 
 @pytest.mark.parametrize("bad", [np.zeros((2, 0), int), np.full((2, 2), 0.5), np.zeros((1, 2, 3), int), ["a", "b"]])
-def test_what_is_no_array_of_labels_is_refused(bad: object) -> None:
+def test_what_is_no_array_of_labels_is_refused(bad):
     with pytest.raises(TreeError, match="integers of shape"):
-        as_labels(bad)  # type: ignore[arg-type]
+        as_labels(bad)
     with pytest.raises(TreeError, match="at least one level"):
         LabelTree.from_names([], levels=())
 
 
-def test_a_level_is_found_by_its_name_and_suggested_on_typos() -> None:
+def test_a_level_is_found_by_its_name_and_suggested_on_typos():
     tree = LabelTree.from_names(ROWS, levels=LEVELS)[0]
     assert [tree.level(name) for name in LEVELS] == [1, 2, 3]
     with pytest.raises(UnknownName, match="did you mean 'breed'"):
