@@ -18,10 +18,10 @@ from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import mend
 
 Picture = Callable[[Path, str], Image.Image]  # the image of an item, given the folder that items are relative to
-Splits = dict[str, Manifest]  # "train", "test" or, where there are several tests, their names
 Names = dict[str, dict[str, str]]
 Counts = Mapping[str, Mapping[str, int]]
-Labelled = Iterable[tuple[str, Row]]  # items, each with its names, coarse to fine
+Labelled = Iterable[tuple[str, Row]]  # items with their names, coarse to fine
+Splits = Mapping[str, Labelled | Manifest]  # by "train", "test" or, where there are several tests, their names
 
 RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 PARTIAL = ("fill-from-parent", "unknown", "by-path")  # policies: a path that ends early is unknown below its end
@@ -65,28 +65,35 @@ class Spec:
 
     @property
     def source(self) -> str:
-        """Its name in sources.toml, and of the folder of its raw files."""
+        """The name in sources.toml, which is also the name of the folder of the raw files."""
         return self.files or self.name
+
+    def manifests(self, raw: Path) -> dict[str, Manifest]:
+        """Build the manifest of every split; where `build` gives labelled items, all are queries and in the gallery."""
+        return {
+            split: part if isinstance(part, Manifest) else manifest_of(part, self.levels)
+            for split, part in self.build(raw).items()
+        }
 
 
 specs: Registry[Spec] = Registry("dataset", group="hbench.datasets", type=Spec)
 
 
-def splits_of(parts: Mapping[str, Labelled], levels: Sequence[str]) -> Splits:
-    """The manifest of each part; all of its items are queries, and the gallery."""
-    return {split: from_names(*_columns(labelled), levels=levels) for split, labelled in parts.items()}
+def manifest_of(labelled: Labelled, levels: Sequence[str]) -> Manifest:
+    """Make the manifest of items that are all queries and all in the gallery."""
+    return from_names(*_columns(labelled), levels=levels)
 
 
-def split_by(labelled: Labelled, levels: Sequence[str], *, trains: Callable[[Row], bool]) -> Splits:
-    """The manifests of train and test: of the items whose names `trains` takes, and of the others."""
+def split_by(labelled: Labelled, *, trains: Callable[[Row], bool]) -> dict[str, list[tuple[str, Row]]]:
+    """Split items into "train", whose names `trains` accepts, and "test"."""
     parts: dict[str, list[tuple[str, Row]]] = {"train": [], "test": []}
     for item, names in labelled:
         parts["train" if trains(names) else "test"].append((item, names))
-    return splits_of(parts, levels)
+    return parts
 
 
 def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str]) -> Manifest:
-    """The manifest of a test whose queries rank other items."""
+    """Make the manifest of a test whose queries are not in the gallery."""
     queries = list(queries)
     items, rows = _columns([*queries, *gallery])
     query = np.arange(len(items)) < len(queries)

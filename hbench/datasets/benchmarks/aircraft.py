@@ -24,7 +24,7 @@ def build(raw: Path) -> Splits:
     labelled = [
         (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels)) for image, names in of_image.items()
     ]
-    return split_by(labelled, SPEC.levels, trains=lambda names: names[-1] in training)
+    return split_by(labelled, trains=lambda names: names[-1] in training)
 
 
 SPEC = Spec(

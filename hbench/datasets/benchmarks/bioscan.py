@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, queries_against, splits_of
+from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, queries_against
 
 LEVELS = ("class", "order", "family", "genus", "species")
 TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
@@ -38,11 +38,11 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
     of_part = labelled(table.filter(pc.is_in(table["split"], value_set=pa.array(used))))
     if lost := [part for part in used if part not in of_part]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
-    train = splits_of({"train": [pair for part in training for pair in of_part[part].items()]}, LEVELS)
-    return train | {
+    tests = {
         test: queries_against(of_part[queries].items(), of_part[gallery].items(), LEVELS)
         for test, (queries, gallery) in TESTS.items()
     }
+    return {"train": [pair for part in training for pair in of_part[part].items()], **tests}
 
 
 SUBFAMILY = (

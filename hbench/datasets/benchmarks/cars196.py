@@ -32,7 +32,7 @@ def build(raw: Path) -> Splits:
         ) from None
     names = {int(row["class_id"]): (row["type"], row["class_name"]) for row in shipped_rows("cars196_types.csv")}
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
-    return split_by([(item, names[number]) for item, number in classes], SPEC.levels, trains=training.__contains__)
+    return split_by([(item, names[number]) for item, number in classes], trains=training.__contains__)
 
 
 SPEC = Spec(

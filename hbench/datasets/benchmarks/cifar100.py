@@ -11,7 +11,7 @@ from PIL import Image
 
 from hbench.core.errors import DataError
 from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
@@ -30,16 +30,13 @@ def records(path: Path) -> NDArray[np.uint8]:
 def build(raw: Path) -> Splits:
     """train.bin and test.bin hold labels and pixels; an item is the number of its record."""
     coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
-    return splits_of(
-        {
-            split: [
-                (f"{split}/{number:05d}.png", (coarse[above], fine[below]))
-                for number, (above, below) in enumerate(records(raw / f"{split}.bin")[:, :2])
-            ]
-            for split in ("train", "test")
-        },
-        SPEC.levels,
-    )
+    return {
+        split: [
+            (f"{split}/{number:05d}.png", (coarse[above], fine[below]))
+            for number, (above, below) in enumerate(records(raw / f"{split}.bin")[:, :2])
+        ]
+        for split in ("train", "test")
+    }
 
 
 @cache

@@ -36,7 +36,7 @@ def build(raw: Path) -> Splits:
     names = tree()
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
     labelled = [(path, names[int(path.split(".")[0])]) for _, path in rows_of(raw / "images.txt", columns=2)]
-    return split_by(labelled, SPEC.levels, trains=training.__contains__)
+    return split_by(labelled, trains=training.__contains__)
 
 
 SPEC = Spec(

@@ -10,7 +10,7 @@ from hbench.core.errors import DataError
 from hbench.datasets.copies import same_content
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import columns_of, text_of
-from hbench.datasets.spec import Protocol, Spec, Splits, queries_against, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # whatever the granularity of the test
@@ -84,16 +84,17 @@ def benchmark(raw: Path, level: str) -> Manifest:
 
 def build_benchmarks(raw: Path) -> Splits:
     """Vehicle and Animal: train/label.csv, and a query and a gallery folder per level."""
-    tests = {level: benchmark(raw, level) for level in reversed(LEVELS)}
-    return splits_of({"train": labelled(raw, "train")}, LEVELS) | tests
+    return {"train": labelled(raw, "train"), **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
 
 
 def build_product(raw: Path) -> Splits:
     """Product: train/label.csv, and one test set with three labels per image, each level a test of its own."""
     images = labelled(raw, PRODUCT)
-    tests = {level: [(item, (names[place],)) for item, names in images] for place, level in enumerate(LEVELS)}
-    train = splits_of({"train": labelled(raw, "train")}, LEVELS)
-    return train | splits_of({level: tests[level] for level in reversed(LEVELS)}, TEST_LEVELS)
+    tests = {
+        level: manifest_of([(item, (names[LEVELS.index(level)],)) for item, names in images], TEST_LEVELS)
+        for level in reversed(LEVELS)
+    }
+    return {"train": labelled(raw, "train"), **tests}
 
 
 VEHICLE = Spec(

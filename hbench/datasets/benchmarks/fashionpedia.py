@@ -11,7 +11,7 @@ from PIL import Image
 from hbench.core.errors import DataError
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Protocol, Spec, Splits, mended, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, mended
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
 PARTS = {"garment parts", "closures", "decorations"}  # of a garment: not classes here
@@ -43,9 +43,7 @@ def build(raw: Path) -> Splits:
     """
     parts = {split: dict(garments(_annotations(raw, split), split)) for split in FILES}
     final = mended((row for part in parts.values() for row in part.values()), SPEC.levels, "repeat-leaf", "by-path")
-    return splits_of(
-        {split: [(item, final[row]) for item, row in part.items()] for split, part in parts.items()}, SPEC.levels
-    )
+    return {split: [(item, final[row]) for item, row in part.items()] for split, part in parts.items()}
 
 
 def _annotations(raw: Path, split: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.raw_files import columns_of, json_of
-from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, splits_of
+from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, split_by
 
 ANNOTATIONS = "dataset_train.json"
 TAXONOMY = "taxonomy.csv"
@@ -32,11 +32,9 @@ def build(raw: Path) -> Splits:
     except (KeyError, TypeError) as error:
         raise DataError(f"{raw / ANNOTATIONS} is not in COCO's form", found=f"no {error}") from None
     of_name = paths(raw, set(names.values()))
-    test = held_out(names.values(), fraction=0.5, seed=0)
-    splits: dict[str, list[tuple[str, tuple[str, ...]]]] = {"train": [], "test": []}
-    for image, box, name in boxes:
-        splits["test" if name in test else "train"].append((f"{image}_{box}.png", of_name[name]))
-    return splits_of(splits, RANKS)
+    test = {of_name[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
+    labelled = [(f"{image}_{box}.png", of_name[name]) for image, box, name in boxes]
+    return split_by(labelled, trains=lambda path: path not in test)
 
 
 SPEC = Spec(

@@ -13,7 +13,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Protocol, Spec, Splits, queries_against, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -76,7 +76,7 @@ def training(raw: Path, paths: Paths | None) -> Manifest:
         path = (landmark_name("train", landmark),) if paths is None else paths.get(landmark)
         if path is not None:
             labelled += [(file_of("train", image), path) for image in images.split()]
-    return splits_of({"train": labelled}, FLAT if paths is None else SPEC.levels)["train"]
+    return manifest_of(labelled, FLAT if paths is None else SPEC.levels)
 
 
 def truth(raw: Path) -> dict[str, list[str]]:

@@ -83,7 +83,7 @@ def build(_raw: Path) -> Splits:
     pairs = letters()
     test_bases = held_out((path_of(code)[2] for code, _ in pairs), fraction=0.5, seed=SEED)
     labelled = [(item_of(*pair), path_of(pair[0])) for pair in pairs]
-    return split_by(labelled, SPEC.levels, trains=lambda names: names[2] not in test_bases)
+    return split_by(labelled, trains=lambda names: names[2] not in test_bases)
 
 
 def images(manifest: Manifest) -> NDArray[np.uint8]:

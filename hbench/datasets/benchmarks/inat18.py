@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, mended, splits_of
+from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, mended
 
 BASE = ("supercategory", "species")
 KEYS = {"species": "name"}
@@ -57,7 +57,7 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
                 f"{path} cannot be understood", expected="SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg", found=examples(bad)
             )
         labelled[split] = [("/".join((IMAGES, *part)), of_category[int(part[1])]) for part in parts]
-    return splits_of(labelled, levels)
+    return labelled
 
 
 SPEC = Spec(

@@ -8,13 +8,16 @@ from pathlib import Path
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, held_out, mended, split_by, splits_of
+from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, held_out, mended, split_by
 
 FOLDERS = {"train": "train_mini", "test": "val"}
 
 
-def labelled(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """{split: images with their names}; the folders are NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet."""
+def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """Read the official training and validation images, whose folders say the ranks of their species.
+
+    A folder is called NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet.
+    """
     items = {split: images_in(raw, folder) for split, folder in FOLDERS.items()}
     folders = dict.fromkeys(item.split("/")[1] for images in items.values() for item in images)
     parts = {folder: folder.split("_", maxsplit=7)[1:] for folder in folders}
@@ -27,16 +30,11 @@ def labelled(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     return {split: [(item, final[rows[item.split("/")[1]]]) for item in images] for split, images in items.items()}
 
 
-def build(raw: Path) -> Splits:
-    """The official training and validation images."""
-    return splits_of(labelled(raw), RANKS)
-
-
 def build_open(raw: Path) -> Splits:
-    """All images of both folders; three species of ten, by a hash of their names, are the test."""
-    images = [image for part in labelled(raw).values() for image in part]
+    """Split all images of both folders by species: a hash of their names puts three of ten into the test."""
+    images = [image for part in build(raw).values() for image in part]
     test = held_out((names[-1] for _, names in images), fraction=0.3, seed=0)
-    return split_by(images, RANKS, trains=lambda names: names[-1] not in test)
+    return split_by(images, trains=lambda names: names[-1] not in test)
 
 
 SPEC = Spec(

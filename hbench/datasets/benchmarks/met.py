@@ -7,7 +7,7 @@ from typing import Any
 
 from hbench.core.errors import DataError
 from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Protocol, Spec, Splits, queries_against, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 DATABASE = "ground_truth/MET_database.json"
 QUERIES = "ground_truth/testset.json"
@@ -25,8 +25,7 @@ def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
 def build(raw: Path) -> Splits:
     """The museum's pictures train, and are the gallery of the test; visitors' pictures of an exhibit ask."""
     database, queries = exhibits(raw / DATABASE, "id"), exhibits(raw / QUERIES, "MET_id")
-    test = queries_against(queries.items(), database.items(), SPEC.levels)
-    return splits_of({"train": database.items()}, SPEC.levels) | {"test": test}
+    return {"train": database.items(), "test": queries_against(queries.items(), database.items(), SPEC.levels)}
 
 
 SPEC = Spec(

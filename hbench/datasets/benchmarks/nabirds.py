@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hbench.core.errors import TreeError
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 ROOT = "0"
 DEPTH = 4
@@ -37,13 +37,10 @@ def build(raw: Path) -> Splits:
     training = dict(rows_of(raw / "train_test_split.txt", columns=2))
     images = rows_of(raw / "images.txt", columns=2)
     flags = {"train": "1", "test": "0"}
-    return splits_of(
-        {
-            split: [(path, of_class[labels[image]]) for image, path in images if training[image] == flag]
-            for split, flag in flags.items()
-        },
-        SPEC.levels,
-    )
+    return {
+        split: [(path, of_class[labels[image]]) for image, path in images if training[image] == flag]
+        for split, flag in flags.items()
+    }
 
 
 SPEC = Spec(

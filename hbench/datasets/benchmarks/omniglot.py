@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}
@@ -15,17 +15,14 @@ SMALL = {"train": "images_background_small1", "test": "images_background_small2"
 
 def build(raw: Path, *, folders: dict[str, str]) -> Splits:
     """The folders are the labels: FOLDER/ALPHABET/characterNN/IMAGE.png."""
-    return splits_of(
-        {
-            split: [
-                (item, (alphabet, f"{alphabet} {character}"))
-                for item in images_in(raw, folder)
-                for _, alphabet, character, _ in [item.split("/")]
-            ]
-            for split, folder in folders.items()
-        },
-        SPEC.levels,
-    )
+    return {
+        split: [
+            (item, (alphabet, f"{alphabet} {character}"))
+            for item in images_in(raw, folder)
+            for _, alphabet, character, _ in [item.split("/")]
+        ]
+        for split, folder in folders.items()
+    }
 
 
 LAYOUT = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError, examples
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 TRAIN, TEST = "train.csv", "test_kaggletest.csv"
 
@@ -19,13 +19,10 @@ def build(raw: Path) -> Splits:
     if lost := sorted(set(classes) - set(group_of)):
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
     lists = {"train": zip(images, products, strict=True), "test": zip(tested, classes, strict=True)}
-    return splits_of(
-        {
-            split: [(f"{split}/{image}", (f"group {group_of[number]}", f"product {number}")) for image, number in pairs]
-            for split, pairs in lists.items()
-        },
-        SPEC.levels,
-    )
+    return {
+        split: [(f"{split}/{image}", (f"group {group_of[number]}", f"product {number}")) for image, number in pairs]
+        for split, pairs in lists.items()
+    }
 
 
 SPEC = Spec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, mended, splits_of
+from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, mended
 
 TABLE = "metadata.csv"
 
@@ -15,7 +15,7 @@ def build(raw: Path) -> Splits:
     files, *ranks = columns_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
     rows = list(zip(*ranks, strict=True))
     final = mended(rows, RANKS, "by-path")
-    return splits_of({"test": zip(files, map(final.__getitem__, rows), strict=True)}, RANKS)
+    return {"test": zip(files, map(final.__getitem__, rows), strict=True)}
 
 
 SPEC = Spec(

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
     """The folder of an image is its product; train and test are folders too."""
-    return splits_of(
-        {split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)] for split in ("train", "test")},
-        SPEC.levels,
-    )
+    return {split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)] for split in ("train", "test")}
 
 
 SPEC = Spec(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hbench.core.errors import DataError
 from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 FILE = "retrieval-SfM-120k.pkl"
 PARTS = {"train": "train", "test": "val"}
@@ -40,7 +40,7 @@ def build(raw: Path) -> Splits:
         raise DataError(
             f"{path} is not the list of SfM-120k", expected="{train, val}: {cids, cluster}", found=str(error)
         ) from None
-    return splits_of({split: models.items() for split, models in images.items()}, SPEC.levels)
+    return {split: models.items() for split, models in images.items()}
 
 
 SPEC = Spec(

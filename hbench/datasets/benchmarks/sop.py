@@ -5,24 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Protocol, Spec, Splits, splits_of
+from hbench.datasets.spec import Protocol, Spec, Splits
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 
 
 def build(raw: Path) -> Splits:
     """Ebay_train.txt and Ebay_test.txt list the images; the kind is the folder, less its `_final`."""
-    return splits_of(
-        {
-            split: [
-                (path, (kind, f"{kind} {product}"))
-                for _, product, _, path in rows_of(raw / f"Ebay_{split}.txt", header=HEADER)
-                for kind in [path.split("/")[0].removesuffix("_final")]
-            ]
-            for split in ("train", "test")
-        },
-        SPEC.levels,
-    )
+    return {
+        split: [
+            (path, (kind, f"{kind} {product}"))
+            for _, product, _, path in rows_of(raw / f"Ebay_{split}.txt", header=HEADER)
+            for kind in [path.split("/")[0].removesuffix("_final")]
+        ]
+        for split in ("train", "test")
+    }
 
 
 SPEC = Spec(

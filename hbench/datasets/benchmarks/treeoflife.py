@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, mended, splits_of
+from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, mended
 
 TABLE = "metadata/catalog.csv"
 PARTS = {"train": "train_small", "test": "val"}
@@ -24,9 +24,7 @@ def build(raw: Path) -> Splits:
         names = zip(texts(part_table, "treeoflife_id"), zip(*above, genera, species, strict=True), strict=True)
         rows[split] = {f"images/{image}.jpg": row for image, row in names if any(row)}
     final = mended((row for images in rows.values() for row in images.values()), RANKS, *PARTIAL)
-    return splits_of(
-        {split: [(item, final[row]) for item, row in images.items()] for split, images in rows.items()}, RANKS
-    )
+    return {split: [(item, final[row]) for item, row in images.items()] for split, images in rows.items()}
 
 
 def full(genus: str, epithet: str) -> str:
