@@ -99,11 +99,20 @@ def test_parts_that_are_done_and_sound_are_not_done_again(letters, tmp_path, sto
     assert not (tmp_path / "e.npz.parts").exists()
 
 
-def test_parts_of_another_model_are_refused(letters, tmp_path):
+def test_what_would_mix_or_replace_files_or_has_no_images_is_refused(letters, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         embedding.embed(model(), letters, tmp_path / "e.npz", watch=stopped_at(1))
-    with pytest.raises(UsageError, match="another model"):
-        embedding.embed(model(), letters, tmp_path / "e.npz", manner=embedding.EmbedOptions(flip=True))
+    (tmp_path / "mine.npz").write_text("mine")
+    flipped, skipping = embedding.EmbedOptions(flip=True), embedding.EmbedOptions(skip_unreadable=True)
+    for error, problem, data, file, options in (
+        (UsageError, "another model", letters, "e.npz", {"manner": flipped}),
+        (UsageError, "exists", letters, "mine.npz", {}),
+        (DataError, "not on this disk", dataclasses.replace(letters, name="elsewhere"), "x.npz", {}),
+        (UnknownName, "split", letters, "x.npz", {"split": "validation"}),
+        (UsageError, r"\.parquet", letters, "x.npy", {"manner": skipping}),  # a file that cannot name what is left out
+    ):
+        with pytest.raises(error, match=problem):
+            embedding.embed(model(), data, tmp_path / file, **options)
 
 
 def test_images_that_cannot_be_read_are_named_and_left_out_where_asked(letters, tmp_path):
@@ -166,20 +175,9 @@ def test_key_maps_that_do_not_fit_and_weights_that_could_be_taken_crosswise_are_
     loaded(both, '"teacher." = "unused."\n"student." = ""')
 
 
-def test_a_file_that_exists_is_not_replaced(letters, tmp_path):
-    (tmp_path / "e.npz").write_text("mine")
-    with pytest.raises(UsageError, match="exists"):
-        embedding.embed(model(), letters, tmp_path / "e.npz")
-
-
-def test_every_split_can_be_embedded_and_unknown_ones_are_named(letters, tmp_path):
+def test_every_split_can_be_embedded_and_items_that_several_tests_share_once(letters, tmp_path):
     embedding.embed(model(), letters, tmp_path / "t.npz", split="train")
     assert embeddings.read(tmp_path / "t.npz").ids.tolist() == letters.train.items.tolist()
-    with pytest.raises(UnknownName, match="split"):
-        embedding.embed(model(), letters, tmp_path / "x.npz", split="validation")
-
-
-def test_items_that_several_tests_share_are_embedded_once(letters):
     test = letters.tests["test"]
     both = dataclasses.replace(letters, tests={"fine": test, "coarse": test})
     assert all_tests(both).items.tolist() == test.items.tolist()
@@ -299,19 +297,6 @@ def test_a_file_of_weights_is_loaded_and_another_nets_refused(tmp_path):
         build_backbone("hbench:small", weights=str(tmp_path / "absent.pth"))
 
 
-def test_image_files_are_resized_cut_and_normalised(letters, tmp_path):
-    """glyphs at another size than they are held in memory are opened as pictures."""
-    opened = dataclasses.replace(letters.tests["test"], picture=lambda item: glyphs.picture(tmp_path, item))
-    data = dataclasses.replace(letters, tests={"test": opened})
-    wide = embedding.Embedder(Shape(), Images(size=64, resize=64, mean=(0.0,) * 3, std=(1.0,) * 3), "wide")
-    embedding.embed(wide, data, tmp_path / "wide.npz", manner=embedding.EmbedOptions(workers=0))
-    embedding.embed(model(), letters, tmp_path / "held.npz")
-    wide_vectors, held = (embeddings.read(tmp_path / name).vectors for name in ("wide.npz", "held.npz"))
-    assert wide_vectors.shape == (len(opened), 48)
-    one_colour = wide_vectors[:, :16] / np.linalg.norm(wide_vectors[:, :16], axis=1, keepdims=True)
-    assert np.vecdot(one_colour, held).min() > 0.99
-
-
 def test_the_command_embeds_and_says_what_comes_next(letters, trained, tmp_path):
     save(letters, tmp_path / "letters")
     line = ["embed", trained, "--dataset", tmp_path / "letters", "-o"]
@@ -357,14 +342,3 @@ def test_images_that_are_left_out_are_left_out_of_the_evaluation_too(broken, tmp
     embeddings.write(tmp_path / "f.parquet", kept.ids.tolist(), kept.vectors)
     with pytest.raises(SubmissionError, match="2 missing ids"):
         hbench.evaluate(tmp_path / "f.parquet", broken)
-
-
-def test_a_file_that_cannot_name_what_is_left_out_is_refused_before_any_work(broken, tmp_path):
-    with pytest.raises(UsageError, match=r"\.parquet"):
-        call(*EMBED, "-d", broken, "--skip-unreadable", "-o", tmp_path / "e.npy")
-
-
-def test_images_that_are_not_on_this_disk_are_refused(letters, tmp_path):
-    data = dataclasses.replace(letters, name="elsewhere")
-    with pytest.raises(DataError, match="not on this disk"):
-        embedding.embed(model(), data, tmp_path / "e.npz")

@@ -27,18 +27,9 @@ def folder(tmp_path_factory):
 
 
 def embed(folder, *more):
-    words = [
-        "embed",
-        "--models",
-        folder / "models.txt",
-        "-d",
-        folder / "data",
-        "-o",
-        folder / "out",
-        "--weights",
-        "random",
-    ]
-    return CliRunner().invoke(group, list(map(str, [*words, "--size", "64", "--workers", "0", *more])))
+    words = ["embed", "--models", folder / "models.txt", "-d", folder / "data", "-o", folder / "out"]
+    options = ["--weights", "random", "--size", "64", "--workers", "0", *more]
+    return CliRunner().invoke(group, list(map(str, [*words, *options])))
 
 
 def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_again(folder):
@@ -65,17 +56,12 @@ def test_every_model_has_a_file_the_failing_one_is_named_and_the_rest_is_used_ag
     assert [path.stat().st_mtime_ns for path in files] == times
 
 
-@pytest.mark.parametrize("text", ["", "# none\n", "timm:a\ntimm:a\n", "timm:a/b\ntimm:a-b\n"])
-def test_a_list_without_models_or_with_one_twice_is_refused(tmp_path, text):
-    (tmp_path / "models.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError):
-        read_models(tmp_path / "models.txt", tmp_path)
-
-
-def test_a_list_that_is_missing_and_a_model_beside_a_list_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_models(tmp_path / "models.txt", tmp_path)
+def test_a_list_that_is_missing_empty_or_names_a_model_twice_and_a_model_next_to_a_list_are_refused(tmp_path):
+    for text in (None, "", "# none\n", "timm:a\ntimm:a\n", "timm:a/b\ntimm:a-b\n"):
+        if text is not None:
+            (tmp_path / "models.txt").write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError):
+            read_models(tmp_path / "models.txt", tmp_path)
     words = ["embed", "timm:x", "--models", "m.txt", "-d", "glyphs", "-o", "x"]
-    run = CliRunner().invoke(group, words)
-    assert run.exit_code == 2
+    assert CliRunner().invoke(group, words).exit_code == 2
     assert file_name("transformers:facebook/dinov2-small") == "transformers-facebook-dinov2-small.parquet"

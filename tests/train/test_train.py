@@ -1,5 +1,6 @@
 """Training: end to end on letters, the parts of a step, interruption and resume to the bit, refusals."""
 
+import dataclasses
 import io
 import json
 import os
@@ -20,19 +21,18 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 import hbench
-from hbench.core.errors import DataError, HBenchError, UnknownName, UsageError
+from hbench.core.errors import ConfigError, DataError, HBenchError, UnknownName, UsageError
+from hbench.datasets import manifest as manifests
 from hbench.datasets import save
 from hbench.evaluation import embeddings
-from hbench.losses import build_loss
+from hbench.losses.partial import ended
 from hbench.train import embed_dataset as embedding
 from hbench.train import loop
-from hbench.train.images.batches import Batches, images_of, keys_of
-from hbench.train.images.sampler import plan
 from hbench.train.images.transforms import shifted, uniform
-from hbench.train.models.model import EmbeddingModel, GeM, begin_projection_by_pca, build_model
+from hbench.train.models.model import GeM, begin_projection_by_pca, build_model
 from hbench.train.processes import ALONE, Processes
 from hbench.train.recipes.files import resolve
-from hbench.train.recipes.recipe import Images, Model, Sampler, Schedule
+from hbench.train.recipes.recipe import Model, Schedule
 from hbench.train.records import checkpoints as checkpoint
 from hbench.train.records.log import Log
 from hbench.train.records.validation import split_off
@@ -40,6 +40,7 @@ from hbench.train.run import BestStep, begin
 from hbench.train.steps.gradients import direct, in_two_passes
 from hbench.train.steps.optimizers import FACTORS, build_optimizers, set_rates
 from hbench.tree.names import class_rows
+from hbench.tree.partial import ended_early
 from tests.command_line import call
 from tests.training import signalled_at, tiny
 
@@ -76,24 +77,6 @@ def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_
     assert again.scores["H-AP"] == report.scores["H-AP"]
 
 
-def test_the_same_recipe_gives_the_same_bits(letters, tmp_path):
-    for name in "ab":
-        loop.train(tiny(), tmp_path / name, dataset=letters)
-    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b")
-    assert logged(tmp_path / "a") == logged(tmp_path / "b")
-
-
-def test_the_number_of_decoding_workers_changes_nothing(letters):
-    images = images_of(
-        "glyphs", letters.train, Images(size=32, augment="shifted", scale=(0.8, 1), mean=(0.5,), std=(0.5,)), vary=True
-    )
-    batches = plan(letters.train.labels, Sampler(batch=16), seed=0, epoch=0, steps=3)
-    alone, helped = (list(Batches(images, workers=workers).of(keys_of(batches))) for workers in (0, 2))
-    for (a, rows_a), (b, rows_b) in zip(alone, helped, strict=True):
-        assert torch.equal(a, b)
-        assert torch.equal(rows_a, rows_b)
-
-
 def test_the_log_has_losses_rates_and_speed_of_every_step(letters, tmp_path):
     loop.train(tiny("glyphs-happier", "schedule.name=steps", "schedule.milestones=[1]"), tmp_path, dataset=letters)
     lines = logged(tmp_path)
@@ -122,19 +105,13 @@ def test_held_out_classes_choose_the_checkpoint_that_is_tested(letters, tmp_path
 
 def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
     """A net that learns nothing is as good after every epoch: the first stays the best."""
-    changes = [
-        "optimizer.lr=0",
-        "model.freeze_batch_norm=true",
-        "validation=0.25",
-        "evaluate_every=1",
-        "patience=2",
-        "epochs=8",
-    ]
-    loop.train(tiny("glyphs-happier", *changes), tmp_path, dataset=letters)
+    changes = ["optimizer.lr=0", "model.freeze_batch_norm=true", "validation=0.25", "evaluate_every=1", "patience=2"]
+    recipe = tiny("glyphs-happier", *changes, "epochs=8")
+    loop.train(recipe, tmp_path, dataset=letters)
     before, taken = logged(tmp_path), []
     assert before[-1]["step"] == 9
     assert checkpoint.best(tmp_path).name == "step-00000003"
-    loop.train(tiny("glyphs-happier", *changes), tmp_path, dataset=letters, resume=True, watch=taken.append)
+    loop.train(recipe, tmp_path, dataset=letters, resume=True, watch=taken.append)
     assert taken == []
     assert logged(tmp_path) == before
 
@@ -240,6 +217,21 @@ def killed_at(step):
     return watch
 
 
+def test_partial_labels_train_a_loss_of_ranks_and_are_refused_by_a_loss_of_proxies(letters, tmp_path):
+    """The small glyphs, every third training item known to the level above the finest alone."""
+    rows = [class_rows(letters.train.tree)[fine] for fine in letters.train.labels[:, -1].tolist()]
+    rows = [ended_early(row[:-1], letters.levels) if n % 3 == 0 else row for n, row in enumerate(rows)]
+    train = manifests.from_names(letters.train.items.tolist(), rows, levels=letters.levels)
+    assert np.array_equal(np.flatnonzero(ended(train.labels, train.tree)[:, -1] < 0), np.arange(0, len(rows), 3))
+    partly_known = dataclasses.replace(letters, train=train)
+    loop.train(tiny("glyphs-roadmap", "epochs=1"), tmp_path / "ranks", dataset=partly_known)
+    losses = [line["loss"] for line in logged(tmp_path / "ranks") if "loss" in line]
+    assert len(losses) == 3
+    assert np.isfinite(losses).all()
+    with pytest.raises(ConfigError, match=r"ProxySoftmax needs every label[\s\S]*--policy drop"):
+        loop.train(tiny("glyphs-happier"), tmp_path / "proxies", dataset=partly_known)
+
+
 # ---- parts of a step
 
 
@@ -329,11 +321,12 @@ def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
     assert first == pytest.approx({"body": 0.1, "head": 0.2, "proxies": 10})
     half = set_rates(run.optimizers, recipe, 3)
     assert half == pytest.approx({"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2})
-
-
-def test_a_lowest_rate_is_the_cosines_alone(letters):
-    changes = ["schedule.name=steps", "schedule.milestones=[1]", "optimizer.lr=1", "optimizer.lr_min=0.5"]
-    recipe = tiny("glyphs-nsm", *changes, "schedule.gamma=0.3")
+    steps = [
+        "schedule.name=steps",
+        "schedule.milestones=[1]",
+        "schedule.gamma=0.3",
+    ]  # a lowest rate is the cosine's alone
+    recipe = tiny("glyphs-nsm", *steps, "optimizer.lr=1", "optimizer.lr_min=0.5")
     run = begin(recipe, letters)
     assert [set_rates(run.optimizers, recipe, epoch)["body"] for epoch in (0, 1)] == [1.0, 0.3]
 
@@ -426,19 +419,9 @@ def test_a_killed_run_goes_on_to_the_same_bits(letters, tmp_path):
     settings = ["sampler.batch=16", "epochs=2", "steps_per_epoch=6", "log_every=1", "checkpoint_every=2", "model.dim=8"]
     changes = [f"dataset={tmp_path / 'letters'}", *settings]
     sets = [word for change in changes for word in ("--set", change)]
-    line = [
-        sys.executable,
-        "-m",
-        "hbench.train",
-        "glyphs-happier",
-        *sets,
-        "--out",
-        tmp_path / "killed",
-        "--threads",
-        "1",
-    ]
+    line = [sys.executable, "-m", "hbench.train", "glyphs-happier", *sets, "--out", tmp_path / "killed"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    victim = subprocess.Popen(line, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
+    victim = subprocess.Popen([*line, "--threads", "1"], env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
     last = random.choice([2, 4, 6, 8])
     while victim.poll() is None and not any(int(p.name[5:]) >= last for p in (tmp_path / "killed").glob("step-*")):
         time.sleep(0.005)
@@ -698,18 +681,6 @@ def test_a_resumed_log_drops_what_lies_behind_its_checkpoint(tmp_path):
     assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
-def test_the_parts_are_importable_and_work_by_themselves(letters):
-    model = build_model(Model(backbone="hbench:small", weights="random", dim=8))
-    loss = build_loss("sup_hap")
-    batches = plan(letters.train.labels, Sampler(batch=16), seed=0, epoch=0, steps=1)
-    images = images_of("glyphs", letters.train, Images(size=32, augment="none", mean=(0.5,), std=(0.5,)), vary=True)
-    pixels, rows = next(Batches(images, workers=0).of(keys_of(batches)))
-    value = loss(model(pixels), torch.from_numpy(letters.train.labels.astype(np.int64))[rows])
-    value.backward()
-    assert isinstance(model, EmbeddingModel)
-    assert torch.isfinite(value)
-
-
 # ---- docs/training.md and the command line
 
 DOC = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
@@ -742,8 +713,5 @@ def test_the_command_prints_a_recipe_trains_it_and_refuses_what_is_wrong(letters
     assert "step 1/1" in done.stderr
     with pytest.raises(UnknownName, match="did you mean 'glyphs-happier'"):
         call("train", "glyphs-hapier")
-
-
-def test_every_command_of_training_says_how_it_is_used():
     for verb in ("train", "recipes", "embed"):
         assert f"Example: hbench {verb}" in " ".join(call(verb, "--help").output.split())
