@@ -224,17 +224,14 @@ def fashionpedia(raw):
     return raw
 
 
-def test_a_nickname_under_two_categories_is_a_class_in_each(fashionpedia):
-    train = build("fashionpedia", fashionpedia, unofficial=True).train
+def test_a_nickname_under_two_categories_is_a_class_in_each_and_a_garment_is_cut_out(fashionpedia, tmp_path):
+    save(build("fashionpedia", fashionpedia, unofficial=True), tmp_path / "built")
+    train = load(tmp_path / "built").train
+    assert train.picture("train/a.jpg@1,2,4,6").size == (4, 6)
     assert names(train, "train/a.jpg@1,2,4,6") == ["upperbody", "jacket", "hoodie (jacket)"]
     assert names(train, "train/a.jpg@0,0,3,3")[2] == "hoodie (top, t-shirt, sweatshirt)"
     assert names(train, "train/a.jpg@5,5,2,2")[1:] == ["top, t-shirt, sweatshirt"] * 2
     assert len(train) == 3
-
-
-def test_a_garment_is_cut_out_of_its_photograph(fashionpedia, tmp_path):
-    save(build("fashionpedia", fashionpedia, unofficial=True), tmp_path / "built")
-    assert load(tmp_path / "built").train.picture("train/a.jpg@1,2,4,6").size == (4, 6)
 
 
 # ILIAS

@@ -38,6 +38,11 @@ def test_references_have_to_be_finite_of_the_same_tree_and_labelled(name):
     embeddings, labels = batch(CLASSES)
     references, classes = batch(CLASSES, seed=1)
     loss, other_tree = build(name), torch.stack([1 - classes[:, 0], classes[:, 1]], dim=1)
+    value = loss(embeddings, labels, references, classes)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(embeddings.grad).all()
+    assert references.grad is None or torch.isfinite(references.grad).all()
     with pytest.raises(TreeError, match="column-1"):
         loss(embeddings, labels, references, other_tree)
     with pytest.raises(ConfigError, match="ref_embeddings without ref_labels"):

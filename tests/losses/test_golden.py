@@ -93,28 +93,6 @@ def test_a_recorded_gradient_on_a_kink_is_met_from_either_side(name, factor):
     assert any(differing)  # else this test sees no kink
 
 
-def test_a_gradient_that_is_wrong_is_not_met_from_any_side():
-    entry = of("sup_SoftBinAP")[0]
-    theirs = ARRAYS[entry["grads"]["emb"]["key"]]
-    wrong = golden.evaluate(entry, ARRAYS)[1]["emb"] + 1e-4 * np.roll(ARRAYS[f"{entry['case']}/emb"], 1, axis=0)
-    assert np.abs(on_the_same_side(entry, "emb", wrong, theirs) - theirs).max() > 1e-6
-    far = theirs + ARRAYS[f"{entry['case']}/emb"]
-    assert np.abs(on_the_same_side(entry, "emb", far, theirs) - theirs).max() > 1e-3
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("rambo") and name not in APART])
-def test_no_other_recorded_value_hangs_on_the_last_bits_of_the_scores(name):
-    """Noise as large as the rounding of another processor changes nothing that the tolerances would see."""
-    rng, entry = np.random.default_rng(0), of(name)[0]
-    value, gradients = golden.evaluate(entry, ARRAYS)
-    noisy = moved(entry, lambda x: x * (1 + 3e-16 * rng.standard_normal(x.shape)))
-    again, others = golden.evaluate(entry, noisy)
-    assert again == pytest.approx(value, rel=1e-11, abs=1e-15)
-    if "SoftBinAP" not in name:
-        for leaf, gradient in gradients.items():
-            np.testing.assert_allclose(others[leaf], gradient, rtol=1e-7, atol=1e-10)
-
-
 def untied(entry, gradient):
     """Where the gradient is defined: black-box ranks over one long list shuffle equal scores, and a symmetric batch has them."""
     if not entry["name"].startswith("rambo_AP") or entry["hyper"]["interclass_coef"] == 0:
@@ -184,9 +162,8 @@ def test_a_memory_averages_the_batch_and_the_references():
             memory(references[len(embeddings) :], case.labels("ref_labels")[len(embeddings) :])
             value = memory(embeddings, case.labels())
         else:
-            value = (
-                loss(embeddings, case.labels()) + loss(embeddings, case.labels(), references, case.labels("ref_labels"))
-            ) / 2
+            both = loss(embeddings, case.labels(), references, case.labels("ref_labels"))
+            value = (loss(embeddings, case.labels()) + both) / 2
         value.backward()
         assert value.item() == pytest.approx(entry["value"], rel=1e-9)
         np.testing.assert_allclose(embeddings.grad.numpy(), ARRAYS[entry["grads"]["emb"]["key"]], rtol=1e-6, atol=1e-9)

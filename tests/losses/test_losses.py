@@ -53,7 +53,7 @@ BATCHES = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("classes", BATCHES.values(), ids=BATCHES)
-def test_any_batch_gives_a_finite_value_and_gradient(name, classes):
+def test_any_batch_gives_a_finite_value_and_gradient_and_one_without_positives_zero(name, classes):
     embeddings, labels = batch(classes)
     if classes == BATCHES["repeated items"]:
         embeddings = embeddings.detach()[[0, 0, 0, 3]].requires_grad_()
@@ -62,28 +62,10 @@ def test_any_batch_gives_a_finite_value_and_gradient(name, classes):
     value.backward()
     assert torch.isfinite(value)
     assert torch.isfinite(embeddings.grad).all()
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if name.startswith(("sup_", "smooth_", "rambo", "recall", "softbin", "fast"))]
-)
-def test_a_batch_without_positives_is_zero_with_a_gradient_of_zero(name):
-    embeddings, labels = batch([0, 3])
-    value = build(name)(embeddings, labels)
-    value.backward()
-    assert value.item() == 0
-    assert (embeddings.grad == 0).all()
-
-
-@pytest.mark.parametrize("name", WITH_REFERENCES)
-def test_references_are_taken_and_get_gradients_where_they_are_used(name):
-    embeddings, labels = batch([0, 0, 1, 3, 4])
-    refs, ref_labels = batch([0, 1, 1, 2, 3, 4, 4, 5], seed=1)
-    value = build(name)(embeddings, labels, refs, ref_labels)
-    value.backward()
-    assert torch.isfinite(value)
-    assert torch.isfinite(embeddings.grad).all()
-    assert refs.grad is None or torch.isfinite(refs.grad).all()
+    ranks = name.startswith(("sup_", "smooth_", "rambo", "recall", "softbin", "fast"))
+    if classes == BATCHES["two branches of one"] and ranks:
+        assert value.item() == 0
+        assert (embeddings.grad == 0).all()
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_REFERENCES if not name.startswith("fast")])
