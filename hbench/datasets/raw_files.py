@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,16 @@ def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
         raise DataError(f"{path} does not exist", fix="hbench download NAME --part metadata") from None
     except ValueError as error:
         raise DataError(f"{path} is not {kind}", found=str(error)) from None
+
+
+@contextmanager
+def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iterator[None]:
+    """Turn the errors of code that takes a file's content apart into a DataError: the file at `path` is not `kind`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{path} is not {kind}", expected=expected, found=reason) from None
 
 
 def columns_of(path: Path, *names: str) -> list[list[str]]:

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.core.errors import DataError
-from hbench.datasets.raw_files import shipped_rows
+from hbench.datasets.raw_files import refuse_unless, shipped_rows
 from hbench.datasets.spec import Protocol, Spec, Splits, split_by
 
 TRAINING_CLASSES = 98
 
 
 def build(raw: Path) -> Splits:
-    """cars_annos.mat lists the images and their classes; its own flag `test` is of another, closed split.
+    """Read the images and their classes from cars_annos.mat; its flag `test` belongs to another split, a closed one.
 
-    Body types and models are those of "Your Flamingo is My Bird" (MIT).
+    The body types and models are those of "Your Flamingo is My Bird" (MIT).
     """
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
-    path = raw / "cars_annos.mat"
-    try:
-        annotations = loadmat(path, squeeze_me=True)["annotations"]
-        classes = [
-            (str(item), int(number))
-            for item, number in zip(annotations["relative_im_path"], annotations["class"], strict=True)
-        ]
-    except (MatReadError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} cannot be read", expected="annotations with relative_im_path and class", found=str(error)
-        ) from None
     names = {int(row["class_id"]): (row["type"], row["class_name"]) for row in shipped_rows("cars196_types.csv")}
+    path = raw / "cars_annos.mat"
+    with refuse_unless(path, "a list of cars", expected="annotations with relative_im_path and class"):
+        try:
+            annotations = loadmat(path, squeeze_me=True)["annotations"]
+        except MatReadError as error:
+            raise ValueError(str(error)) from None
+        pairs = zip(annotations["relative_im_path"], annotations["class"], strict=True)
+        labelled = [(str(item), names[int(number)]) for item, number in pairs]
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
-    return split_by([(item, names[number]) for item, number in classes], trains=training.__contains__)
+    return split_by(labelled, trains=training.__contains__)
 
 
 SPEC = Spec(

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hbench.core.errors import DataError
-from hbench.datasets.raw_files import json_of
+from hbench.datasets.raw_files import json_of, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits
 
 IMAGES = "IMAGO_build_test_resized"
 
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
-    """{image: its names}; an image that is listed several times counts once."""
+    """Read {image: names} from a list of specimens; an image that is listed several times counts once."""
     entries: Any = json_of(path)
-    try:
+    with refuse_unless(path, "a list of specimens", expected="image_path, image_name, family …"):
         return {
             f"{IMAGES}/{entry['image_path']}/{entry['image_name']}": (
                 *(entry[level] for level in SPEC.levels[:-1]),
@@ -23,16 +22,12 @@ def specimens(path: Path) -> dict[str, tuple[str, ...]]:
             )
             for entry in entries.values()
         }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path} is not a list of specimens", expected="image_path, image_name, family …", found=str(error)
-        ) from None
 
 
 def build(raw: Path) -> Splits:
-    """splits/train.json and splits/test.json list the specimens; an image of both belongs to the training.
+    """Read splits/train.json and splits/test.json; an image in both belongs to the training set.
 
-    splits/val.json is for choosing a model.
+    splits/val.json, which is meant for choosing a model, is not used.
     """
     train, test = (specimens(raw / "splits" / f"{part}.json") for part in ("train", "test"))
     return {"train": train.items(), "test": [(image, names) for image, names in test.items() if image not in train]}

@@ -8,9 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-from hbench.core.errors import DataError
 from hbench.datasets.manifest import open_picture
-from hbench.datasets.raw_files import json_of
+from hbench.datasets.raw_files import json_of, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits, mended
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
@@ -19,27 +18,28 @@ NICKNAME = "nickname"
 
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each garment: its item IMAGE@x,y,width,height, and its kind, category and first nickname, if it has one."""
+    """Yield the item of every garment, IMAGE@x,y,width,height, with its kind, its category and its first nickname, if any."""
     content: dict[str, Any] = json_of(path)
-    try:
+    with refuse_unless(path, "an annotation file of Fashionpedia"):
         files = {image["id"]: image["file_name"] for image in content["images"]}
         kinds = {entry["id"]: (entry["supercategory"], entry["name"]) for entry in content["categories"]}
-        called = {entry["id"]: entry["name"] for entry in content["attributes"] if entry["supercategory"] == NICKNAME}
+        nicknames = {
+            entry["id"]: entry["name"] for entry in content["attributes"] if entry["supercategory"] == NICKNAME
+        }
         for box in content["annotations"]:
             kind = kinds[box["category_id"]]
             if kind[0] in PARTS:
                 continue
-            nicknames = [called[number] for number in sorted(box["attribute_ids"]) if number in called]
+            names = [nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames]
             x, y, width, height = (round(edge) for edge in box["bbox"])
-            yield f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}", (*kind, *nicknames[:1])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is not in the form of Fashionpedia", found=f"no {error}") from None
+            yield f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}", (*kind, *names[:1])
 
 
 def build(raw: Path) -> Splits:
-    """A nickname under several categories (a DAG) is a node under each; a garment without one repeats its category.
+    """Make a tree of the nicknames: one that belongs to several categories (a DAG) becomes a node under each of them, and a
+    garment without a nickname repeats its category.
 
-    The folders of images are called as the splits: the archive of validation and test images unpacks to test/.
+    The folders of images have the names of the splits: the archive of validation and test images unpacks to test/.
     """
     parts = {split: dict(garments(_annotations(raw, split), split)) for split in FILES}
     final = mended((row for part in parts.values() for row in part.values()), SPEC.levels, "repeat-leaf", "by-path")

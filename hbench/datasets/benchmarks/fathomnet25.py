@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import columns_of, json_of
+from hbench.datasets.raw_files import columns_of, json_of, refuse_unless
 from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, split_by
 
 ANNOTATIONS = "dataset_train.json"
@@ -14,7 +14,7 @@ TAXONOMY = "taxonomy.csv"
 
 
 def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
-    """The path of each category; what is named at a higher rank than species ends early, and is unknown below it."""
+    """Read the path of every category; one that is named at a higher rank than species is unknown below that rank."""
     known, *ranks = columns_of(raw / TAXONOMY, "name", *RANKS)
     rows = dict(zip(known, zip(*ranks, strict=True), strict=True))
     if lost := sorted(names - set(rows)):
@@ -24,13 +24,11 @@ def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
 
 
 def build(raw: Path) -> Splits:
-    """The animals of the training file, whose classes are known: half of the categories train, the others test."""
+    """Split the official training file, whose classes are known: half of the categories train, the others test."""
     annotated: dict[str, Any] = json_of(raw / ANNOTATIONS)
-    try:
+    with refuse_unless(raw / ANNOTATIONS, "in COCO's form"):
         names = {category["id"]: category["name"] for category in annotated["categories"]}
         boxes = [(box["image_id"], box["id"], names[box["category_id"]]) for box in annotated["annotations"]]
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{raw / ANNOTATIONS} is not in COCO's form", found=f"no {error}") from None
     of_name = paths(raw, set(names.values()))
     test = {of_name[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
     labelled = [(f"{image}_{box}.png", of_name[name]) for image, box, name in boxes]

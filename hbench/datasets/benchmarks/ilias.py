@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import json_of, lines_of
+from hbench.datasets.raw_files import json_of, lines_of, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits, mended, queries_against
 
 TAXONOMY = "taxonomy.json"
@@ -17,9 +17,9 @@ NOTHING = ("distractor",) * 4
 
 
 def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
-    """{object: its domain, category, kind and itself}; one "other" is not another's."""
+    """Read {object: (domain, category, kind, object)}; each kind called "other" belongs to its category alone."""
     nested: Any = json_of(path)
-    try:
+    with refuse_unless(path, "the taxonomy of ILIAS", expected="{domain: {category: {kind: [object]}}}"):
         rows = {
             thing: (domain, category, kind, thing)
             for domain, categories in nested.items()
@@ -27,8 +27,6 @@ def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
             for kind, things in kinds.items()
             for thing in things
         }
-    except (AttributeError, TypeError):
-        raise DataError(f"{path} is not the taxonomy of ILIAS", expected="domain, category, kind, [object]") from None
     final = mended(rows.values(), SPEC.levels, "by-path")
     return {thing: final[row] for thing, row in rows.items()}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hbench.core.errors import DataError
-from hbench.datasets.raw_files import json_of
+from hbench.datasets.raw_files import json_of, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 DATABASE = "ground_truth/MET_database.json"
@@ -14,16 +13,14 @@ QUERIES = "ground_truth/testset.json"
 
 
 def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
-    """{image: exhibit} of a list of pictures; those without an exhibit are left out."""
+    """Read {image: exhibit} from a list of pictures; pictures without an exhibit are left out."""
     entries: Any = json_of(path)
-    try:
+    with refuse_unless(path, "a list of pictures", expected=f"path and {number}"):
         return {entry["path"]: (f"exhibit {int(entry[number])}",) for entry in entries if entry.get(number) is not None}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path} is not a list of pictures", expected=f"path and {number}", found=str(error)) from None
 
 
 def build(raw: Path) -> Splits:
-    """The museum's pictures train, and are the gallery of the test; visitors' pictures of an exhibit ask."""
+    """Take the museum's pictures as the training set and the gallery, and visitors' pictures of exhibits as queries."""
     database, queries = exhibits(raw / DATABASE, "id"), exhibits(raw / QUERIES, "MET_id")
     return {"train": database.items(), "test": queries_against(queries.items(), database.items(), SPEC.levels)}
 

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 from PIL import Image
 
-from hbench.core.errors import DataError
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.pair_labels import LEFT_OUT, list_of
-from hbench.datasets.raw_files import plain_pickle
+from hbench.datasets.raw_files import plain_pickle, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
@@ -25,13 +24,11 @@ jpg/
 
 @cache
 def ground_truth(path: Path) -> dict[str, Any]:
-    """{imlist, qimlist, gnd} of a ground truth file; raises DataError where it is anything else."""
-    try:
+    """Read {imlist, qimlist, gnd} from a ground truth file; raises DataError for any other content."""
+    with refuse_unless(path, "a ground truth of the revisited benchmarks"):
         truth = plain_pickle(path, keys=("imlist", "qimlist", "gnd"))
         if not all(set(PARTS) < set(entry) and len(entry["bbx"]) == 4 for entry in truth["gnd"]):
             raise ValueError("an entry of gnd has no box, or no list of easy, hard and junk images")
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path} is not a ground truth of the revisited benchmarks", found=str(error)) from None
     return truth
 
 

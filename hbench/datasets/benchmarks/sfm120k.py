@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hbench.core.errors import DataError
-from hbench.datasets.raw_files import plain_pickle
+from hbench.datasets.raw_files import plain_pickle, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits
 
 FILE = "retrieval-SfM-120k.pkl"
@@ -22,13 +21,9 @@ def file_of(cid: str) -> str:
 
 
 def build(raw: Path) -> Splits:
-    """The models of the training and those of the validation, which is the test here; no model is in both.
-
-    An image is labelled by the number of its model.
-    """
-    path = raw / FILE
-    try:
-        content = plain_pickle(path, keys=tuple(PARTS.values()))
+    """Label every image by the number of its 3-D model; the official validation models, all of them others, are the test."""
+    with refuse_unless(raw / FILE, "the list of SfM-120k", expected="{train, val}: {cids, cluster}"):
+        content = plain_pickle(raw / FILE, keys=tuple(PARTS.values()))
         images = {
             split: {
                 file_of(str(cid)): (f"model {int(model)}",)
@@ -36,10 +31,6 @@ def build(raw: Path) -> Splits:
             }
             for split, part in PARTS.items()
         }
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{path} is not the list of SfM-120k", expected="{train, val}: {cids, cluster}", found=str(error)
-        ) from None
     return {split: models.items() for split, models in images.items()}
 
 
