@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbench.engine.kernels.sort_keys import FEW, MANY, insert, sort_parts
+from hbench.engine.kernels.sort_keys import FEW, MANY, sort_parts
 
 KINDS = ["any", "few values", "equal", "both ends", "almost equal, but for one", "ascending", "descending", "clusters"]
 SIZES = [1, 2, FEW, FEW + 1, MANY - 1, MANY, 3 * MANY]
@@ -42,11 +42,3 @@ def test_keys_of_any_range_are_sorted(seed, size, low, high):
     flat = keys.astype(np.uint32)
     sort_parts(flat, np.array([0]), np.array([size]))
     assert np.array_equal(flat, np.sort(keys))
-
-
-def test_insertion_gives_up_where_it_would_be_slow_and_loses_no_key():
-    keys = np.arange(1_000, dtype=np.uint32)[::-1].copy()
-    assert not insert(keys, 4_000)
-    assert sorted(keys.tolist()) == list(range(1_000))
-    assert insert(keys, 10**6)
-    assert keys.tolist() == list(range(1_000))

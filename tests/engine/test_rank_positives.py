@@ -3,19 +3,15 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench.core import compiled
 from hbench.engine.job import Job
-from hbench.engine.kernels import rank_positives
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
-from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.names import MetricName
@@ -171,13 +167,6 @@ def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatc
         np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
 
 
-def test_every_default_metric_is_computed_from_the_sums():
-    chosen = Settings().resolve(["genus", "species"])
-    from hbench.engine.fast_metrics import FAST
-
-    assert {name.base for name in chosen.metrics} <= set(FAST)
-
-
 def test_a_small_test_is_valued_without_loading_compiled_code():
     code = """
 import numpy as np
@@ -188,13 +177,6 @@ import sys
 assert not {"numba", "pandas"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_threads_that_call_a_function_at_once_share_what_is_compiled():
-    added = compiled.Compiled(rank_positives.add_up.function)
-    with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: added.dispatcher, range(64)))
-    assert all(each is made[0] for each in made)
 
 
 def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):

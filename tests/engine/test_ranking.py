@@ -1,7 +1,5 @@
 """Ranking against sorted lists, and its promises: self by identity, ties by policy, the same bits in any order."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 
 from hbench.core.compiled import SMALL
 from hbench.core.errors import SubmissionError
-from hbench.engine import ranker as canonical
 from hbench.engine import score_blocks
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
@@ -20,7 +17,6 @@ from hbench.engine.settings import Settings
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
 from hbench.evaluation.arrays import score
 from hbench.evaluation.measurement import scorers_of
-from hbench.metrics import level_sequence
 from hbench.metrics.level_sequence import canonical_order, optimistic, pessimistic
 from hbench.tree import LabelTree, levels_of_pairs
 from tests import oracle
@@ -80,13 +76,6 @@ def test_every_similarity_ranks_a_separate_gallery_as_its_definition(seed, name)
         assert ranked_levels(sequence) == oracle.rank_levels(scores.tolist(), levels)
 
 
-def test_the_query_is_left_out_by_identity_even_when_a_duplicate_scores_as_high():
-    vectors = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
-    found = sequences(Ranker(Side(vectors, np.array([[0], [1], [0]], np.int32))))
-    assert [s.counts.tolist() for s in found] == [[1, 1], [2, 0], [1, 1]]
-    assert ranked_levels(found[0]) == [0, 1]  # its duplicate of another class first, then its own class
-
-
 def test_a_query_that_stands_in_a_separate_gallery_is_left_out_where_it_is_named():
     vectors, labels = random_problem(1, items=12)
     everyone = sequences(Ranker(Side(vectors, labels), similarity=dot))
@@ -103,16 +92,6 @@ def test_an_ignore_group_is_left_out_of_the_list_and_of_the_counts():
     side = Side(vectors, labels, ignore=np.array([7, 7, -1, -1]))
     found = sequences(Ranker(side, similarity=dot))
     assert [s.counts.tolist() for s in found] == [[0, 2], [0, 2], [0, 3], [0, 3]]
-
-
-def test_a_constant_embedding_gets_the_worst_and_the_best_order_its_ties_allow():
-    labels = np.array([[0, 0], [0, 0], [0, 1], [1, 2]], np.int32)
-    worst = sequences(Ranker(Side(np.ones((4, 2), np.float32), labels)))[0]
-    best = sequences(Ranker(Side(np.ones((4, 2), np.float32), labels), tie_key=optimistic))[0]
-    assert ranked_levels(worst) == [0, 1, 2]
-    assert ranked_levels(best) == [2, 1, 0]
-    assert worst.tied
-    assert best.tied
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -210,13 +189,6 @@ def test_the_float64_audit_mode_ranks_alike_where_float32_is_exact():
             assert a.tied == b.tied
 
 
-def test_float_scores_sort_as_integers_as_they_do_as_floats():
-    scores = np.array([0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, 1e-40, -1e-40, 3e38], np.float32)
-    keys = level_sequence.descending(scores)
-    assert keys[0] == keys[1]
-    assert scores[np.argsort(keys, kind="stable")].tolist() == sorted(scores.tolist(), reverse=True)
-
-
 @given(st.integers(0, 10**6), st.integers(1, 8))
 def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
     _, labels = random_problem(seed, items=12, depth=depth)
@@ -236,17 +208,6 @@ def test_keys_and_rows_have_the_same_bits_by_numpy_and_by_compiled_code(dtype):
     order = np.concatenate([rng.permutation(few), np.arange(few, many)])
     by_numpy, by_compiled = Rows(vectors[:few], scale[:few]).read(order[:few]), Rows(vectors, scale).read(order)[:few]
     assert by_numpy.tobytes() == by_compiled.tobytes()
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_content_keys_are_the_products_of_the_words_modulo_two_to_the_64(dtype):
-    vectors = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
-    vectors[1, 2] = -0.0
-    words = np.where(vectors == 0, dtype(0), vectors).view(np.uint16 if dtype is np.float16 else np.uint32)
-    drawn = np.random.default_rng(canonical.SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
-    factors = [2 * int(factor) + 1 for factor in drawn]
-    expected = [sum(word * factor for word, factor in zip(row, factors, strict=True)) % 2**64 for row in words.tolist()]
-    assert content_keys(vectors).tolist() == expected
 
 
 def rows_that_are_alike(kind, dtype):
@@ -271,17 +232,6 @@ def test_rows_that_differ_have_other_keys_and_another_digest(kind, dtype):
     labels = np.zeros((len(rows), 1), np.int32)
     digests = {Ranker(Side(each, labels)).digest for each in (rows, rows[::-1], np.concatenate([rows[1:], -rows[:1]]))}
     assert len(digests) == 2  # the order of the rows alone is nothing
-
-
-def test_rows_whose_fast_keys_collide_are_told_apart(monkeypatch):
-    monkeypatch.setattr(canonical, "_fast_keys", lambda rows, _items: np.zeros(len(rows), np.uint64))
-    vectors = np.array([[1, 2], [3, 4], [1, 2], [0.0, 4], [-0.0, 4]], np.float32)
-    keys = content_keys(vectors).tolist()
-    assert keys[0] == keys[2]
-    assert keys[3] == keys[4]
-    assert len(set(keys)) == 3
-    shuffled = np.random.default_rng(0).permutation(len(vectors))
-    assert content_keys(vectors[shuffled]).tolist() == np.array(keys, np.uint64)[shuffled].tolist()
 
 
 def test_a_resumed_evaluation_of_flipped_signs_is_its_own(tmp_path):
@@ -331,12 +281,6 @@ def test_blocks_are_few_and_the_last_one_is_hardly_padded(queries, row, spare):
         sizes = range(score_blocks.WHOLE, min(most, score_blocks.BLOCK) + 1, score_blocks.WHOLE)
         cost = {each: -(-queries // each) * (each + score_blocks.PACKING) for each in sizes}
         assert cost[size] == min(cost.values())
-
-
-def test_the_last_of_many_blocks_is_not_padded_for_a_few_queries():
-    assert (
-        score_blocks.block_size(4 * 60_502, score_blocks.SCORES, 60_502) == 832
-    )  # 73 · 832 = 60,736; 71 blocks of 864 are 61,344
 
 
 @pytest.mark.parametrize("queries", [3, 500])
