@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import pytest
 from click.testing import CliRunner, Result
 
-from hbench.cli import group
+from hbench.cli import group, main
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,3 +39,25 @@ def run(*words: object, code: int = 0, folder: Path | None = None) -> subprocess
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **paths})
     assert done.returncode == code, done.stderr + done.stdout
     return done
+
+
+class Streams(NamedTuple):
+    """What a command wrote."""
+
+    stdout: str
+    stderr: str
+
+
+def in_folder(folder: Path, *words: object, code: int = 0) -> Streams:
+    """Run a command as the console script does, but in this process; it has to end with a code."""
+    out, err, ended = io.StringIO(), io.StringIO(), 0
+    with contextlib.ExitStack() as stack:
+        for context in (contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
+            stack.enter_context(context)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(sys, "argv", ["hbench", *map(str, words)])
+        try:
+            main()
+        except SystemExit as exit_code:
+            ended = int(exit_code.code or 0)
+    assert ended == code, err.getvalue() + out.getvalue()
+    return Streams(out.getvalue(), err.getvalue())

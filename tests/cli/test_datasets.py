@@ -4,12 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from hbench.cli.build import command as build
-from hbench.cli.datasets import command
 from hbench.core.errors import UnknownName
 from hbench.datasets import specs
+from tests.command_line import call
 
 PUBLISHED = [
     "bioscan-5m", "bioscan-5m-partial",
@@ -20,24 +18,11 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
-def shown(*arguments):
-    result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
-@pytest.fixture
-def mine(tmp_path):
-    (tmp_path / "birds.csv").write_text("item,family,species\na.jpg,Corvidae,crow\nb.jpg,Paridae,tit\n")
-    CliRunner().invoke(
-        build, ["mine", "--from", str(tmp_path / "birds.csv"), "--levels", "family,species"], catch_exceptions=False
-    )
+def shown(*words):
+    return call("datasets", *words).stdout
 
 
 def test_all_published_benchmarks_are_listed():
@@ -46,11 +31,6 @@ def test_all_published_benchmarks_are_listed():
     assert [row["name"] for row in told] == PUBLISHED
     assert {row["name"]: row["here"] for row in told if row["here"]} == {"glyphs": "ready"}
     assert all(name in shown() for name in PUBLISHED)
-
-
-def test_own_datasets_are_listed_too(mine):
-    own = json.loads(shown("--json"))[-1]
-    assert (own["name"], own["here"], own["levels"]) == ("mine", "ready", ["family", "species"])
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -62,36 +42,26 @@ def test_every_card_says_what_it_is_and_what_to_do_next(name):
         assert any(Path(marker).name in card["layout"] for marker in specs[name].markers)
 
 
-def test_a_card_draws_the_raw_folder_as_a_tree():
+def test_cards_draw_the_raw_folder_and_tell_of_trees_defects_and_what_must_be_fetched_by_hand():
     lines = shown("cub200").splitlines()
     first = next(place for place, line in enumerate(lines) if line.startswith("layout"))
     assert lines[first] == f"{'layout':<18}CUB_200_2011/"
     assert lines[first + 3].endswith("    001.Black_footed_Albatross/")
+    for name, text in (
+        ("glyphs", "script: 5 nodes"), ("glyphs", "base: 437 nodes"), ("glyphs", "17 Greek letters occur twice"),
+        ("dyml-product", "OneDrive"), ("inshop", "signed form"),
+    ):  # fmt: skip
+        assert text in shown(name)
 
 
-def test_a_card_shows_tree_statistics_and_defects():
-    card = shown("glyphs")
-    assert "script: 5 nodes" in card
-    assert "base: 437 nodes" in card
-    assert "17 Greek letters occur twice" in card
-
-
-def test_the_card_of_an_own_dataset_is_what_was_built(mine):
+def test_own_datasets_are_listed_have_a_card_and_are_suggested(tmp_path):
+    (tmp_path / "birds.csv").write_text("item,family,species\na.jpg,Corvidae,crow\nb.jpg,Paridae,tit\n")
+    call("build", "mine", "--from", tmp_path / "birds.csv", "--levels", "family,species")
+    mine = json.loads(shown("--json"))[-1]
+    assert (mine["name"], mine["here"], mine["levels"]) == ("mine", "ready", ["family", "species"])
     card = json.loads(shown("mine", "--json"))
     assert card["counts"]["test"]["images"] == 2
     assert "species: 2 nodes, 1 to 1 in a node above (median 1); crow 1 images" in card["tree of test"][1]
-
-
-def test_what_must_be_fetched_by_hand_is_on_the_card():
-    assert "OneDrive" in shown("dyml-product")
-    assert "signed form" in shown("inshop")
-
-
-def test_an_unknown_name_gets_suggestions():
-    with pytest.raises(UnknownName, match="'inat18-base'"):
-        shown("inat18-bas")
-
-
-def test_an_own_name_is_suggested_too(mine):
-    with pytest.raises(UnknownName, match="did you mean 'mine'"):
-        shown("mines")
+    for name, suggestion in (("mines", "did you mean 'mine'"), ("inat18-bas", "'inat18-base'")):
+        with pytest.raises(UnknownName, match=suggestion):
+            shown(name)

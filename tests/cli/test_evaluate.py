@@ -17,6 +17,7 @@ from hbench.evaluation import embeddings
 from hbench.evaluation.arrays import score
 from hbench.evaluation.reports.report import Document
 from tests import zoo
+from tests.command_line import in_folder
 
 SPECIES = [("felidae", "cat"), ("felidae", "lion"), ("canidae", "dog"), ("canidae", "wolf")]
 
@@ -40,19 +41,10 @@ def data(tmp_path_factory):
     return folder
 
 
-def hbench(folder, *arguments, code=0):
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=folder
-    )
-    assert run.returncode == code, run.stderr + run.stdout
-    assert "Traceback" not in run.stderr
-    return run
-
-
 @pytest.fixture(scope="module")
 def evaluated(data):
     for name in ("good", "bad"):
-        hbench(
+        in_folder(
             data, "evaluate", f"{name}.parquet", "-d", "zoo.parquet", "--method", name,
             "-o", f"{name}.json", "--by-query", f"{name}.by-query.parquet", "--row", f"{name}.toml",
         )  # fmt: skip
@@ -73,27 +65,23 @@ def test_a_file_is_scored_as_its_vectors_are_whatever_the_order_of_its_rows(eval
 
 
 def test_data_goes_to_stdout_and_remarks_to_stderr(data):
-    run = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json")
+    run = in_folder(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json")
     assert json.loads(run.stdout)["scores"]["R@1"]["queries"] == 40
-    table = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--metrics", "H-AP,AP,AP/family").stdout
+    table = in_folder(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--metrics", "H-AP,AP,AP/family").stdout
     assert "H-AP" in table
     assert "family" in table
     assert "zoo" in table.splitlines()[-1]
     assert "sim:cosine|self:excluded-by-id" in table
-
-
-@pytest.mark.parametrize(
-    ("format_", "start"), [("csv", "metric,value,low"), ("markdown", "**good.parquet on zoo"), ("latex", "%")]
-)
-def test_other_formats_are_alone_on_stdout(data, format_, start):
-    run = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--metrics", "H-AP", "--format", format_)
-    assert run.stdout.startswith(start)
-    assert "H-AP" in run.stdout
+    for form, start in (("csv", "metric,value,low"), ("markdown", "**good.parquet on zoo"), ("latex", "%")):
+        words = ("evaluate", "good.parquet", "-d", "zoo.parquet", "--metrics", "H-AP", "--format", form)
+        shown = in_folder(data, *words).stdout
+        assert shown.startswith(start)
+        assert "H-AP" in shown
 
 
 def test_queries_and_gallery_may_lie_in_files_of_their_own(data):
-    one = hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json").stdout
-    two = hbench(
+    one = in_folder(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json").stdout
+    two = in_folder(
         data, "evaluate", "--query", "good.npz", "--gallery", "good.parquet", "-d", "zoo.parquet", "--json"
     ).stdout
     assert json.loads(one)["scores"] == json.loads(two)["scores"]
@@ -109,15 +97,15 @@ def test_a_ranking_gives_the_metrics_of_its_depth_and_refuses_the_others_by_name
     best = np.argsort(-products, axis=1, kind="stable")[:, :10]
     lines = [f"{zoo.items[q]},{' '.join(zoo.items[row])}" for q, row in enumerate(best)]
     (data / "ranking.csv").write_text("id,images\n" + "\n".join(lines) + "\n")
-    run = hbench(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--json")
+    run = in_folder(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--json")
     scores, whole = (
         json.loads(run.stdout)["scores"],
-        json.loads(hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json").stdout)["scores"],
+        json.loads(in_folder(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--json").stdout)["scores"],
     )
     assert scores["R@1"]["value"] == whole["R@1"]["value"]
     assert "H-AP" not in scores
     assert "cannot give H-AP" in run.stderr
-    refused = hbench(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--metrics", "H-AP,R@1", code=3)
+    refused = in_folder(data, "evaluate", "ranking.csv", "-d", "zoo.parquet", "--metrics", "H-AP,R@1", code=3)
     assert "cannot give H-AP" in refused.stderr
 
 
@@ -127,13 +115,13 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
     vectors[3], vectors[5, 0], vectors[6, 0] = 0, np.nan, np.inf
     ids = ["nobody.jpg", zoo.items[2], *zoo.items[2:]]
     np.savez(tmp_path / "bad.npz", ids=np.array(ids), vectors=vectors)
-    run = hbench(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "--check", code=3)
+    run = in_folder(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "--check", code=3)
     for fault in ("missing", "unknown", "duplicate", "NaN", "Inf", "zero"):
         assert fault in run.stderr, run.stderr
-    again = hbench(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "-o", "report.json", code=3)
+    again = in_folder(tmp_path, "evaluate", "bad.npz", "-d", data / "zoo.parquet", "-o", "report.json", code=3)
     assert "missing" in again.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
-    assert "can be scored" in hbench(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--check").stderr
+    assert "can be scored" in in_folder(data, "evaluate", "good.parquet", "-d", "zoo.parquet", "--check").stderr
 
 
 @pytest.mark.parametrize(
@@ -160,7 +148,7 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
     ],
 )
 def test_a_mistake_gets_one_clear_message_and_its_exit_code(data, arguments, code, message):
-    run = hbench(data, "evaluate", *arguments, code=code)
+    run = in_folder(data, "evaluate", *arguments, code=code)
     assert message in run.stderr
     assert run.stdout == ""
 
@@ -168,9 +156,9 @@ def test_a_mistake_gets_one_clear_message_and_its_exit_code(data, arguments, cod
 def test_pickled_and_truncated_files_are_refused(data, tmp_path):
     np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     (tmp_path / "pickled.ids.txt").write_text("a\n")
-    assert "pickle" in hbench(tmp_path, "evaluate", "pickled.npy", "-d", data / "zoo.parquet", code=3).stderr
+    assert "pickle" in in_folder(tmp_path, "evaluate", "pickled.npy", "-d", data / "zoo.parquet", code=3).stderr
     (tmp_path / "cut.parquet").write_bytes((data / "good.parquet").read_bytes()[:500])
-    assert "cut.parquet" in hbench(tmp_path, "evaluate", "cut.parquet", "-d", data / "zoo.parquet", code=3).stderr
+    assert "cut.parquet" in in_folder(tmp_path, "evaluate", "cut.parquet", "-d", data / "zoo.parquet", code=3).stderr
 
 
 def test_compare_says_how_much_better_and_how_sure(evaluated):
@@ -178,44 +166,46 @@ def test_compare_says_how_much_better_and_how_sure(evaluated):
     files = ("--by-query", "good.by-query.parquet", "bad.by-query.parquet")
     p = {}
     for unit in ("species", "query"):
-        run = hbench(evaluated, "compare", "good.json", "bad.json", "--json", "--unit", unit, *files)
+        run = in_folder(evaluated, "compare", "good.json", "bad.json", "--json", "--unit", unit, *files)
         h_ap = next(each for each in json.loads(run.stdout)["differences"] if each["metric"] == "H-AP")
         assert 0 < h_ap["low"] < h_ap["difference"] < h_ap["high"]
         assert h_ap["difference"] == pytest.approx(h_ap["first"] - h_ap["second"])
         p[unit] = h_ap["p"]
     assert p["species"] == 2 / 16
     assert p["query"] < 0.001
-    table = hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP", *files)
+    table = in_folder(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP", *files)
     assert "over 4 classes of the level species" in table.stdout
     assert "R@1" not in table.stdout
 
 
 def test_compare_refuses_other_conditions_and_missing_files(evaluated):
-    hbench(evaluated, "evaluate", "good.parquet", "-d", "zoo.parquet", "--ties", "optimistic", "-o", "other.json")
-    assert "signatures differ" in hbench(evaluated, "compare", "good.json", "other.json", code=7).stderr
+    in_folder(evaluated, "evaluate", "good.parquet", "-d", "zoo.parquet", "--ties", "optimistic", "-o", "other.json")
+    assert "signatures differ" in in_folder(evaluated, "compare", "good.json", "other.json", code=7).stderr
     foreign = ("--by-query", "good.parquet", "bad.parquet")
     assert (
         "does not hold this report's per-query values"
-        in hbench(evaluated, "compare", "good.json", "bad.json", *foreign, code=3).stderr
+        in in_folder(evaluated, "compare", "good.json", "bad.json", *foreign, code=3).stderr
     )
     (evaluated / "alone.json").write_text((evaluated / "good.json").read_text())
-    assert "--by-query" in hbench(evaluated, "compare", "alone.json", "bad.json", code=3).stderr
+    assert "--by-query" in in_folder(evaluated, "compare", "alone.json", "bad.json", code=3).stderr
+    words = ("compare", "good.json", "bad.json", "--metrics", "H-AP, P@5")
+    assert "unknown metric of both reports 'P@5'" in in_folder(evaluated, *words, code=2).stderr
     (evaluated / "empty.json").write_text("{}")
-    assert "not a report" in hbench(evaluated, "compare", "good.json", "empty.json", code=3).stderr
+    assert "not a report" in in_folder(evaluated, "compare", "good.json", "empty.json", code=3).stderr
 
 
 def test_tables_of_an_earlier_evaluation_are_refused_with_the_command_that_makes_them_anew(data, tmp_path):
     words = ("-d", data / "zoo.parquet", "--metrics", "H-AP")
-    hbench(tmp_path, "evaluate", data / "bad.npz", *words, "-o", "run.json", "--top-k", "5")
-    hbench(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json")
-    hbench(tmp_path, "evaluate", data / "good.npz", *words, "-o", "good.json", "--top-k", "5")
-    refused = hbench(tmp_path, "compare", "run.json", "good.json", code=3).stderr
+    in_folder(tmp_path, "evaluate", data / "bad.npz", *words, "-o", "run.json", "--top-k", "5")
+    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json")
+    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "good.json", "--top-k", "5")
+    refused = in_folder(tmp_path, "compare", "run.json", "good.json", code=3).stderr
     assert "run.by-query.parquet does not hold this report's per-query values" in refused
     assert "hbench evaluate good.npz" in refused
-    hbench(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json", "--by-query", "run.by-query.parquet")
+    in_folder(tmp_path, "evaluate", data / "good.npz", *words, "-o", "run.json", "--by-query", "run.by-query.parquet")
     assert (
         "run.top-k.parquet"
-        in hbench(tmp_path, "report", "run.json", "-d", data / "zoo.parquet", "-o", "p", code=3).stderr
+        in in_folder(tmp_path, "report", "run.json", "-d", data / "zoo.parquet", "-o", "p", code=3).stderr
     )
 
 
@@ -256,7 +246,7 @@ def test_vectors_read_for_one_evaluation_alone_are_moved_and_no_others(tmp_path,
 
 
 def test_the_demo_leaves_a_report_a_picture_and_the_embedding_file(tmp_path):
-    run = hbench(tmp_path, "demo", "--out", "out", "--dim", "16")
+    run = in_folder(tmp_path, "demo", "--out", "out", "--dim", "16")
     written = {path.name for path in (tmp_path / "out").iterdir()}
     kept = {"glyphs-pca.parquet", "glyphs-pca.json", "glyphs-pca.by-query.parquet", "glyphs-pca.top-k.parquet"}
     assert written == kept | {"glyphs-pca.png", "pages"}
@@ -276,7 +266,7 @@ def test_on_a_published_leaderboard_one_run_shows_both_values_and_places_by_the_
     tree = dataclasses.replace(zoo.tree, levels=("super_class", "class"))
     test = dataclasses.replace(zoo, tree=tree)
     save(Dataset("sop", "1", Protocol(), None, {"test": test}), tmp_path / "sop")
-    run = hbench(data, "evaluate", "good.parquet", "-d", tmp_path / "sop", "-o", tmp_path / "r.json")
+    run = in_folder(data, "evaluate", "good.parquet", "-d", tmp_path / "sop", "-o", tmp_path / "r.json")
     document = Document.model_validate_json((tmp_path / "r.json").read_text())
     paper, official = document.scores["H-AP"].value, document.official["H-AP"].value
     assert paper != official
@@ -317,34 +307,30 @@ def test_a_report_is_placed_only_among_rows_of_its_conditions(data, tmp_path):
     zoo = manifest.read(data / "zoo.parquet")
     save(Dataset("glyphs", "1", Protocol(), None, {"test": zoo}), tmp_path / "glyphs")
     asked = ("evaluate", "good.parquet", "-d", tmp_path / "glyphs", "--method", "mine", "-o", tmp_path / "r.json")
-    assert "(paper protocol) would be place" in hbench(data, *asked).stderr
+    assert "(paper protocol) would be place" in in_folder(data, *asked).stderr
     for option, value, reason in (
         ("--protocol", "official", "the report has no scores under the paper protocol"),
         ("--ties", "optimistic", "the report's ties or relevance are not those of the rows"),
     ):
-        run = hbench(data, *asked, option, value)
+        run = in_folder(data, *asked, option, value)
         assert "would be place" not in run.stderr
         assert f"no place on the glyphs leaderboard: {reason}" in run.stderr
-        added = hbench(data, "leaderboard", "add", "glyphs", tmp_path / "r.json", "--to", tmp_path / "x.toml", code=3)
+        added = in_folder(
+            data, "leaderboard", "add", "glyphs", tmp_path / "r.json", "--to", tmp_path / "x.toml", code=3
+        )
         assert reason in added.stderr
     assert not (tmp_path / "x.toml").exists()
 
 
-def test_compare_refuses_a_metric_that_the_reports_do_not_have(evaluated):
-    run = hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, P@5", code=2)
-    assert "unknown metric of both reports 'P@5'" in run.stderr
-    assert "H-AP" in hbench(evaluated, "compare", "good.json", "bad.json", "--metrics", "H-AP, R@1").stdout
-
-
 def test_evaluation_on_a_torch_device(data, tmp_path):
     asked = ["evaluate", "good.parquet", "-d", "zoo.parquet", "--json"]
-    found = json.loads(hbench(data, *asked, "--device", "cpu", "--resume", tmp_path).stdout)["scores"]
-    expected = json.loads(hbench(data, *asked).stdout)["scores"]
+    found = json.loads(in_folder(data, *asked, "--device", "cpu", "--resume", tmp_path).stdout)["scores"]
+    expected = json.loads(in_folder(data, *asked).stdout)["scores"]
     assert {name: each["value"] for name, each in found.items()} == pytest.approx(
         {name: each["value"] for name, each in expected.items()}, rel=1e-6
     )
     assert [path.name for path in tmp_path.iterdir()] == [
         "cpu"
     ]  # its blocks are not mixed with those of the processors
-    assert "no device 'warp'" in hbench(data, *asked, "--device", "warp", code=2).stderr
-    assert "--workers" in hbench(data, *asked, "--device", "cpu", "--workers", "2", code=2).stderr
+    assert "no device 'warp'" in in_folder(data, *asked, "--device", "warp", code=2).stderr
+    assert "--workers" in in_folder(data, *asked, "--device", "cpu", "--workers", "2", code=2).stderr

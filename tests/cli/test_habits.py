@@ -121,14 +121,21 @@ def every_command():
     yield from walk(group, ["hbench"])
 
 
-def test_o_and_d_are_short_for_out_and_dataset_everywhere():
-    found = []
-    for words, command in every_command():
-        for parameter in command.params if words[1] != "hgldv2" else ():
+def test_every_command_has_an_example_and_o_and_d_are_short_for_out_and_dataset():
+    without = {words[-1] for words, command in commands() if f"Example: {' '.join(words)}" not in help_of(command)}
+    assert without == {"datasets", "download", "build"}
+    for words, command in commands():
+        for parameter in command.params:
             for long, short in (("--out", "-o"), ("--dataset", "-d")):
-                if long in parameter.opts and short not in parameter.opts:
-                    found.append((*words, long))
-    assert not found
+                assert long not in parameter.opts or short in parameter.opts, (words, long)
+
+
+def commands():
+    return [(words, command) for words, command in every_command() if words[1] != "hgldv2"]
+
+
+def help_of(command):
+    return " ".join((command.help or "").split())
 
 
 def test_every_command_takes_quiet_and_verbose_once_behind_its_name():

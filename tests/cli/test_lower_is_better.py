@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from hbench.cli import group
 from hbench.datasets import manifest
 from hbench.evaluation import embeddings, leaderboard
 from hbench.look.plots.boards import front_of, points_of, records_of
+from tests.command_line import call
 
 ROWS = """
 dataset = "zoo"
@@ -42,45 +41,20 @@ def folder(tmp_path_factory):
     for name, noise in (("bad", 2.0), ("good", 0.5)):
         vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
         embeddings.write(folder / "models" / f"{name}.parquet", items, vectors)
-    run(
-        "evaluate-all",
-        folder / "models",
-        "-d",
-        folder / "zoo.parquet",
-        "-o",
-        folder,
-        "--metrics",
-        "HD@1,R@1",
-        "--unit",
-        "query",
-    )
+    options = ("--metrics", "HD@1,R@1", "--unit", "query")
+    call("evaluate-all", folder / "models", "-d", folder / "zoo.parquet", "-o", folder, *options)
     return folder
-
-
-def run(*words):
-    done = CliRunner().invoke(group, list(map(str, words)), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def test_the_best_model_is_that_of_the_smallest_distance(folder):
     words = ("-d", folder / "zoo.parquet", "-o", folder / "hd", "--metrics", "HD@1", "--json")
-    shown = json.loads(run("evaluate-all", folder / "models", *words))
+    shown = json.loads(call("evaluate-all", folder / "models", *words).stdout)
     assert [model["method"] for model in shown["models"]] == ["good", "bad"]
 
 
 def test_pages_call_the_smaller_distance_better_and_the_larger_worst(folder):
-    run(
-        "report",
-        folder / "bad.json",
-        folder / "good.json",
-        "--by",
-        "HD@1",
-        "-d",
-        folder / "zoo.parquet",
-        "-o",
-        folder / "pages",
-    )
+    words = ("report", folder / "bad.json", folder / "good.json", "--by", "HD@1")
+    call(*words, "-d", folder / "zoo.parquet", "-o", folder / "pages")
     page = (folder / "pages" / "compare.html").read_text(encoding="utf-8")
     assert "good is better than bad by" in page
     first = int(page.split('data-balance="first">')[1].split("<")[0])
@@ -92,7 +66,7 @@ def test_the_worst_queries_are_those_of_the_largest_distance(folder):
     model = folder / "models" / "good.parquet"
     levels = {}
     for way in ("--worst", "--best"):
-        results = json.loads(run("look", model, way, "1", *words))[0]["results"]
+        results = json.loads(call("look", model, way, "1", *words).stdout)[0]["results"]
         levels[way] = results["good.parquet"][0]["level"]
     assert levels["--worst"] < levels["--best"] == 2
 

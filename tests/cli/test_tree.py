@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import hashlib
-import io
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import pyarrow.parquet as pq
 import pytest
 
-from hbench.cli import main
 from hbench.datasets import load, manifest, save
 from hbench.tree.files import read
+from tests.command_line import in_folder
 
 TREES = Path(__file__).parents[1] / "golden" / "trees"
 INAT, CUB = TREES / "inat2018_names.csv.gz", TREES / "cub_species_family_order.csv"
@@ -26,36 +21,8 @@ MENDED = ["--policy", "by-path", "--policy", "fill-from-parent"]
 MESSY = "parent,child\nthing,animal\nthing,plant\nanimal,cat\nanimal,dog\nplant,dog\ndog,pug\na,b\nb,c\nc,a\n,x\n"
 
 
-class Run(NamedTuple):
-    stdout: str
-    stderr: str
-
-
-def hbench(folder, *arguments, code=0, verb="tree"):
-    """The command line in this process, as the console script calls it."""
-    out, err, ended = io.StringIO(), io.StringIO(), 0
-    with (
-        contextlib.chdir(folder),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(sys, "argv", ["hbench", verb, *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as exit_code:
-            ended = int(exit_code.code or 0)
-    assert ended == code, err.getvalue() + out.getvalue()
-    return Run(out.getvalue(), err.getvalue())
-
-
-def test_it_runs_as_a_process_of_its_own(tmp_path):
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", "tree", "validate", str(CUB), "--levels", "order,family,species"],
-        capture_output=True, text=True, check=False, cwd=tmp_path, encoding="utf-8",
-    )  # fmt: skip
-    assert (run.returncode, run.stderr.count("Traceback")) == (3, 0)
-    assert "  family 'Laridae' in Charadriiformes and Coraciiformes (16 items)\n" in run.stdout
+def hbench(folder, *words, code=0):
+    return in_folder(folder, "tree", *words, code=code)
 
 
 def test_a_built_in_dataset_is_shown_with_its_classes_items_and_statistics(tmp_path):
@@ -244,33 +211,6 @@ def test_a_tree_is_drawn(tmp_path):
     by_items = hbench(tmp_path, "draw", "glyphs", "--by-items", "--out", "glyphs.png")
     assert "1,635 classes, 4 levels" in by_items.stderr
     assert (tmp_path / "glyphs.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_dataset_is_built_from_a_table_that_policies_mend(tmp_path):
-    rows = "1,Plantae,Iris\n2,Animalia,Iris\n3,Animalia,NA\n4,Animalia,Felis\n5,,Felis\n"
-    (tmp_path / "t.csv").write_text(f"item,kingdom,genus\n{rows}")
-    arguments = ["own", "--from", "t.csv", "--levels", "kingdom,genus", "--out", "built"]
-    refused = hbench(tmp_path, *arguments, "--policy", "fill-from-parent", verb="build", code=3)
-    assert "2 homonym" in refused.stderr or "several parents" in refused.stderr
-    assert not (tmp_path / "built").exists()
-    names = ["--policy", "by-path", "--policy", "fill-from-parent"]
-    built = hbench(tmp_path, *arguments, *names, verb="build")
-    assert "4 rows of names changed by by-path" in built.stderr
-    dataset = load(tmp_path / "built")
-    assert dataset.tests["test"].tree.names == (
-        ("Animalia", "Plantae", "unplaced kingdom"),
-        (
-            "Felis (Animalia)",
-            "Iris (Animalia)",
-            "unplaced genus of Animalia",
-            "Iris (Plantae)",
-            "Felis (unplaced kingdom)",
-        ),
-    )
-    assert dataset.card["changed by by-path"] == 4
-    dropped = hbench(tmp_path, *arguments[:-1], "few", "--policy", "drop", verb="build")
-    assert "4 rows of names changed by drop" in dropped.stderr
-    assert load(tmp_path / "few").tests["test"].items.tolist() == ["4"]
 
 
 @pytest.mark.parametrize(

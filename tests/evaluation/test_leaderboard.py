@@ -123,11 +123,6 @@ def test_the_finest_level_may_be_named_and_a_metric_of_another_package_must_be_d
     assert rank(board(row("a", scores="{ AP50 = 70.0 }"), head=head), "AP50")[0].place == 1
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read(str(tmp_path / "none.toml"))
-
-
 # ranks
 
 
@@ -168,9 +163,11 @@ def test_a_place_is_one_more_than_the_number_of_better_results_and_names_its_nei
     assert place(toy, "R@1", 0.5) == (1, 0, None, None)
 
 
-def test_ranking_by_an_unknown_metric_suggests():
+def test_an_unknown_metric_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(UnknownName, match="did you mean 'H-AP'"):
         rank(board(row("a")), "HAP")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(str(tmp_path / "none.toml"))
 
 
 # files
@@ -217,16 +214,11 @@ SHIPPED = sorted((Path(__file__).parents[2] / "leaderboards").glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_shipped_leaderboard_is_valid_named_after_its_file_and_has_a_leader(path):
+def test_a_shipped_leaderboard_is_named_after_its_file_has_a_leader_and_rows_in_order_of_year(path):
     shipped = read_file(path)
     assert shipped.dataset == path.stem
     assert rank(shipped, shipped.metric)[0].place == 1
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_rows_stand_in_order_of_year_and_source(path):
-    rows = read_file(path).rows
-    assert [r.year or 9999 for r in rows] == sorted(r.year or 9999 for r in rows)
+    assert [r.year or 9999 for r in shipped.rows] == sorted(r.year or 9999 for r in shipped.rows)
 
 
 def test_every_published_row_is_there_and_no_other():

@@ -6,7 +6,6 @@ import json
 import re
 from decimal import Decimal
 
-import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -211,9 +210,3 @@ def test_a_narrow_terminal_drops_metrics_before_it_squeezes_numbers():
     ]
     assert widths == sorted(widths)
     assert cli.needed_width(content) > 100 > widths[1]
-
-
-def test_every_command_explains_itself_with_an_example():
-    assert isinstance(cli.command, click.Group)
-    for name, command in cli.command.commands.items():
-        assert f"Example: hbench leaderboard {name}" in (command.help or "")

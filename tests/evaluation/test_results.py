@@ -16,18 +16,8 @@ from tests.command_line import call, refusal
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     zoo.make(folder, items=400)
-    call(
-        "evaluate",
-        folder / zoo.FILE,
-        "-d",
-        folder / zoo.DATASET,
-        "--metrics",
-        "H-AP",
-        "-o",
-        folder / "r.json",
-        "--top-k",
-        5,
-    )
+    words = ("evaluate", folder / zoo.FILE, "-d", folder / zoo.DATASET, "--metrics", "H-AP")
+    call(*words, "-o", folder / "r.json", "--top-k", 5)
     return folder
 
 
