@@ -116,7 +116,5 @@ def test_where_nothing_can_be_written_code_is_made_each_time(run, tmp_path):
     ] * 2
 
 
-def test_it_is_said_how_often_the_kernel_is_compiled(monkeypatch):
+def test_it_is_said_how_often_the_kernel_is_compiled():
     assert compiled.announcement().endswith("this once")
-    monkeypatch.setattr(compiled, "kept_in", lambda _package: None)
-    assert "as every time" in compiled.announcement()

@@ -4,8 +4,6 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
-from hbench_detection.cli import command
 from hbench_detection.detector import ClassifierRankLoss, detector_of
 from hbench_detection.recipe import CLASSES, names, resolve
 from hbench_detection.run import batches, detect, example, learn, rate, run
@@ -14,13 +12,13 @@ from hbench_detection.voc import Boxes, boxes_of, part_of
 from PIL import Image
 from torch import Tensor
 
-from hbench.cli.leaderboard import command as leaderboard
 from hbench.core.errors import ConfigError, DataError, SubmissionError, UnknownName
 from hbench.evaluation.leaderboard import read as read_board
 from hbench.evaluation.leaderboard import read_file
 from hbench.evaluation.leaderboard.detection import row_of
 from hbench.evaluation.leaderboard.runs import recorded
 from hbench.losses.baselines.rambo import RamboClasses
+from tests.command_line import call
 from tests.detection import shapes
 
 SMALL = [
@@ -35,14 +33,6 @@ def voc(tmp_path_factory):
     shapes.draw(root / "VOC2007", "trainval", 300)
     shapes.draw(root / "VOC2007", "test", 40)
     return root
-
-
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # images of 64 pixels: threads would wait for one another
-    yield
-    torch.set_num_threads(before)
 
 
 def boxes(corners, classes, difficult=None):
@@ -114,50 +104,43 @@ def test_a_list_that_leaves_its_folder_is_refused(tmp_path):
 TRUTH = [[0, 0, 10, 10]]
 
 
-def test_a_perfect_detector_has_ap_one():
-    scores = scores_of([detections(TRUTH, [1], [0.3])], [boxes(TRUTH, [1])], ["disc"])
-    assert scores.ap50 == pytest.approx(1)
-    assert scores.ap50_95 == pytest.approx(1)
+TWO, FAR = [[0, 0, 10, 10], [20, 20, 30, 30]], [20, 20, 30, 30]
 
 
-def test_a_box_that_overlaps_by_62_percent_counts_at_one_half_and_at_two_more_overlaps():
+@pytest.mark.parametrize(
+    ("truth", "difficult", "found", "ap50"),
+    [
+        (TRUTH, [False], TRUTH, 1),
+        # right, wrong, right: precision 1 up to recall 1/2 (0 to 0.5: six recalls of eleven), then 2/3 (five)
+        (TWO, [False, False], [TWO[0], [40, 40, 50, 50], FAR], (6 * 1 + 5 * 2 / 3) / 11),
+        # a difficult object is neither asked for nor a mistake, however often it is found
+        (TWO, [False, True], [FAR, TWO[0]], 1),
+        (TWO, [False, True], [FAR, [20, 20, 30, 29], [21, 20, 30, 30], TWO[0]], 1),
+        (TWO, [False, True], [TWO[0]], 1),
+    ],
+)
+def test_ap50_is_the_mean_over_eleven_recalls_without_difficult_objects(truth, difficult, found, ap50):
+    shown = detections(found, [1] * len(found), [0.9 - 0.1 * place for place in range(len(found))])
+    assert scores_of([shown], [boxes(truth, [1] * len(truth), difficult)], ["disc"]).ap50 == pytest.approx(ap50)
+
+
+def test_a_box_counts_at_the_overlaps_that_it_has():
     found = [detections([[0, 0, 6.2, 10]], [1], [0.9])]  # 62 of 100 pixels
     scores = scores_of(found, [boxes(TRUTH, [1])], ["disc"])
     assert scores.ap50 == pytest.approx(1)
     assert scores.ap50_95 == pytest.approx(3 / 10)  # 0.5, 0.55 and 0.6 of ten
+    assert scores_of([detections(TRUTH, [1], [0.3])], [boxes(TRUTH, [1])], ["disc"]).ap50_95 == pytest.approx(1)
+    touching = detections([[20, 20, 60, 60], TWO[0]], [1, 1], [0.9, 0.8])  # holds the difficult one, overlaps by 1/16
+    assert scores_of([touching], [boxes(TWO, [1, 1], [False, True])], ["disc"]).ap50 < 0.6
 
 
-def test_ap50_is_the_mean_over_eleven_recalls():
-    """Two objects: ranks are right, wrong, right. Precision 1 up to recall ½ (0 … 0.5: six recalls), then 2/3 (five)."""
-    truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 1])
-    found = detections([[0, 0, 10, 10], [40, 40, 50, 50], [20, 20, 30, 30]], [1, 1, 1], [0.9, 0.8, 0.7])
-    assert scores_of([found], [truth], ["disc"]).ap50 == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
-
-
-def test_a_difficult_object_is_neither_asked_for_nor_a_mistake():
-    truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 1], [False, True])
-    both = detections([[20, 20, 30, 30], [0, 0, 10, 10]], [1, 1], [0.9, 0.8])
-    assert scores_of([both], [truth], ["disc"]).ap50 == pytest.approx(1)
-    thrice = [[20, 20, 30, 30], [20, 20, 30, 29], [21, 20, 30, 30], [0, 0, 10, 10]]
-    assert scores_of([detections(thrice, [1] * 4, [0.9, 0.8, 0.7, 0.6])], [truth], ["disc"]).ap50 == pytest.approx(1)
-    missed = detections([[0, 0, 10, 10]], [1], [0.8])
-    assert scores_of([missed], [truth], ["disc"]).ap50 == pytest.approx(1)
-    touching = detections([[20, 20, 60, 60], [0, 0, 10, 10]], [1, 1], [0.9, 0.8])  # holds it whole, overlaps by 1/16
-    assert scores_of([touching], [truth], ["disc"]).ap50 < 0.6
-
-
-def test_a_class_without_objects_has_no_ap_and_does_not_lower_the_mean():
-    scores = scores_of([detections(TRUTH, [1], [0.3])], [boxes(TRUTH, [1])], ["disc", "bar"])
-    assert scores.per_class["disc"] == pytest.approx(1)
-    assert scores.per_class["bar"] != scores.per_class["bar"]
-    assert scores.ap50 == pytest.approx(1)
-
-
-def test_a_class_that_is_never_detected_has_ap_zero():
-    truth = boxes([[0, 0, 10, 10], [20, 20, 30, 30]], [1, 2])
-    scores = scores_of([detections(TRUTH, [1], [0.3])], [truth], ["disc", "bar"])
-    assert scores.per_class["bar"] == pytest.approx(0)
-    assert scores.ap50 == pytest.approx(0.5)
+def test_a_class_without_objects_has_no_ap_and_one_that_is_never_detected_has_ap_zero():
+    absent = scores_of([detections(TRUTH, [1], [0.3])], [boxes(TRUTH, [1])], ["disc", "bar"])
+    assert absent.per_class["disc"] == pytest.approx(1)
+    assert absent.per_class["bar"] != absent.per_class["bar"]
+    assert absent.ap50 == pytest.approx(1)
+    missed = scores_of([detections(TRUTH, [1], [0.3])], [boxes(TWO, [1, 2])], ["disc", "bar"])
+    assert (missed.per_class["bar"], missed.ap50) == pytest.approx((0, 0.5))
 
 
 # Recipes and the loss
@@ -167,8 +150,8 @@ def test_the_shipped_recipes_have_the_values_of_the_paper():
     assert names() == ["voc07-cross-entropy", "voc07-rambo"]
     rambo = resolve("voc07-rambo")
     assert (rambo.epochs, rambo.batch, rambo.lr, rambo.drops) == (12, 8, 0.1, (9,))
-    own = rambo.classification
-    assert (own.lam, own.margin, own.memory, own.joint) == (0.5, 0.15, 7, pytest.approx(1 / 3))
+    settings = rambo.classification
+    assert (settings.lam, settings.margin, settings.memory, settings.joint) == (0.5, 0.15, 7, pytest.approx(1 / 3))
     assert len(CLASSES) == len(set(CLASSES)) == 20
     cross_entropy = resolve("voc07-cross-entropy")
     differing = {"method", "lr", "least_score", "source", "classification"}
@@ -264,16 +247,14 @@ def few(tmp_path):
     return tmp_path
 
 
-def asked(root, out, *more):
+def detected(root, out, *more):
     changes = [part for change in SMALL for part in ("--set", change)]
-    arguments = ["voc07-rambo", "--root", str(root), "--out", str(out), "--device", "cpu", *changes, *map(str, more)]
-    return CliRunner().invoke(command, arguments, catch_exceptions=False)
+    return call("detect", "voc07-rambo", "--root", root, "--out", out, "--device", "cpu", *changes, *more)
 
 
 def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
     monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
-    result = asked(few, tmp_path / "out", "--json")
-    assert result.exit_code == 0
+    result = detected(few, tmp_path / "out", "--json")
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert json.loads(result.stdout) == report
     assert set(report["scores"]) == {"AP50", "AP50:95"}
@@ -281,12 +262,7 @@ def test_a_run_writes_what_a_leaderboard_takes(few, tmp_path, monkeypatch):
         row_of(tmp_path / "out" / "report.json", read_board("voc07"))
     (tmp_path / "out" / "report.json").write_text(json.dumps(report | {"dataset": "voc07@1"}))
     board = tmp_path / "voc07.toml"
-    added = CliRunner().invoke(
-        leaderboard,
-        ["add", "voc07", str(tmp_path / "out" / "report.json"), "--to", str(board)],
-        catch_exceptions=False,
-    )
-    assert added.exit_code == 0
+    call("leaderboard", "add", "voc07", tmp_path / "out" / "report.json", "--to", board)
     row = read_file(board).rows[-1]
     assert row.method == "Faster R-CNN RaMBO"
     assert float(row.scores["AP50"]) == pytest.approx(100 * report["scores"]["AP50"], abs=0.01)
@@ -307,7 +283,7 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
     ]
     (tmp_path / "detections.json").write_text(json.dumps(results))
     for folder, source in (("first", tmp_path / "detections.json"), ("second", tmp_path / "first" / "detections.json")):
-        assert asked(voc, tmp_path / folder, "--score", source).exit_code == 0
+        detected(voc, tmp_path / folder, "--score", source)
     first, second = (json.loads((tmp_path / folder / "report.json").read_text()) for folder in ("first", "second"))
     assert first == second
     assert 0.3 < first["scores"]["AP50"] < 0.7
@@ -329,7 +305,7 @@ def test_what_are_no_detections_is_refused(few, tmp_path, content, problem):
     results = [whole | each for each in content] if isinstance(content, list) else content
     (tmp_path / "detections.json").write_text(json.dumps(results))
     with pytest.raises(DataError, match=f"(?s)does not hold detections.*{problem}"):
-        asked(few, tmp_path / "out", "--score", tmp_path / "detections.json")
+        detected(few, tmp_path / "out", "--score", tmp_path / "detections.json")
     assert not (tmp_path / "out" / "report.json").exists()
 
 

@@ -17,18 +17,8 @@ from tests import oracle
 SPELLINGS = [
     *("H-AP", "H-AP(alpha=3)", "H-AP@R", "H-AP(relevance=sum_wap)", "wAP", "wAP(weights=0.2:0.8)", "ASI", "ASI/genus"),
     *("NDCG", "NDCG@100", "AP", "AP/genus", "AP#genus", "R@10", "R@1/genus", "TR@10", "TR(norm=min)@10", "P@5"),
-    *(
-        "P@R",
-        "MRR/genus",
-        "mAP@R",
-        "mAP@R/genus",
-        "mAP@100",
-        "H-P@10",
-        "H-R@10",
-        "HD@5",
-        "HD-mistake",
-        "HD-first-mistake",
-    ),
+    *("P@R", "MRR/genus", "mAP@R", "mAP@R/genus", "mAP@100", "H-P@10", "H-R@10"),
+    *("HD@5", "HD-mistake", "HD-first-mistake"),
 ]
 lists_of_levels = st.integers(1, 8).flatmap(
     lambda depth: st.tuples(st.just(depth), st.lists(st.integers(0, depth), min_size=1, max_size=40))

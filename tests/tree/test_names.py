@@ -150,9 +150,3 @@ def test_the_names_of_inaturalist_2018_have_the_known_defects():
     ]
     assert [problem.node for problem in of_kind["spaces"]] == ["Eurystomellidae "]
     assert len(problems) == 11 + 6 + 1
-
-
-def test_the_family_of_cub_that_stands_in_two_orders_is_named():
-    table = read(TREES / "cub_species_family_order.csv", levels=["order", "family", "species"])
-    (problem,) = find_problems(table)
-    assert problem == TreeProblem("homonym", "family", "Laridae", ("Charadriiformes", "Coraciiformes"), 16)

@@ -5,17 +5,12 @@ from hypothesis import given
 
 from hbench.core.errors import DataError, TreeError
 from hbench.tree.graph import unfold
-from hbench.tree.newick import format_newick, label, parse_newick
-from tests.tree_strategies import label_trees, names
+from hbench.tree.newick import label, parse_newick
+from tests.tree_strategies import names
 
 
 def rows_of(text):
     return list(unfold(parse_newick(text)).rows)
-
-
-@given(label_trees())
-def test_a_tree_written_and_read_is_the_same_tree(tree):
-    assert unfold(parse_newick(format_newick(tree))).tree()[0] == tree
 
 
 @given(names)
