@@ -188,9 +188,11 @@ def test_a_body_that_drips_is_a_lost_connection(get, server, head):
                 handler.wfile.write(drop)
         handler.close_connection = True
 
-    server.faults["data.bin"] = [dripping] * 2
-    get(md5=MD5, patience=replace(QUICK, least_rate=1 << 20, period=0.1))
-    assert len(server.asked) == 3
+    server.faults["data.bin"] = [dripping] * 9
+    with pytest.raises(SourceError) as refusal:
+        get(md5=MD5, patience=replace(QUICK, least_rate=1 << 20, period=0.1, shorts=2))
+    assert "bytes came in 0 s" in refusal.value.found
+    assert len(server.asked) == 2
 
 
 def test_the_page_of_a_redirect_is_not_read(get, server, tmp_path):
@@ -210,9 +212,10 @@ def test_the_page_of_a_redirect_is_not_read(get, server, tmp_path):
     ("faults", "patience", "requests"),
     [
         ([reset_after(0)] * 10, {"drops": 3}, 3),
+        ([close_after(number) for number in range(1, 100)], {"shorts": 12}, 12),
         ([status(302, Location="/data.bin")] * 100, {"drops": 1}, 31),
     ],
-    ids=["no byte", "redirects in a circle"],
+    ids=["no byte", "a byte each", "redirects in a circle"],
 )
 def test_a_mirror_that_brings_nothing_is_given_up(get, server, faults, patience, requests):
     server.faults["data.bin"] = faults
@@ -265,14 +268,11 @@ def test_a_web_page_is_recognised_and_never_kept(get, server, tmp_path, fault):
     assert (tmp_path / ".data.bin.part").exists() is False or not (tmp_path / ".data.bin.part").read_bytes()
 
 
-def test_a_wrong_checksum_everywhere_leaves_nothing(get, server, tmp_path):
+def test_a_wrong_checksum_or_size_leaves_nothing(get, server, tmp_path):
     server.files["data.bin"] = BODY[:-1] + b"?"
     with pytest.raises(IntegrityError, match=f"(?s)wrong sha256: {'[0-9a-f]' * 64}"):
         get(sha256=SHA256)
     assert left(tmp_path) == []
-
-
-def test_a_wrong_size_is_refused_before_it_is_fetched(get, tmp_path):
     with pytest.raises(SourceError, match="another size: 1,000,000 bytes"):
         get(size=999)
     assert left(tmp_path) == []

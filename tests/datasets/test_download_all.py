@@ -73,14 +73,8 @@ def parts(server):
         body = tar_of(random_files(20, seed=i))
         server.files[f"images_{i}.tar"] = body
         server.files[f"md5.images_{i}.txt"] = f"{md5(body)}  images_{i}.tar\n".encode()
-        sources.append(
-            RemoteFile(
-                f"images_{i}.tar",
-                (server.url(f"images_{i}.tar"),),
-                unpack="train",
-                md5_url=server.url(f"md5.images_{i}.txt"),
-            )
-        )
+        address, listed = server.url(f"images_{i}.tar"), server.url(f"md5.images_{i}.txt")
+        sources.append(RemoteFile(f"images_{i}.tar", (address,), unpack="train", md5_url=listed))
     return sources
 
 
@@ -138,17 +132,7 @@ def test_what_changed_on_disk_is_found_and_repaired(parts, server, folder):
     assert [path for path, _ in server.asked[asked:]] == ["md5.images_0.txt", "images_0.tar"]
 
 
-def test_a_file_that_lies_there_is_checked_before_it_is_used(server, folder):
-    body = tar_of(random_files(5))
-    source = RemoteFile("data.tar", (server.url("data.tar"),), md5=md5(body), unpack=".")
-    folder.mkdir()
-    (folder / "data.tar").write_bytes(body)
-    assert state_of(folder, source) == "unchecked"
-    assert fetch_all([source], DownloadOptions(folder)) == {}
-    assert server.asked == []
-
-
-def test_a_wrong_file_that_lies_there_is_not_replaced_unless_told(server, folder):
+def test_a_file_that_lies_there_is_checked_and_a_wrong_one_not_replaced_unless_told(server, folder):
     body = tar_of(random_files(5))
     server.files["data.tar"] = body
     source = RemoteFile("data.tar", (server.url("data.tar"),), md5=md5(body), unpack=".")
@@ -156,6 +140,11 @@ def test_a_wrong_file_that_lies_there_is_not_replaced_unless_told(server, folder
     (folder / "data.tar").write_bytes(b"mine")
     assert isinstance(fetch_all([source], DownloadOptions(folder))["data.tar"], IntegrityError)
     assert (folder / "data.tar").read_bytes() == b"mine"
+    (folder / "data.tar").write_bytes(body)
+    assert state_of(folder, source) == "unchecked"
+    assert fetch_all([source], DownloadOptions(folder)) == {}
+    assert server.asked == []
+    (folder / "data.tar").write_bytes(b"mine")
     assert fetch_all([source], DownloadOptions(folder, repair=True)) == {}
 
 
@@ -199,28 +188,19 @@ def home(home):
     return home
 
 
-def test_a_dead_address_can_be_mended_by_the_user(home):
+def test_a_dead_address_can_be_mended_by_the_user_a_mirror_goes_first_and_google_drive_goes_by_id(home):
     shipped = sources_of("cub200")
     assert shipped[0].sha256 == "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081"
     (home / "sources.toml").write_text(
         '[[cub200]]\nfile = "CUB_200_2011.tgz"\nurls = ["http://127.0.0.1/x"]\nunpack = "."\n'
+        '[[sop]]\nfile = "x.zip"\nurls = ["gdrive:1TclrpQOF"]\n'
     )
     assert [source.urls for source in sources_of("cub200")] == [("http://127.0.0.1/x",)]
     assert sources_of("cub200")[0].sha256 == shipped[0].sha256
-
-
-def test_a_file_of_google_drive_goes_by_its_id(home):
-    (home / "sources.toml").write_text('[[sop]]\nfile = "x.zip"\nurls = ["gdrive:1TclrpQOF"]\n')
     assert sources_of("sop")[-1].urls[0].endswith("download?export=download&confirm=t&id=1TclrpQOF")
-
-
-def test_a_mirror_is_tried_first():
     first = sources_of("gldv2", part="metadata", mirror="http://127.0.0.1:1/landmarks/")[0]
     assert first.urls[0] == "http://127.0.0.1:1/landmarks/metadata/train_clean.csv"
     assert first.urls[1].startswith("https://s3.amazonaws.com/google-landmark/metadata/")
-
-
-def test_landmarks_come_in_620_parts_each_with_its_checksum_list():
     parts = sources_of("gldv2", part="images")
     assert len(parts) == 620
     assert (parts[499].file, parts[499].unpack) == ("train/images_499.tar", "train")
