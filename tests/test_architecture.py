@@ -26,7 +26,7 @@ WINGS = [
     "train",
     "integrations",
     "cli",
-]  # each imports only those before it
+]
 SHELVES = {"cli", "datasets/benchmarks", "train/recipes", "losses/baselines"}  # many entries of one kind
 
 
@@ -57,7 +57,7 @@ def test_hbench_holds_its_wings_and_nothing_else():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_its_own_wing_and_those_before_it(path):
+def test_a_module_imports_only_its_wing_and_those_before_it(path):
     own = path.relative_to(ROOT / "hbench").parts
     if len(own) == 1:
         return

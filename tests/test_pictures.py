@@ -5,12 +5,12 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from hbench.look.palette import color_of
 from hbench.look.plots import kinds
+from tests.look.plotting import luminance
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 
@@ -37,13 +37,6 @@ def test_every_arrow_of_the_picture_leads_upwards():
     drawing = wings()
     for wing, targets in drawing.arrows().items():
         assert all(drawing.place(target)[1] < drawing.place(wing)[1] for target in targets), wing
-
-
-def luminance(color):
-    """Relative luminance of #rrggbb (WCAG)."""
-    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
 def test_every_picture_has_the_script_that_draws_it():

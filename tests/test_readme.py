@@ -1,7 +1,6 @@
 """Every block of the README does what it says: console lines run in order in one folder, python blocks run as they
 are."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -9,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.command_line import run
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,28 +23,18 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("line", [line for kind, text in BLOCKS if kind == "console" for line in text.splitlines()])
 def test_a_console_line_of_the_readme_runs(folder, line):
-    prompt, program, *arguments = shlex.split(line)
+    prompt, program, *words = shlex.split(line)
     assert (prompt, program) == ("$", "hbench")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=environment,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout + run.stderr
+    done = run(*words, folder=folder)
+    assert done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind == "python"])
 def test_a_python_block_of_the_readme_runs(block):
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    assert run.returncode == 0, run.stderr
-    assert "excluded-by-id" in run.stdout
+    line = [sys.executable, "-W", "error", "-c", block]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "excluded-by-id" in done.stdout
 
 
 def test_the_two_commands_of_the_readme_are_one_line_each():

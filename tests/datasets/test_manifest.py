@@ -104,25 +104,22 @@ def test_changed_content_is_found_out(tmp_path):
         manifests.read(path)
 
 
-@pytest.mark.parametrize("item", ["", "/b", "b/../c", "..", "b\\c", "b\0c"])
-def test_items_that_are_not_inside_are_refused(item):
-    with pytest.raises(DataError, match="leave its folder"):
-        manifests.from_names(["a", item], [("x", "y")] * 2, levels=LEVELS)
-
-
-def test_items_that_are_not_unique_are_refused():
-    with pytest.raises(DataError, match=r"not unique.*\n.*\n.*a"):
-        manifests.from_names(["a", "a"], [("x", "y")] * 2, levels=LEVELS)
+@pytest.mark.parametrize(
+    ("item", "levels", "problem"),
+    [
+        *((item, LEVELS, "leave its folder") for item in ("", "/b", "b/../c", "..", "b\\c", "b\0c")),
+        ("a", LEVELS, r"not unique.*\n.*\n.*a"),
+        ("b", ["class", "item"], "item cannot be the name of a level"),
+    ],
+)
+def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_are_refused(item, levels, problem):
+    with pytest.raises(DataError, match=problem):
+        manifests.from_names(["a", item], [("x", "y")] * 2, levels=levels)
 
 
 @pytest.mark.parametrize("item", ["a..b", "..a", "a/..b/c", "a//b", "ä/é", "a b", "."])
 def test_unusual_items_that_stay_inside_are_taken(item):
     assert len(manifests.from_names([item], [("x", "y")], levels=LEVELS)) == 1
-
-
-def test_a_level_cannot_have_the_name_of_a_column():
-    with pytest.raises(DataError, match="item cannot be the name of a level"):
-        manifests.from_names(["a"], [("x", "y")], levels=["class", "item"])
 
 
 @pytest.fixture
@@ -131,16 +128,13 @@ def file(tmp_path):
     return tmp_path / "m.parquet"
 
 
-@pytest.mark.parametrize("size", [0, 4, -50])
-def test_a_truncated_manifest_is_refused(file, size):
-    file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(DataError, match=r"m\.parquet cannot be read"):
-        manifests.read(file)
-
-
-def test_a_foreign_parquet_file_is_refused(file):
-    pq.write_table(pa.table({"item": ["a"]}), file)
-    with pytest.raises(DataError, match="is not a manifest"):
+@pytest.mark.parametrize("size", [0, 4, -50, None])
+def test_a_truncated_or_foreign_parquet_file_is_refused(file, size):
+    if size is None:
+        pq.write_table(pa.table({"item": ["a"]}), file)
+    else:
+        file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(DataError, match="is not a manifest" if size is None else r"m\.parquet cannot be read"):
         manifests.read(file)
 
 

@@ -73,15 +73,8 @@ def test_a_split_is_the_same_everywhere():
 
 
 def test_nested_folders_are_levels(tmp_path):
-    items = [
-        "bird/crow/1.jpg",
-        "bird/crow/2.PNG",
-        "bird/tit/1.jpg",
-        "fish/carp/1.jpg",
-        "fish/.hidden/1.jpg",
-        "note.txt",
-    ]
-    folder_of_images(tmp_path / "zoo", items[:-1])
+    items = ["bird/crow/1.jpg", "bird/crow/2.PNG", "bird/tit/1.jpg", "fish/carp/1.jpg", "fish/.hidden/1.jpg"]
+    folder_of_images(tmp_path / "zoo", items)
     (tmp_path / "zoo" / "note.txt").write_text("not an image")
     result = build("--from", tmp_path / "zoo", "--levels", "class,species")
     test = load("zoo").tests["test"]
@@ -169,6 +162,9 @@ def test_files_without_a_label_are_counted(tmp_path, birds):
     )
 
 
+OF_BIRDS = ["--from", "BIRDS", *TABLE]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -177,29 +173,13 @@ def test_files_without_a_label_are_counted(tmp_path, birds):
         (["--from", "BIRDS"], UsageError, "which columns"),
         (["--from", "BIRDS", *LEVELS], UsageError, "no column 'item' for the images"),
         (["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"], UnknownName, "'species'"),
-        (
-            ["--from", "BIRDS", *TABLE, "--split-by", "genus"],
-            UnknownName,
-            "unknown level to split by 'genus'",
-        ),
-        (
-            ["--from", "BIRDS", *TABLE, "--split-by", "order", "--test-fraction", "1.5"],
-            UsageError,
-            "out of range",
-        ),
-        (
-            ["--from", "BIRDS", *TABLE, "--split-by", "order", "--test-fraction", "0.1"],
-            UsageError,
-            "too few",
-        ),
-        (
-            ["--from", "BIRDS", *TABLE, "--split-by", "order", "--split-column", "fold"],
-            UsageError,
-            "two splits",
-        ),
+        ([*OF_BIRDS, "--split-by", "genus"], UnknownName, "unknown level to split by 'genus'"),
+        ([*OF_BIRDS, "--split-by", "order", "--test-fraction", "1.5"], UsageError, "out of range"),
+        ([*OF_BIRDS, "--split-by", "order", "--test-fraction", "0.1"], UsageError, "too few"),
+        ([*OF_BIRDS, "--split-by", "order", "--split-column", "fold"], UsageError, "two splits"),
         (["--from", "BIRDS", "--levels", "fold,order", "--image-column", "path"], TreeError, "Passeriformes"),
-        (["--from", "BIRDS", *TABLE, "--policy", "by-paths"], UnknownName, "did you mean 'by-path'"),
-        (["mine", "--from", "BIRDS", *TABLE, "--out", "BIRDS/below"], DataError, "choose another folder with --out"),
+        ([*OF_BIRDS, "--policy", "by-paths"], UnknownName, "did you mean 'by-path'"),
+        (["mine", *OF_BIRDS, "--out", "BIRDS/below"], DataError, "choose another folder with --out"),
         (["--from", "ZOO"], DataError, r"fish/2\.jpg"),
         (["--from", "ZOO", "--split-folders"], DataError, "are not a split"),
         (["sop", "--from-scratch", "WORK"], UsageError, "labels of sop cannot be made from scratch"),

@@ -7,11 +7,9 @@ import re
 from xml.etree import ElementTree
 
 import numpy as np
-from click.testing import CliRunner
 from PIL import Image
 
 import hbench
-from hbench.cli import group
 from hbench.evaluation import embeddings
 from hbench.look.figures import COLUMN, DPI, styled
 from hbench.look.plots import draw
@@ -57,10 +55,10 @@ def ranked_levels(dataset, vectors):
     return found
 
 
-def plotted(*arguments, code=0):
-    run = CliRunner().invoke(group, ["plot", *map(str, arguments)])
-    assert run.exit_code == code, run.output
-    return run
+def luminance(color):
+    """Relative luminance of #rrggbb (WCAG)."""
+    parts = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
 
 
 def check_formats(kind, request):

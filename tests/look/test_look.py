@@ -26,6 +26,8 @@ from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.results import Results
 from hbench.look.retrievals import Hit, first_results, hits_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
+from tests.command_line import call
+from tests.look.plotting import luminance
 
 NASTY = "<img src=x onerror=alert(1)>"
 
@@ -150,11 +152,6 @@ def test_another_suffix_and_two_ways_to_choose_are_refused_before_anything_is_re
         hbench.browse(tmp_path / "none.npz", "glyphs", severe=2, best=3)
 
 
-def luminance(color):
-    parts = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
-    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
-
-
 @pytest.mark.parametrize("depth", [1, 2, 4, 7])
 def test_colours_are_graded_in_grey_and_marks_say_the_level(depth):
     grey = [lightness_of(color_of(level, depth)) for level in range(depth + 1)]
@@ -253,15 +250,10 @@ def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_pat
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.2], [9, 9], [1, 0.3], [1, 0.4]], np.float32)
     embeddings.write(tmp_path / "e.npz", [str(n) for n in range(6)], vectors)
 
-    def verb(*words):
-        done = CliRunner().invoke(group, list(map(str, words)), catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.stdout
-
     words = (tmp_path / "e.npz", "-d", tmp_path / "d.csv")
-    verb("evaluate", *words, "--similarity", "dot", "-o", tmp_path / "r.json")
+    call("evaluate", *words, "--similarity", "dot", "-o", tmp_path / "r.json")
     shown = []
     for more in ((), ("--similarity", "dot"), ("--report", tmp_path / "r.json")):
-        (query,) = json.loads(verb("look", *words, "--query", "0", "-k", 1, "--json", *more))
+        (query,) = json.loads(call("look", *words, "--query", "0", "-k", 1, "--json", *more).stdout)
         shown.append(query["results"]["e.npz"][0]["item"])
     assert shown == ["1", "3", "3"]

@@ -6,14 +6,13 @@ from subprocess import run
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import hbench
-from hbench.cli import group
 from hbench.core.errors import ComparisonError, UnknownName, UsageError
 from hbench.evaluation import embeddings
 from hbench.look.figures import drawn
 from hbench.look.plots import PlotRequest, draw, kinds, plot
+from tests.command_line import call, refusal
 from tests.look.plotting import (
     HEADS,
     LEVELS,
@@ -22,7 +21,6 @@ from tests.look.plotting import (
     cut_texts,
     embedded,
     own_table,
-    plotted,
     ranked_levels,
     words_of,
 )
@@ -130,20 +128,20 @@ def test_a_report_is_drawn_in_a_notebook(folder):
 
 
 def test_refusals_come_before_any_work(folder, tmp_path):
-    def refusal(*arguments, out="p.png"):
-        return str(CliRunner().invoke(group, ["plot", *map(str, arguments), "-o", str(tmp_path / out)]).exception)
+    def refused(*words, out="p.png"):
+        return refusal("plot", *words, "-o", tmp_path / out)
 
-    assert f"one of {', '.join(kinds)}" in refusal("levles", "a.json")
-    assert "did you mean 'levels'" in refusal("levles", "a.json")
-    assert "embedding files with --dataset" in refusal("h-pr")
-    assert "add --dataset" in refusal("h-pr", folder / "one.parquet")
-    assert "levels does not take --dataset" in refusal("levels", folder / "one.json", "-d", "glyphs")
-    assert "2 times --name" in refusal("levels", folder / "one.json", folder / "two.json", "--name", "a")
-    assert "--metrics NDCG" not in refusal("levels", folder / "one.json", "-m", "P@5")
-    assert "hbench evaluate … --metrics P@5" in refusal("levels", folder / "one.json", "-m", "P@5")
-    assert "unknown metric of levels 'H-AP'" in refusal("levels", folder / "one.json", "-m", "H-AP")
+    assert f"one of {', '.join(kinds)}" in refused("levles", "a.json")
+    assert "did you mean 'levels'" in refused("levles", "a.json")
+    assert "embedding files with --dataset" in refused("h-pr")
+    assert "add --dataset" in refused("h-pr", folder / "one.parquet")
+    assert "levels does not take --dataset" in refused("levels", folder / "one.json", "-d", "glyphs")
+    assert "2 times --name" in refused("levels", folder / "one.json", folder / "two.json", "--name", "a")
+    assert "--metrics NDCG" not in refused("levels", folder / "one.json", "-m", "P@5")
+    assert "hbench evaluate … --metrics P@5" in refused("levels", folder / "one.json", "-m", "P@5")
+    assert "unknown metric of levels 'H-AP'" in refused("levels", folder / "one.json", "-m", "H-AP")
     assert list(tmp_path.iterdir()) == []
-    assert "is not a picture" in refusal("levels", folder / "one.json", out="p.gif")
+    assert "is not a picture" in refused("levels", folder / "one.json", out="p.gif")
 
 
 def test_reports_of_other_conditions_are_not_drawn_together(folder, tmp_path):
@@ -154,10 +152,10 @@ def test_reports_of_other_conditions_are_not_drawn_together(folder, tmp_path):
 
 
 def test_the_command_writes_what_python_draws_and_help_lists_every_kind(folder, tmp_path):
-    plotted("levels", folder / "one.json", "--name", "mine", "-o", tmp_path / "a.svg")
+    call("plot", "levels", folder / "one.json", "--name", "mine", "-o", tmp_path / "a.svg")
     draw("levels", PlotRequest((str(folder / "one.json"),), names=("mine",))).write(tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    text = CliRunner().invoke(group, ["plot", "--help"]).output
+    text = call("plot", "--help").output
     assert all(f"\n  {name} " in text for name in kinds)
 
 

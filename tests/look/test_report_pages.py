@@ -8,11 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 import hbench
-from hbench.cli import group
 from hbench.core.errors import ComparisonError, DataError, SubmissionError, UsageError
 from hbench.evaluation.reports import report as reports
 from hbench.look.pages.folder import Pages, copy_assets, replacing_folder, write_script
@@ -23,6 +21,7 @@ from hbench.look.report.folder import write_report
 from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.tree import LabelTree
+from tests.command_line import call
 
 NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
 PAGES = ("index", "queries", "classes", "compare", "explore", "tree", "map")
@@ -34,22 +33,12 @@ PAGE_OF_TREE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <script src="assets/tree-page.js"></script></html>"""
 
 
-def run(*arguments, code=0):
-    done = CliRunner().invoke(group, list(map(str, arguments)))
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Two runs on a table whose names are as bad as names can be, with all that an evaluation keeps."""
     folder = tmp_path_factory.mktemp("report")
     classes = [PATHS[n % 12] for n in range(ITEMS)]
-    columns = {
-        "level<b>&": [f[0] for f in classes],
-        "genus": [f[1] for f in classes],
-        "kind": [f[2] for f in classes],
-    }
+    columns = dict(zip(("level<b>&", "genus", "kind"), map(list, zip(*classes, strict=True)), strict=True))
     items = [f"i{n}{NASTY}" for n in range(ITEMS)]
     pq.write_table(pa.table({"item": items, **columns}), folder / "own.parquet")
     data = hbench.load(folder / "own.parquet")
@@ -59,7 +48,7 @@ def folder(tmp_path_factory):
     for name, noise in (("one", 1.2), ("two", 1.6)):
         vectors = means[test.labels[:, -1]] + noise * rng.normal(size=(ITEMS, 8))
         np.savez(folder / f"{name}.npz", ids=test.items.astype(str), embeddings=vectors.astype(np.float32))
-        run("evaluate", folder / f"{name}.npz", "-d", folder / "own.parquet", "-o", folder / f"{name}.json",
+        call("evaluate", folder / f"{name}.npz", "-d", folder / "own.parquet", "-o", folder / f"{name}.json",
             "--top-k", 12, "--method", f"{name}{NASTY}")  # fmt: skip
     return folder
 
@@ -112,7 +101,7 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
 
 
 def test_differences_are_those_of_compare(opened, folder, pages):
-    found = json.loads(run("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
+    found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
     expected = {each["metric"]: each["difference"] for each in found}
     page = opened(pages / "compare.html")
     shown = page.locator("[data-difference]").evaluate_all(
@@ -321,7 +310,7 @@ def test_worst_queries_and_their_results_are_those_of_look(opened, folder, pages
         .evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
     )
     arguments = ("look", folder / "one.npz", "-d", folder / "own.parquet", "--worst", 1, "-k", 10, "--json")
-    hits = json.loads(run(*arguments).stdout)[0]["results"]["one.npz"]
+    hits = json.loads(call(*arguments).stdout)[0]["results"]["one.npz"]
     assert tiles == [[hit["item"], hit["level"]] for hit in hits]
     severe = page.locator("section[aria-labelledby=severe] .strip").evaluate_all(
         "all => all.map(e => +e.querySelector('[data-level]').dataset.level)"
@@ -381,7 +370,7 @@ def test_every_picture_is_where_it_is_said_to_be(reported, tmp_path):
 
 def test_the_same_report_gives_the_same_files(folder, tmp_path):
     for name in ("a", "b"):
-        run("report", folder / "one.json", "-d", folder / "own.parquet", "-o", tmp_path / name)
+        call("report", folder / "one.json", "-d", folder / "own.parquet", "-o", tmp_path / name)
     first, second = (
         {p.relative_to(tmp_path / n): p.read_bytes() for p in (tmp_path / n).rglob("*") if p.is_file()} for n in "ab"
     )
@@ -394,8 +383,8 @@ def test_what_speaks_against_a_score_stands_above_it_as_a_fact(tmp_path):
     vectors = np.random.default_rng(0).normal(size=(ITEMS, 8)).astype(np.float32)
     vectors[1:60:2] = vectors[0:60:2]  # copies under the other kind's classes
     np.savez(tmp_path / "e.npz", ids=[f"i{n}" for n in range(ITEMS)], embeddings=vectors)
-    run("evaluate", tmp_path / "e.npz", "-d", tmp_path / "own.csv", "-o", tmp_path / "e.json")
-    run("report", tmp_path / "e.json", "-d", tmp_path / "own.csv", "-o", tmp_path / "pages")
+    call("evaluate", tmp_path / "e.npz", "-d", tmp_path / "own.csv", "-o", tmp_path / "e.json")
+    call("report", tmp_path / "e.json", "-d", tmp_path / "own.csv", "-o", tmp_path / "pages")
     page = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
     doubt = "25 % of the items have exactly the vector of an item of another class, as copies of a picture with"
     assert page.index(doubt) < page.index("another label have: 10 classes: a0 (6)") < page.index("In short")
@@ -404,12 +393,12 @@ def test_what_speaks_against_a_score_stands_above_it_as_a_fact(tmp_path):
 
 def test_what_is_not_there_is_said_and_not_shown(opened, folder, tmp_path):
     (tmp_path / "bare.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
-    done = run("report", tmp_path / "bare.json", "-o", tmp_path / "pages")
+    done = call("report", tmp_path / "bare.json", "-o", tmp_path / "pages")
     assert "not on this disk" in done.output
     assert done.stdout.strip() == str(tmp_path / "pages" / "index.html")
     page = opened(tmp_path / "pages" / "queries.html")
     assert "--dataset" in page.locator("main").inner_text()
-    run("report", tmp_path / "bare.json", "-d", folder / "own.parquet", "-o", tmp_path / "pages")
+    call("report", tmp_path / "bare.json", "-d", folder / "own.parquet", "-o", tmp_path / "pages")
     assert "--top-k" in opened(tmp_path / "pages" / "index.html").locator("main").inner_text()
 
 
@@ -429,8 +418,8 @@ def test_results_are_made_from_embeddings_where_none_were_kept(folder, tmp_path)
 def test_a_folder_of_others_and_another_dataset_are_refused(folder, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("all of it", encoding="utf-8")
-    refused = run("report", folder / "one.json", "-o", tmp_path / "mine", code=1)
-    assert isinstance(refused.exception, UsageError)
+    with pytest.raises(UsageError):
+        call("report", folder / "one.json", "-o", tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
     with pytest.raises(DataError, match="not the dataset of this report"):
         read_runs([folder / "one.json"], dataset="glyphs")

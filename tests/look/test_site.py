@@ -4,14 +4,13 @@ import csv
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from hbench.cli import group
 from hbench.core.errors import UnknownName, UsageError
 from hbench.evaluation import leaderboard
 from hbench.evaluation.leaderboard import rank
 from hbench.look.plots.boards import front_of, lower_fence, points_of
 from hbench.look.site.folder import slug_of, write_site
+from tests.command_line import call
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 SHIPPED = leaderboard.names()
@@ -38,18 +37,12 @@ paper = {{ citation = "{NASTY}", table = "Tab. 1" }}
 """
 
 
-def run(*arguments, code=0):
-    done = CliRunner().invoke(group, list(map(str, arguments)))
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The pages of all shipped leaderboards, and of one whose texts are as bad as texts can be."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "bad.toml").write_text(BAD, encoding="utf-8")
-    done = run("site", *SHIPPED, folder / "bad.toml", "-o", folder / "site")
+    done = call("site", *SHIPPED, folder / "bad.toml", "-o", folder / "site")
     assert done.stdout.strip() == str(folder / "site" / "index.html")
     return folder / "site"
 
@@ -253,7 +246,8 @@ def test_the_site_is_small_and_the_same_every_time(site, tmp_path):
 def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".hbench-report").touch()
-    assert isinstance(run("site", "-o", tmp_path / "mine", code=1).exception, UsageError)
+    with pytest.raises(UsageError):
+        call("site", "-o", tmp_path / "mine")
     with pytest.raises(UnknownName):
         write_site(["nothing"], tmp_path / "site")
     with pytest.raises(UsageError, match="a page of its own"):
