@@ -152,7 +152,7 @@ def test_a_busy_server_is_asked_again_after_the_time_it_says_which_is_logged(get
 
 def test_a_server_that_asks_for_more_than_a_minute_is_not_waited_for(get, server):
     server.faults["data.bin"] = [status(429, Retry_After="100000")]
-    with pytest.raises(SourceError, match="come back after 100000"):
+    with pytest.raises(SourceError, match="Retry-After 100000"):
         get(md5=MD5)
     assert len(server.asked) == 1
 
@@ -175,7 +175,7 @@ def test_a_body_without_end_leaves_bytes_free_on_the_disk(server, shared_session
     server.faults["data.bin"] = [endless]
     with pytest.raises(SourceError) as refusal:
         fetch(RemoteFile("x", (server.url("data.bin"),)), small_disk / "x", Requester(shared_session, QUICK))
-    assert "does not end" in refusal.value.found
+    assert "nearly fills the disk" in refusal.value.found
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
@@ -281,7 +281,7 @@ def test_a_wrong_checksum_or_size_leaves_nothing(get, server, tmp_path):
 def test_a_part_other_than_asked_for_is_refused(get, server, tmp_path):
     (tmp_path / ".data.bin.part").write_bytes(BODY[:1000])
     server.faults["data.bin"] = [status(206, BODY, Content_Range="bytes 0-999999/1000000")]
-    with pytest.raises(SourceError, match="another part than asked for"):
+    with pytest.raises(SourceError, match="another part than requested"):
         get(md5=MD5)
     assert (tmp_path / ".data.bin.part").read_bytes() == BODY[:1000]
 

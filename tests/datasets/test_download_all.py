@@ -167,7 +167,7 @@ def test_own_files_are_adopted_where_they_lie(server, folder, tmp_path):
 
 def test_too_small_a_disk_is_refused_before_anything_is_fetched(server, folder):
     source = RemoteFile("data.tar", (server.url("data.tar"),), size=10**18, unpack=".")
-    with pytest.raises(DataError, match=r"is too small[^$]*2,000,000,000,000,000,000 bytes free"):
+    with pytest.raises(DataError, match=r"is too small[^$]*2,000,000,000,000,000,000 free bytes"):
         fetch_all([source], DownloadOptions(folder))
     assert server.asked == []
     check_space([RemoteFile("data.tar", (), size=1000)], folder)
@@ -175,7 +175,7 @@ def test_too_small_a_disk_is_refused_before_anything_is_fetched(server, folder):
 
 def test_two_downloads_into_one_folder_are_refused(parts, folder):
     (folder / ".hbench").mkdir(parents=True)
-    with filelock.FileLock(folder / ".hbench" / "lock"), pytest.raises(DataError, match="is in use"):
+    with filelock.FileLock(folder / ".hbench" / "lock"), pytest.raises(DataError, match="another download is writing"):
         fetch_all(parts, DownloadOptions(folder))
 
 

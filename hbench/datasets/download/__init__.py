@@ -1,8 +1,7 @@
-"""Fetches one file: tries its mirrors in turn, resumes where it stopped, and checks the sum before the file gets its
-name.
+"""Fetches one file: tries its mirrors in turn, resumes where it stopped, and verifies its checksum before naming it.
 
-While it comes, a file is called `.NAME.part`, with the server's validator (ETag) next to it in `.NAME.part.json`, so
-that a later run continues with the bytes that are there, and only if the server still has the same file.
+Until then the file is called `.NAME.part`. The server's validator (ETag) is kept next to it in `.NAME.part.json`, so that
+a later run resumes only if the server still has the same file.
 """
 
 from __future__ import annotations
@@ -38,35 +37,36 @@ from hbench.datasets.download.sources import RemoteFile
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18
-SHORT = 1 << 16  # bytes; a connection that brings fewer is a short one
-RESERVE = 1 << 30  # bytes of the disk that a file of unknown size leaves free
+SHORT = 1 << 16  # bytes; a connection that brings fewer counts as short
+RESERVE = 1 << 30  # bytes of the disk that stay free while a file of unknown size is fetched
 DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
 OnBytes = Callable[[int], None]
 
 
 class DownloadInterrupted(Exception):
-    """Somebody asked to stop; what came so far is kept."""
+    """Raised after a request to stop; the bytes on disk are kept."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server is waited for, in seconds, before its connection is taken for lost, and its mirror given up."""
+    """How long to wait for a server, in seconds, and how often, before its connection counts as lost and its mirror is
+    given up."""
 
     connect: float = 10.0
     silence: float = 30.0  # without a byte
-    least_rate: int = 1024  # bytes of a file a second, over every `period`
+    least_rate: int = 1024  # bytes per second, averaged over every `period`
     period: float = 60.0
     drops: int = 5  # connections lost in a row without a new byte
     shorts: int = 50  # short connections in a row
-    pause: float = 0.1  # after a connection that brought nothing; doubled with each
-    busy: float = 0.5  # before a busy server is asked again; doubled with each
+    pause: float = 0.1  # after a connection that brought nothing; doubled each time
+    busy: float = 0.5  # before the next request to a busy server; doubled each time
 
 
 PATIENCE = Patience()
 
 
 def session() -> requests.Session:
-    """A session that says who asks, wants files as they are, and does not read the page that comes with a redirect."""
+    """Make a session that names hbench, asks for uncompressed files, and never reads the body of a redirect."""
     session = requests.Session()
     session.headers["User-Agent"] = f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
     session.headers["Accept-Encoding"] = "identity"
@@ -76,17 +76,17 @@ def session() -> requests.Session:
 
 @dataclass(frozen=True)
 class Requester:
-    """Asks servers for files: with which session and patience, and who may stop it."""
+    """Sends requests in a session, with some patience, until `stop` is set."""
 
     session: requests.Session
     patience: Patience = PATIENCE
     stop: threading.Event = field(default_factory=threading.Event)
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
-        """The answer to a request, whose body is still to be read; a busy server is asked again, up to four times.
+        """Return the response to a request, its body unread; a busy server is asked again, up to four times.
 
-        Between, it is left alone for as long as its Retry-After says, and that is said; one that asks for more than a
-        minute is not waited for: its refusal is the answer. Raises DownloadInterrupted.
+        Between requests it waits as long as Retry-After says, and logs that. A server that asks for more than a minute is
+        not asked again: its refusal is returned. Raises DownloadInterrupted.
         """
         attempt, timeout = 0, (self.patience.connect, self.patience.silence)
         while True:
@@ -101,32 +101,32 @@ class Requester:
             attempt += 1
 
     def wait(self, seconds: float) -> None:
-        """Wait; raises DownloadInterrupted after `stop`."""
+        """Wait; raises DownloadInterrupted once `stop` is set."""
         if self.stop.wait(seconds):
             raise DownloadInterrupted
 
     def blocks(self, answer: requests.Response) -> Iterator[bytes]:
-        """The body of an answer as it comes; a ConnectionError where it comes too slowly."""
-        since, came = time.monotonic(), 0
+        """Yield the body of a response block by block; raises ConnectionError where it arrives too slowly."""
+        since, received = time.monotonic(), 0
         while block := answer.raw.read1(BLOCK, decode_content=False):
             self.wait(0)
             yield block
-            came += len(block)
+            received += len(block)
             seconds = time.monotonic() - since
             if seconds >= self.patience.period:
-                if came < self.patience.least_rate * seconds:
-                    raise requests.ConnectionError(f"only {came:,} bytes came in {seconds:.0f} s")
-                since, came = time.monotonic(), 0
+                if received < self.patience.least_rate * seconds:
+                    raise requests.ConnectionError(f"only {received:,} bytes came in {seconds:.0f} s")
+                since, received = time.monotonic(), 0
 
 
 def fetch(
     source: RemoteFile, target: Path, requester: Requester, *, on_progress: OnBytes = lambda _: None
 ) -> dict[str, str]:
-    """Fetch `source` into `target` and return its checksums; a file that is not whole and right never has that name.
+    """Fetch `source` into `target` and return its checksums; only a whole, verified file gets that name.
 
-    `on_progress` is called with each number of new bytes (negative when some are thrown away). Raises SourceError when
-    no mirror gave the file, IntegrityError when what they gave is wrong, DataError when the disk is full or read-only,
-    DownloadInterrupted after the requester's `stop`.
+    `on_progress` is called with each number of new bytes (negative when some are discarded). Raises SourceError when no
+    mirror has the file, IntegrityError when what they sent is wrong, DataError when the disk is full or read-only,
+    DownloadInterrupted once the requester's `stop` is set.
     """
     transfer = Transfer(source, target, requester, on_progress)
     problems: list[SourceError | IntegrityError] = []
@@ -146,13 +146,13 @@ def _all_failed(source: RemoteFile, problems: list[SourceError | IntegrityError]
     return kind(
         f"{source.file} could not be fetched",
         found="".join(f"\n      {line}" for line in lines) or "no address",
-        fix="try later, give another place with --mirror URL or in sources.toml, or --adopt a copy you have",
+        fix="try later, name another server with --mirror URL or in sources.toml, or take a copy of yours with --adopt DIR",
     )
 
 
 @dataclass
 class Transfer:
-    """One file on its way: the bytes that are there, and how to get the rest."""
+    """The download of one file: the bytes on disk, and how to get the rest."""
 
     source: RemoteFile
     target: Path
@@ -162,7 +162,7 @@ class Transfer:
 
     @property
     def missing(self) -> int | None:
-        """The bytes that are still to come, as far as somebody said."""
+        """The number of bytes still to fetch; None where neither the source nor the server states the size."""
         size = self.source.size or self.total
         return None if size is None else max(0, size - self.here)
 
@@ -180,9 +180,9 @@ class Transfer:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def whole(self, url: str) -> dict[str, str]:
-        """Get the file from `url`, check it, give it its name, and return its checksums.
+        """Fetch the file from `url`, verify it, give it its name, and return its checksums.
 
-        Where bytes of an earlier run were wrong the file is fetched once more from its beginning.
+        Where the bytes of an earlier run were wrong, the file is fetched once more from its beginning.
         """
         while True:
             resumed = self.here > 0
@@ -199,7 +199,7 @@ class Transfer:
                 return sums
 
     def run(self, url: str) -> None:
-        """Get the rest of the file from `url`; raises SourceError when it cannot be had there."""
+        """Fetch the rest of the file from `url`; raises SourceError when that server does not give it."""
         drops, shorts, most = 0, 0, self.here
         while True:
             reason = "the connection ended early"
@@ -209,7 +209,7 @@ class Transfer:
             except DROPPED as error:
                 reason = reason_of(error)
             except ValueError as error:  # a redirect to http://[, a length of ²³
-                raise SourceError(f"{url} answered what cannot be understood", found=str(error)) from None
+                raise SourceError(f"the response of {url} cannot be understood", found=str(error)) from None
             shorts = 0 if self.here >= most + SHORT else shorts + 1
             drops = 0 if self.here > most else drops + 1
             most = max(most, self.here)
@@ -220,7 +220,7 @@ class Transfer:
             self.requester.wait(min(patience.pause * 2**failures, 10) if failures > 0 else 0)
 
     def _request(self, url: str) -> bool:
-        """Ask for the bytes that are missing and append them; whether the file is complete now."""
+        """Request the missing bytes and append them; return whether the file is complete now."""
         here = self.here
         if here and here == self.source.size:
             return True
@@ -229,9 +229,9 @@ class Transfer:
         if here and validator:
             headers["If-Range"] = validator
         elif here and not (self.source.md5 or self.source.sha256):
-            headers = {}  # nothing would tell if the file had changed in between
+            headers = {}  # without validator and checksum a change of the file would go unnoticed
         with self.requester.get(url, headers) as answer:
-            if answer.status_code == 416:  # nothing beyond what is here: it is whole, or of another file
+            if answer.status_code == 416:  # no bytes beyond those on disk: the file is whole, or another one
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
@@ -252,7 +252,10 @@ class Transfer:
                 if size is not None and start + len(block) > size:
                     raise SourceError(f"{url} sends more than the file", expected=f"{size:,} bytes", found="more")
                 if size is None and free_bytes(self.part.parent) < RESERVE:
-                    raise SourceError(f"{url} does not end", found=f"{start:,} bytes, and the disk is nearly full")
+                    raise SourceError(
+                        f"{url} sends a file of unknown size that nearly fills the disk",
+                        found=f"{start:,} bytes so far",
+                    )
                 start += file.write(block)
                 self.on_progress(len(block))
 
@@ -263,14 +266,14 @@ class Transfer:
         return None
 
     def discard(self) -> None:
-        """Throw away what came."""
+        """Delete the bytes on disk."""
         self.on_progress(-self.here)
         self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
 
 
 def verify(path: Path, source: RemoteFile) -> dict[str, str]:
-    """The checksums of a file; raises IntegrityError when its size or one of them is not the recorded one."""
+    """Return the checksums of a file; raises IntegrityError when its size or a checksum is not the recorded one."""
     size = path.stat().st_size
     if source.size is not None and size != source.size:
         raise IntegrityError(
@@ -285,10 +288,10 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
 
 
 def checksums(path: Path) -> dict[str, str]:
-    """md5 and sha256 of a file, in one reading."""
-    sums = {"md5": hashlib.md5(usedforsecurity=False), "sha256": hashlib.sha256()}
+    """Compute md5 and sha256 of a file while reading it once."""
+    hashers = {"md5": hashlib.md5(usedforsecurity=False), "sha256": hashlib.sha256()}
     with path.open("rb") as file:
         while block := file.read(1 << 22):
-            for one in sums.values():
-                one.update(block)
-    return {kind: one.hexdigest() for kind, one in sums.items()}
+            for hasher in hashers.values():
+                hasher.update(block)
+    return {kind: hasher.hexdigest() for kind, hasher in hashers.items()}

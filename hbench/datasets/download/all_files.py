@@ -1,4 +1,4 @@
-"""Fetches, verifies and unpacks all files of a dataset, several at a time, and reports all failures at the end."""
+"""Fetches, verifies and unpacks the files of a dataset, several at a time, and reports all failures at the end."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from hbench.datasets.download.records import (
 from hbench.datasets.download.sources import RemoteFile
 
 OnDownload = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
-MD5_FILES_ARE_SMALL = 4096
+MD5_FILE = 4096  # bytes that are read of a file with an md5
 
 
 @dataclass(frozen=True)
 class DownloadOptions:
-    """How to fetch: into which folder, and what else to do there."""
+    """The folder to fetch into, what else to do there, and how long to wait for servers."""
 
     folder: Path
     repair: bool = False
@@ -48,9 +48,9 @@ class DownloadOptions:
 
 
 def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4) -> dict[str, HBenchError]:
-    """Fetch, verify and unpack what is not done yet; the failures by file.
+    """Fetch, verify and unpack the files that are not done yet; return the errors by file.
 
-    Raises DataError when the disk is too small, or the folder cannot be written or is in use; DownloadInterrupted.
+    Raises DataError when the disk is too small, or the folder is read-only or in use; DownloadInterrupted.
     """
     check_space(sources, job.folder)
     with disk_errors(job.folder):
@@ -63,20 +63,21 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
                 job.stop.set()
                 raise
     except filelock.Timeout:
-        raise DataError(f"{job.folder} is in use", found="another download into it", fix="wait for it to end") from None
+        raise DataError(
+            f"another download is writing to {job.folder}", fix="wait for it to end, or choose --root DIR"
+        ) from None
     if job.stop.is_set():
         raise DownloadInterrupted
     return {file: problem for file, problem in sorted(done, key=lambda pair: pair[0]) if problem is not None}
 
 
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
-    """Read every file again and compare it with its checksums, and what was unpacked with its archive; the
-    failures by file."""
+    """Verify every file, and what was unpacked from it, by reading all of it again; return the errors by file."""
     problems: dict[str, HBenchError] = {}
     for source in sources:
         try:
             if lost := _verified(source, folder):
-                message = f"{len(lost)} files unpacked from {source.file} are missing or cut"
+                message = f"{len(lost)} files unpacked from {source.file} are missing or have other content"
                 problems[source.file] = IntegrityError(message, found=examples(lost))
         except HBenchError as problem:
             problems[source.file] = problem
@@ -84,7 +85,7 @@ def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchEr
 
 
 def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
-    """Raise DataError when the disk cannot hold what is to come: the files, and as much again for what is unpacked."""
+    """Raise DataError when the disk cannot hold the files to fetch and as many bytes again to unpack archives."""
     needed = 0
     for source in sources:
         state = state_of(folder, source)
@@ -96,21 +97,23 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     if needed - part > free_bytes(folder):
         raise DataError(
             f"the disk of {folder} is too small",
-            expected=f"{needed - part:,} bytes free, for files and what is unpacked from them",
-            found=f"{free_bytes(folder):,} bytes",
+            expected=f"{needed - part:,} free bytes, for the files and what is unpacked from them",
+            found=f"{free_bytes(folder):,} free bytes",
             fix="choose another folder with --root DIR, or fetch only --part metadata",
         )
 
 
-def adopt(sources: Sequence[RemoteFile], folder: Path, lying: Path) -> list[str]:
-    """Take the files of `sources` that lie below `lying` under their own names, verified; their names.
+def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[str]:
+    """Find the files of `sources` by name in the folder `existing`, verify and record them; return their names.
 
-    Archives stay where they are and are unpacked from there; plain files are copied.
+    Archives are unpacked from where they are; plain files are copied.
     """
     adopted = []
     for source in sources:
         name = Path(source.file).name
-        for path in filter(Path.is_file, (lying / source.file, lying / name, *sorted(lying.glob(f"*/{name}")))):
+        for path in filter(
+            Path.is_file, (existing / source.file, existing / name, *sorted(existing.glob(f"*/{name}")))
+        ):
             sums = verify(path, source)
             if source.unpack is None:
                 with replacing(folder / source.file) as temporary:
@@ -123,22 +126,22 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, lying: Path) -> list[str]
 
 
 def summary(problems: dict[str, HBenchError]) -> HBenchError:
-    """One error for all failures, of the kind of the first."""
+    """Make one error of all failures, of the gravest kind among them."""
     kinds = (IntegrityError, SourceError, DataError)
     kind = next((kind for kind in kinds if any(isinstance(problem, kind) for problem in problems.values())), DataError)
     several = len(problems) > 1
     return kind(
-        f"{len(problems)} files are not there or not right" if several else "a file is not there or not right",
+        f"{len(problems)} files are missing or wrong" if several else "a file is missing or wrong",
         found="".join(f"\n    {_in_short(file, problem)}" for file, problem in problems.items()),
-        fix="run the command again: it resumes where it stopped. --repair replaces wrong files; --mirror URL or a "
-        "sources.toml of yours gives another place, --adopt DIR a copy that you have",
+        fix="run the command again: it resumes where it stopped. --repair replaces wrong files; --mirror URL or your "
+        "sources.toml names another server, --adopt DIR takes a copy of yours",
     )
 
 
 def _in_short(file: str, problem: HBenchError) -> str:
-    what = problem.problem if file in problem.problem else f"{file}: {problem.problem}"
+    text = problem.problem if file in problem.problem else f"{file}: {problem.problem}"
     expected = f"expected {problem.expected}, found " if problem.expected else ""
-    return f"{what}: {expected}{problem.found}" if problem.found else what
+    return f"{text}: {expected}{problem.found}" if problem.found else text
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
@@ -172,7 +175,7 @@ def _one(source: RemoteFile, job: DownloadOptions) -> None:
 
 
 def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
-    """The record of a file that is fetched now, or that was there already and is checked now."""
+    """Fetch a file, or verify one that is already on disk, and write its record."""
     target = job.folder / source.file
     with session() as opened:
         requester = Requester(opened, job.patience, job.stop)
@@ -188,43 +191,43 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
 
 
 def _md5_in(url: str, requester: Requester) -> str:
-    """The md5 that a file of the publisher's begins with."""
+    """Read the md5 at the beginning of a file on the publisher's server."""
     try:
         with requester.get(url, {}) as answer:
             answer.raise_for_status()
-            text = answer.raw.read(MD5_FILES_ARE_SMALL, decode_content=True).decode("ascii", "replace")
+            text = answer.raw.read(MD5_FILE, decode_content=True).decode("ascii", "replace")
     except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
         raise SourceError(f"the checksum in {url} could not be fetched", found=str(error)) from None
     md5 = re.match(r"\s*([0-9a-fA-F]{32})(?!\S)", text)
     if md5 is None:
-        raise SourceError(f"{url} holds no md5", found=repr(text[:60]))
+        raise SourceError(f"{url} does not begin with an md5", found=repr(text[:60]))
     return md5[1]
 
 
 def _place(source: RemoteFile, folder: Path) -> tuple[Path, DownloadRecord | None]:
-    """Where the file of a source is, and its record."""
+    """The path of a source's file, and its record."""
     record = read_record(folder, source)
     return Path(record.path) if record else folder / source.file, record
 
 
 def _verified(source: RemoteFile, folder: Path) -> list[str]:
-    """The files of an archive that are not as they were unpacked; none of a plain file, or where the archive was removed.
+    """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
 
-    Raises IntegrityError where the file itself is wrong, by its published checksums or those of when it came; DataError
-    where it is missing.
+    The list is empty for a plain file, and where the archive was removed. Raises IntegrityError where the file does not
+    match its published checksums or those of its download; DataError where it is missing.
     """
     path, record = _place(source, folder)
     unpacked = record is not None and record.unpacked is not None
     if not path.exists():
         if unpacked:
             return []
-        raise DataError(f"{source.file} is missing", fix="fetch it")
+        raise DataError(f"{source.file} is missing", fix="download it")
     verify(path, dataclasses.replace(source, md5=source.md5 or (record.md5 if record else None)))
     return not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
 
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
-    """Remove a file that is wrong, so that it is fetched again; forget that one was unpacked whose files are wrong."""
+    """Delete a wrong file, so that it is fetched again; mark an archive whose unpacked files are wrong as not unpacked."""
     path, record = _place(source, folder)
     try:
         if _verified(source, folder) and record is not None:
@@ -232,11 +235,11 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     except IntegrityError as problem:
         if not path.is_relative_to(folder):
             raise UsageError(
-                f"{path} is wrong, and lies where hbench replaces nothing",
+                f"{path} is wrong, and outside of the folder in which hbench replaces files",
                 found=problem.problem,
-                fix="replace or remove it",
+                fix="replace or remove it yourself",
             ) from None
         path.unlink()
         forget_record(folder, source)
-    except DataError:  # it is missing
+    except DataError:  # the file is missing
         return

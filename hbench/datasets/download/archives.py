@@ -1,7 +1,7 @@
-"""Unpacks archives that strangers made: files stay in their folder, and their number and size within bounds.
+"""Unpacks untrusted archives: every file stays in the folder, and their number and size stay within bounds.
 
-A file is written under a temporary name and then takes its own, so that a file that is there is whole. What is there
-already is written again: `.hbench/FILE.json` (hbench.datasets.download.records) says which archives were unpacked.
+A file is written under a temporary name and then renamed, so that every file with its final name is whole. Existing files
+are overwritten: `.hbench/FILE.json` (hbench.datasets.download.records) says which archives were unpacked.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hbench.datasets.download import DownloadInterrupted
 from hbench.datasets.download.records import LOCKED, disk_errors
 
 BLOCK = 1 << 20
-RECORDS, ADOPTED = ".hbench", "adopted.txt"  # what hbench's own files in a raw folder are called, or begin with
+RECORDS, ADOPTED = ".hbench", "adopted.txt"  # names of hbench's records in a raw folder, which no archive may write
 LONGEST_NAME = 240  # bytes
 UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ud800-\udfff]")
 ZIP_LINK = 0o120000
-FILES_ALLOWED, BYTES_A_FILE = 10_000, 64  # files of any archive; beyond, one for this many of its bytes
-LONGEST_HEADER = 1 << 20  # bytes of what a tar says about a member, which tarfile takes into memory at once
+FILES_ALLOWED, BYTES_A_FILE = 10_000, 64  # files that any archive may hold; a larger one, a file per this many bytes
+LONGEST_HEADER = 1 << 20  # bytes of a tar header, which tarfile reads into memory at once
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, NotImplementedError, OSError, ValueError),  # bz2 raises OSError for damage, and so does the system
@@ -41,7 +41,7 @@ DAMAGED = (
 
 @dataclass(frozen=True)
 class Member:
-    """A regular file in an archive: its safe relative path, its size, and how to read it."""
+    """A regular file in an archive: its safe relative path, its size, and a function that opens it."""
 
     path: str
     size: int
@@ -84,7 +84,7 @@ def unpack(
 
 
 def not_unpacked(archive: Path, folder: Path) -> list[str]:
-    """The files of an archive that are missing below `folder` or have other content."""
+    """List the files of an archive that are missing below `folder` or have other content there."""
     with _readable(archive):
         return [member.path for member in members(archive) if not _is_unpacked(member, folder / member.path)]
 
@@ -100,11 +100,11 @@ def _is_unpacked(member: Member, file: Path) -> bool:
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """The files of an archive, as it holds them; ValueError for a hostile name, too many of them, or too many bytes."""
+    """Yield the files of an archive in its order; raises ValueError for hostile names, too many files or too many bytes."""
     size = archive.stat().st_size
     most_files, unpacked = max(FILES_ALLOWED, size // BYTES_A_FILE), 0
     with archive.open("rb") as file:
-        is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}  # every other is read as a tar
+        is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}  # anything else is read as a tar
     for number, member in enumerate(_zip_members(archive) if is_zip else _tar_members(archive), start=1):
         if number > most_files:
             raise ValueError(f"it has more than {most_files:,} files in {size:,} bytes")
@@ -114,10 +114,10 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 def safe_path(name: str) -> str:
-    """A member's name as a relative POSIX path; raises ValueError for one that is hostile.
+    """Return a member's name as a relative POSIX path; raises ValueError for a hostile one.
 
-    It refuses all that tarfile's filter "data" refuses, and backslashes, drives, control characters and endless names; and
-    the names of hbench's own records, by which an archive could say of other files that they were checked.
+    Refuses everything that tarfile's filter "data" refuses, and backslashes, drives, control characters and overlong
+    names; also the names of hbench's records, with which an archive could declare other files verified.
     """
     parts = [part for part in name.split("/") if part not in {"", "."}]
     too_long = any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
@@ -155,13 +155,13 @@ def _tar_members(archive: Path) -> Iterator[Member]:
         rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))
         if rest < tarfile.BLOCKSIZE:
             raise EOFError("its end is missing")
-        while block := opened.fileobj.read(BLOCK):  # a compressed stream compares its checksum only at its very end
+        while block := opened.fileobj.read(BLOCK):  # a compressed stream verifies its checksum only at its very end
             rest += len(block)
             refuse_bomb(archive.stat().st_size, rest, "what follows its last file")
 
 
 class BoundedInfo(tarfile.TarInfo):
-    """A member of a tar whose headers are of sane length, and which is not a sparse file."""
+    """A tar member that refuses overlong headers and sparse files."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         if self.size < 0 or (self.type not in tarfile.REGULAR_TYPES and self.size > LONGEST_HEADER):
@@ -173,8 +173,8 @@ class BoundedInfo(tarfile.TarInfo):
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """Turn what an archive raises that is hostile or damaged, in the archive modules or on the disk (a file where it wants a
-    folder, a path that is too long), into an IntegrityError; a full or locked disk is not its fault."""
+    """Turn the errors that a hostile or damaged archive causes, in the archive modules or on the disk (a path that is too
+    long, a file in place of a folder), into an IntegrityError; a full or locked disk is not the archive's fault."""
     try:
         yield
     except DAMAGED as error:
@@ -184,5 +184,5 @@ def _readable(archive: Path) -> Iterator[None]:
             f"{archive.name} cannot be unpacked",
             expected="a sound archive of files that stay in their folder, of sane number and size",
             found=getattr(error, "strerror", None) or str(error),
-            fix="fetch it again: hbench download NAME --repair; if it stays so, report where it came from",
+            fix="fetch it again: hbench download NAME --repair; if that does not help, report where it came from",
         ) from None

@@ -1,6 +1,6 @@
-"""Records what is known of each downloaded file (`.hbench/FILE.json`), so that none is fetched or read twice.
+"""Keeps a record of each downloaded file (`.hbench/FILE.json`), so that none is fetched or verified twice.
 
-It holds the size and time of the file when its checksums were taken, and how many files were unpacked from it.
+A record holds the checksums, the file's size and time when they were computed, and how many files were unpacked from it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FOLDER = ".hbench"
 
 @dataclass(frozen=True)
 class DownloadRecord:
-    """`path`: where the file lies (elsewhere when adopted). `unpacked`: number of files unpacked from it, None
-    when not."""
+    """The record of one file; an adopted one has its `path` elsewhere. `unpacked`: the number of files unpacked from it, None
+    before that."""
 
     path: str
     size: int
@@ -35,7 +35,7 @@ class DownloadRecord:
     unpacked: int | None = None
 
     def is_current(self) -> bool:
-        """Whether the file is still the one whose checksums these are."""
+        """Whether the file has the size and time of when its checksums were computed."""
         file = Path(self.path)
         return file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (self.size, self.time)
 
@@ -44,30 +44,30 @@ RECORD = TypeAdapter(DownloadRecord)
 
 
 def record_of(path: Path, sums: dict[str, str]) -> DownloadRecord:
-    """The record of a file with these checksums, now."""
+    """Make the record of a file that has these checksums now."""
     return DownloadRecord(str(path), path.stat().st_size, path.stat().st_mtime_ns, sums["md5"], sums["sha256"])
 
 
 def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
-    """The record of a source; None where there is none, or a foreign one."""
+    """Read the record of a source; None where it is missing or unreadable."""
     try:
         return RECORD.validate_python(read_json(_path(folder, source)))
-    except (OSError, ValueError):  # pydantic's ValidationError is one
+    except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
 
 
 def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> None:
-    """Keep the record of a source."""
+    """Write the record of a source."""
     write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
 
 
 def forget_record(folder: Path, source: RemoteFile) -> None:
-    """Remove the record of a source, if there is one."""
+    """Delete the record of a source, if there is one."""
     _path(folder, source).unlink(missing_ok=True)
 
 
 def state_of(folder: Path, source: RemoteFile) -> str:
-    """How a source stands: "done", "unpacked" (its archive was removed), "verified", "unchecked", "partial",
+    """Return the state of a source: "done", "unpacked" (and its archive removed), "verified", "unchecked", "partial" or
     "missing"."""
     target = folder / source.file
     record = read_record(folder, source)
@@ -89,7 +89,7 @@ LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextmanager
 def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
-    """Turn a full or read-only disk under `path` into a DataError; `missing`: the bytes still to be written, if known."""
+    """Turn a full or read-only disk under `path` into a DataError; `missing` returns the bytes left to write, if known."""
     try:
         with full_disk_told(path, missing=missing):
             yield
@@ -98,6 +98,6 @@ def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None)
             raise DataError(
                 f"{error.filename or path} cannot be written",
                 found=str(error.strerror),
-                fix="choose another folder with --root DIR, or take files as they lie with --adopt DIR",
+                fix="choose another folder with --root DIR, or use existing files with --adopt DIR",
             ) from None
         raise

@@ -1,9 +1,9 @@
-"""Reads where a dataset's files can be fetched: `sources.toml` here, and the user's own `sources.toml`, which wins.
+"""Reads the addresses of a dataset's files from `sources.toml` in this folder and from the user's `sources.toml`.
 
-One table per file, `[[DATASET]]`, with `file`, `urls` and, as far as they are known, `size`, `md5`, `sha256`; `part`
-is "metadata" or "images" (default), `unpack` the folder to unpack an archive into ("." for most). `count = n` makes n
-files of one table, in which `{i}` becomes 000, 001 …. The address `gdrive:ID` is a file of Google Drive. A table of the
-user's replaces what the shipped one says of the same `file`; a new `file` is added.
+A file is one table, `[[DATASET]]`, with `file`, `urls` and, where known, `size`, `md5`, `sha256`. `part` is "metadata" or
+"images" (default); `unpack` is the folder to unpack an archive into ("." for most). `count = n` makes n files of one
+table, in which `{i}` becomes 000, 001 …. The address `gdrive:ID` is a file on Google Drive. The user's table overrides the
+keys of the shipped table with the same `file`; a table with a new `file` is added.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from hbench.core.untrusted import parse_toml, read_text
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file to fetch: its path in the raw folder, where it is to be had, and what tells that it is whole.
+    """One file to fetch: its path in the raw folder, its addresses, tried in order, and its size and checksums.
 
-    `urls` are tried in order. `md5_url` is a file that starts with the md5.
-    `part` is metadata or images. `unpack` is the folder, in the raw folder, that an archive is unpacked into; None
-    for a plain file.
+    `md5_url` is a file that starts with the md5. `part` is "metadata" or "images". `unpack` is the folder, in the raw folder,
+    that an archive is unpacked into; None for a plain file.
     """
 
     file: str
@@ -59,7 +58,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class RemoteTable(Strict):
-    """A table of a sources.toml: the fields of a RemoteFile; `count` of them where `{i}` stands for a number."""
+    """A table of a sources.toml: the fields of `count` RemoteFiles, in which `{i}` stands for their number."""
 
     file: Inside = Field(min_length=1)
     urls: tuple[str, ...]
@@ -76,13 +75,13 @@ GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=
 
 
 def own_file() -> Path:
-    """The user's sources.toml, in HBENCH_HOME or the system's folder for settings; it need not exist."""
+    """The path of the user's sources.toml, in HBENCH_HOME or the system's settings folder; the file may not exist."""
     home = os.environ.get("HBENCH_HOME")
     return (Path(home) if home else platformdirs.user_config_path("hbench")) / "sources.toml"
 
 
 def sources_of(dataset: str, *, part: str | None = None, mirror: str | None = None) -> list[RemoteFile]:
-    """The files of a dataset, of one `part` or all; `mirror` is a base address that is tried before every other."""
+    """List the files of a dataset, of one `part` or all; `mirror` is a base address to try before all others."""
     text = resources.files("hbench.datasets.download").joinpath("sources.toml").read_text(encoding="utf-8")
     tables = {table["file"]: table for table in parse_toml(text).get(dataset, [])}
     for table in _tables_of_user(own_file()).get(dataset, []):
@@ -95,16 +94,18 @@ def sources_of(dataset: str, *, part: str | None = None, mirror: str | None = No
 
 
 def _expanded(urls: Sequence[str], count: int = 1, **table: Any) -> Iterator[RemoteFile]:
-    filled: dict[str, Any] = {}
+    """Yield the files of one table, with `{i}` and `gdrive:` replaced."""
+    fields: dict[str, Any]
     for number in (f"{i:03d}" for i in range(count)):
-        for key, value in table.items():
-            filled[key] = value.replace("{i}", number) if isinstance(value, str) else value
-        filled["urls"] = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in urls)
-        yield RemoteFile(**filled)
+        fields = {
+            key: value.replace("{i}", number) if isinstance(value, str) else value for key, value in table.items()
+        }
+        addresses = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in urls)
+        yield RemoteFile(urls=addresses, **fields)
 
 
 def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The checked tables of the user's sources.toml; none where there is no such file."""
+    """Read and check the tables of the user's sources.toml; an absent file has none."""
     if not path.exists():
         return {}
     try:
