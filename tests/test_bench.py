@@ -31,11 +31,6 @@ def test_a_table_goes_between_its_marks_and_nowhere_else(bench):
     assert re.sub(outside, "", written, flags=re.DOTALL) == re.sub(outside, "", PAGE, flags=re.DOTALL)
 
 
-def test_a_mark_without_a_table_is_refused(bench):
-    with pytest.raises(KeyError, match="evaluations"):
-        bench.replaced(PAGE, {"machine": "", "more": "", "stragglers": ""})
-
-
 def test_rows_are_those_of_the_page(bench):
     assert bench.evaluation_row(MEASURED) == (
         "10 × 2, 2 levels: hbench, all metrics", "1", "1,234", "1.23 (1.00 … 12)", "2.47", "0.1 s",

@@ -24,6 +24,20 @@ def make(folder, *, items=2_300, seed=0):
     embeddings.write(folder / FILE, [names[i] for i in order], vectors[order].astype(np.float16))
 
 
+def make_models(folder, noises):
+    """Write a dataset of 4 species in 2 families as DATASET, and to `models` an embedding file of each noise by its name."""
+    rng = np.random.default_rng(0)
+    items = [f"{i}.jpg" for i in range(80)]
+    rows = [(f"family{i % 2}", f"species{i % 4}") for i in range(80)]
+    manifest.from_names(items, rows, levels=["family", "species"]).write(folder / DATASET)
+    centres = rng.normal(size=(4, 8))
+    (folder / "models").mkdir()
+    for name, noise in noises.items():
+        vectors = centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))
+        embeddings.write(folder / "models" / name, items, vectors.astype(np.float32))
+    return folder
+
+
 def same(first, second):
     """Whether two reports are the same to the bit, per query and in every mean and interval."""
     return first.document == second.document and all(

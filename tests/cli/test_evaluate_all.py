@@ -8,25 +8,15 @@ from click.testing import CliRunner
 
 from hbench.cli import group
 from hbench.core.errors import HBenchError, SubmissionError
-from hbench.datasets import manifest
 from hbench.evaluation import embeddings
 from hbench.evaluation.reports import comparison, report
+from tests import zoo
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A dataset of 4 species in 2 families, and a folder of three models' files, from good to bad, one of them .npz."""
-    rng = np.random.default_rng(0)
-    rows = [(f"family{i % 2}", f"species{i % 4}") for i in range(80)]
-    items = [f"{i}.jpg" for i in range(80)]
-    manifest.from_names(items, rows, levels=["family", "species"]).write(tmp_path / "zoo.parquet")
-    centres = rng.normal(size=(4, 8))
-    (tmp_path / "models").mkdir()
-    for name, noise in (("b-fair", 0.8), ("a-bad", 2.0), ("c-good.npz", 0.4)):
-        vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
-        path = tmp_path / "models" / (name if "." in name else f"{name}.parquet")
-        embeddings.write(path, items, vectors)
-    return tmp_path
+    """Three models' files, from good to bad."""
+    return zoo.make_models(tmp_path, {"b-fair.parquet": 0.8, "a-bad.parquet": 2.0, "c-good.npz": 0.4})
 
 
 def evaluate_all(folder, *more):

@@ -2,12 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 
-from hbench.datasets import manifest
-from hbench.evaluation import embeddings, leaderboard
+from hbench.evaluation import leaderboard
 from hbench.look.plots.boards import front_of, points_of, records_of
+from tests import zoo
 from tests.command_line import call
 
 ROWS = """
@@ -30,17 +29,8 @@ paper = {{ citation = "A, 2026", table = "T" }}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A dataset of 4 species in 2 families, and a model that knows them beside one that does not."""
-    folder = tmp_path_factory.mktemp("zoo")
-    rng = np.random.default_rng(0)
-    items = [f"{i}.jpg" for i in range(80)]
-    rows = [(f"family{i % 2}", f"species{i % 4}") for i in range(80)]
-    manifest.from_names(items, rows, levels=["family", "species"]).write(folder / "zoo.parquet")
-    centres = rng.normal(size=(4, 8))
-    (folder / "models").mkdir()
-    for name, noise in (("bad", 2.0), ("good", 0.5)):
-        vectors = (centres[np.arange(80) % 4] + noise * rng.normal(size=(80, 8))).astype(np.float32)
-        embeddings.write(folder / "models" / f"{name}.parquet", items, vectors)
+    """A model that knows the species next to one that does not, and their reports."""
+    folder = zoo.make_models(tmp_path_factory.mktemp("zoo"), {"bad.parquet": 2.0, "good.parquet": 0.5})
     options = ("--metrics", "HD@1,R@1", "--unit", "query")
     call("evaluate-all", folder / "models", "-d", folder / "zoo.parquet", "-o", folder, *options)
     return folder

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.evaluation import embeddings
 from hbench.evaluation.embeddings.arrow_files import BLOCK_BYTES
-from hbench.evaluation.embeddings.ids import refuse
+from hbench.evaluation.embeddings.ids import in_a_line, likely_cause, refuse
 from tests.embedding_formats import (
     FORMATS,
     MAPPED,
@@ -337,3 +337,28 @@ def test_an_id_in_both_files_must_have_one_vector():
     assert embeddings.problems_between(made(ids[:6], half), made(ids[:6], half.astype(np.float32))) == []
     (problem,) = embeddings.problems_between(query, gallery)
     assert (problem.count, problem.examples) == (2, ("cat/3.png", "cat/5.png"))
+
+
+@given(st.text())
+def test_any_name_fits_a_line(name):
+    assert in_a_line(name).isprintable()
+    assert 0 < len(in_a_line(name)) <= 81
+
+
+@given(st.lists(st.text(max_size=5), max_size=5), st.lists(st.text(max_size=5), max_size=5))
+def test_a_cause_quotes_one_of_each_side(wanted, unknown):
+    cause = likely_cause(wanted, unknown)
+    if cause is not None and not cause.startswith("ids look like row numbers"):
+        assert any(repr(name) in cause for name in wanted)
+        assert any(repr(name) in cause for name in unknown)
+    if not wanted or not unknown:
+        assert cause is None
+
+
+@pytest.mark.parametrize("longer", ["wanted", "unknown"])
+def test_half_of_the_shorter_list_must_be_explained(longer):
+    few = [f"cat/{i}.png" for i in range(10)]
+    many = [f"cat/{i}" for i in range(5)] + [f"dog {i}" for i in range(3000)]
+    sides = (many, few) if longer == "wanted" else (few, many)
+    assert likely_cause(*sides) is not None
+    assert likely_cause(*[side[1:] if side is many else side for side in sides]) is None

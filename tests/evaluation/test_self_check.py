@@ -54,12 +54,6 @@ def test_the_known_values_are_those_of_double_loops(name):
         assert known[metric] == pytest.approx(sum(values) / len(values), abs=1e-12), metric
 
 
-def test_this_machine_computes_them():
-    found = self_check.deviations()
-    assert len(found) == len(self_check.cases()) * len(self_check.METRICS)
-    assert max(each.size for each in found) <= self_check.TOLERANCE
-
-
 def test_the_similarities_are_far_enough_apart_for_any_processor():
     vectors = self_check.smooth_vectors(120)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
