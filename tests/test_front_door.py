@@ -87,6 +87,8 @@ def test_long_things_have_short_pictures():
     manifest = hbench.load("glyphs").tests["test"]
     shown = [manifest.tree, manifest, hbench.load("glyphs"), hbench.leaderboard("sop"), build_loss("sup_hap", tau=0.5)]
     assert all(len(repr(each)) < 300 for each in shown)
+    assert repr(shown[2]).startswith("<Dataset glyphs@")
+    assert "11,164 queries" in repr(manifest)
     assert "tau=0.5" in repr(shown[-1])
     assert float(shown[-1](torch.eye(2), torch.tensor([[0, 0], [0, 0]]))) >= 0
 

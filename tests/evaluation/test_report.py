@@ -75,12 +75,8 @@ def test_what_is_no_report_is_refused_and_a_changed_one_names_the_key(report, tm
     path.write_text(text if isinstance(text, str) else changed(report.document, **text))
     with pytest.raises(SubmissionError, match=words):
         reports.read(path)
-
-
-def test_a_score_on_the_edge_of_its_interval_is_read(report, tmp_path):
-    for value in (0.5, 0.4 - 1e-12):
-        (tmp_path / "r.json").write_text(changed(report.document, value=value))
-        assert reports.read(tmp_path / "r.json").scores["R@1"].low == 0.4
+    path.write_text(changed(report.document, value=0.4 - 1e-12))  # on the edge of its interval, but for rounding
+    assert reports.read(path).scores["R@1"].low == 0.4
 
 
 def test_the_schema_of_a_report_can_be_published():
@@ -126,11 +122,6 @@ def test_what_a_notebook_shows_is_short_and_escaped():
     table = report.to_pandas()
     assert table.loc["H-AP", "value"] == report.scores["H-AP"]
     assert set(table.columns) == {"value", "low", "high", "queries", "skipped", "units"}
-    data = hbench.load("glyphs")
-    assert repr(data).startswith("<Dataset glyphs@")
-    assert "train 9,474" in repr(data)
-    assert "4 " not in repr(data.tests["test"])[:10]
-    assert "11,164 queries" in repr(data.tests["test"])
 
 
 def test_labels_may_be_names_of_queries_and_gallery():

@@ -44,12 +44,11 @@ def parts(examined, tmp_path_factory):
     return paths
 
 
-def test_the_parts_in_any_order_make_the_report_of_the_whole(parts, whole):
+def test_the_parts_in_any_order_make_the_report_of_the_whole_also_where_some_are_empty(
+    examined, parts, whole, tmp_path
+):
     assert zoo.same(shards.merge([parts[2], parts[0], parts[1]]), whole)
-
-
-def test_more_parts_than_blocks_leave_some_empty_and_merge_all_the_same(examined, whole, tmp_path):
-    paths = [tmp_path / f"one-of-many-{number}.npz" for number in range(1, 9)]
+    paths = [tmp_path / f"one-of-many-{number}.npz" for number in range(1, 9)]  # more than there are blocks
     for number, path in enumerate(paths, start=1):
         shard_on(path, examined, Part(number, 8), execute=partial(on_threads, threads=1))
     assert zoo.same(shards.merge(paths), whole)

@@ -88,7 +88,7 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
 
 
 def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path):
-    size, kills = 5000, 10
+    size, kills = 2500, 10
     world, clock = world_of(size), FakeClock()
     with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
         links, names = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
