@@ -120,16 +120,11 @@ def test_what_is_not_here_is_refused_by_name(tmp_path, name, error, message):
     assert load("glyphs@1").name == "glyphs"
 
 
-def test_a_single_manifest_file_is_a_dataset(tmp_path):
+def test_a_single_manifest_file_or_csv_table_is_a_dataset(tmp_path):
     small().train.write(tmp_path / "mine.parquet")
     dataset = load(tmp_path / "mine.parquet")
-    assert dataset.name == "mine"
-    assert dataset.train is None
+    assert (dataset.name, dataset.train, dataset.version) == ("mine", None, small().train.digest[:12])
     assert dataset.tests["test"].digest == small().train.digest
-    assert dataset.version == small().train.digest[:12]
-
-
-def test_a_csv_table_is_a_dataset(tmp_path):
     (tmp_path / "mine.csv").write_text(
         "item,kingdom,species,split\na.png,animal,cat,train\nb.png,animal,NA,test\nc.png,plant,None,test\n"
     )
