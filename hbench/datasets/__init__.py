@@ -25,15 +25,16 @@ from hbench.datasets.spec import Spec, specs
 __all__ = ["Dataset", "Protocol", "Spec", "assemble", "folders", "load", "own_names", "read", "save", "specs"]
 
 
-OPENED = "opened as the papers did: colours hidden under transparency are shown, EXIF turns nothing"
+OPENED = "opened as in the papers: hidden colours of transparent pixels are shown, EXIF rotation is ignored"
 
 
 def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
-    """A dataset by its registered name ("sop", "sop@1"), from a built dataset's folder, or from one table
-    (.csv, .tsv, .parquet), whose names the policies (hbench.tree.policies) mend.
+    """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table of your own.
 
-    Raises UnknownName for a name that is not registered, DataError where its files are not on this disk,
-    IntegrityError where they are not what was built.
+    `policies` (hbench.tree.policies) mend the names in a table (.csv, .tsv, .parquet); a built dataset takes none. Returns
+    a Dataset with its manifests for training and testing. Raises UnknownName for an unknown name, DataError where the
+    files are not on this disk or not readable, IntegrityError where they changed since the dataset was built, UsageError
+    for policies that do not apply.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
@@ -42,36 +43,38 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
     if policies:
         raise UsageError(
             "a policy mends the names of a table", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),
-            fix="leave --policy out: it was chosen when the dataset was built",
+            fix="leave --policy out: the policies of a built dataset were chosen when it was built",
         )  # fmt: skip
+    built = _built_folder(name)
     if name not in specs:
-        if path.is_dir() and ((path / "dataset.json").exists() or not _own_folder(name)):
+        if path.is_dir() and ((path / "dataset.json").exists() or built is None):
             return _as_published(read(path))
-        if folder := _own_folder(name):  # also where a folder of this name, such as that of its images, lies here
-            return read(folder)
+        if built is not None:  # even where the working folder has a folder of this name, such as that of its images
+            return read(built)
         raise UnknownName("dataset", name, [*specs, *own_names()])
-    dataset = _registered(specs[name])
+    dataset = _registered(specs[name], built)
     if version not in {"", dataset.version}:
         raise DataError(
-            f"{name} is here in another version", expected=f"{name}@{version}", found=f"{name}@{dataset.version}"
+            f"another version of {name} is on this disk",
+            expected=f"{name}@{version}",
+            found=f"{name}@{dataset.version}",
         )
     return dataset
 
 
 def folders(name: str) -> list[Path]:
-    """Where a dataset of this name is looked for: the data folder, then the cache (the data folder may be
-    read-only)."""
+    """List the folders in which a dataset of this name may be: the data folder, then, where that is read-only, the cache."""
     return [paths.data_home() / name, paths.cache_home() / "datasets" / name]
 
 
 def own_names() -> list[str]:
-    """The datasets that somebody built under names of their own."""
+    """List the datasets that the user built under names of their own."""
     names = {path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")}
     return sorted(names - set(specs))
 
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
-    """The dataset that `spec` builds from the raw folder; raises IntegrityError when a pinned digest differs."""
+    """Make the dataset that `spec` builds from the raw folder; raises IntegrityError when a published digest differs."""
     folder = raw or Path()
     splits = spec.manifests(folder)
     for split, digest in spec.digests.items():
@@ -92,29 +95,28 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
 
 
 def card(spec: Spec) -> dict[str, object]:
-    """What a person wants to know of a dataset, as plain JSON values."""
+    """Collect what a person wants to know about a dataset, as plain JSON values."""
     names = ("title", "homepage", "licence", "citation", "size", "defects", "manual", "layout")
     facts = {name: getattr(spec, name) for name in names if getattr(spec, name)}
     return facts | ({"pixels": OPENED} if spec.picture is open_picture else {})
 
 
-def _own_folder(name: str) -> Path | None:
-    """The folder of a dataset that somebody built under a name of their own."""
+def _built_folder(name: str) -> Path | None:
+    """Find the folder of a dataset that was built under this name."""
     plain = name == Path(name).name and name not in {"", ".", ".."}
     return next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
 
 
 def _as_published(dataset: Dataset) -> Dataset:
-    """The dataset with its images opened as its papers did, where it is a published one."""
+    """Open the images of a published dataset as its papers do; return any other dataset unchanged."""
     return dataset.rooted(dataset.root, specs[dataset.name].picture) if dataset.name in specs else dataset
 
 
-def _registered(spec: Spec) -> Dataset:
+def _registered(spec: Spec, built: Path | None) -> Dataset:
     if not spec.markers:
         return assemble(spec, None)
-    for folder in folders(spec.name):
-        if (folder / "dataset.json").exists():
-            return _as_published(read(folder))
+    if built is not None:
+        return _as_published(read(built))
     raise DataError(
         f"{spec.name} is not on this disk",
         expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",
@@ -122,7 +124,7 @@ def _registered(spec: Spec) -> Dataset:
     )
 
 
-for _module in pkgutil.iter_modules(benchmarks.__path__):  # last, since they use what is defined above
+for _module in pkgutil.iter_modules(benchmarks.__path__):  # last, since they import from this module
     for _spec in vars(importlib.import_module(f"{benchmarks.__name__}.{_module.name}")).values():
         if isinstance(_spec, Spec):
             specs.register(_spec.name)(_spec)

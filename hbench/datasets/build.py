@@ -1,4 +1,4 @@
-"""Builds a published dataset from its raw files, and checks its counts and image files on the way."""
+"""Builds a published dataset from its raw files, and checks its counts and image files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from hbench.datasets.spec import Spec
 
 @dataclass(frozen=True)
 class Joined:
-    """How the labels and the files of a folder meet: `missing` are items without a file, `surplus` files without
-    an item."""
+    """The comparison of a folder's files with the items: `missing` items have no file, `surplus` files no item."""
 
     items: int
     missing: tuple[str, ...]
@@ -37,27 +36,27 @@ class Joined:
 
 
 def joined(manifests: Iterable[Manifest], folder: Path) -> Joined:
-    """The items of all manifests against the image files below `folder`."""
+    """Compare the items of all manifests with the image files below `folder`."""
     items = {str(item) for manifest in manifests for item in manifest.items}
     files = set(images_below(folder))
     return Joined(len(items), tuple(sorted(items - files)), tuple(sorted(files - items)))
 
 
 def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, int]:
-    """The number of images, queries and gallery items of a manifest, and of the names of each level.
+    """Count the images, queries and gallery items of a manifest, and the names of each level.
 
-    Names that are one under `official` ({level: {name: official name}}) count once.
+    Names with the same name in `official` ({level: {name: official name}}) count once.
     """
     nodes = {}
     for level, names in zip(manifest.levels, manifest.tree.names, strict=True):
-        same = (official or {}).get(level, {})
-        nodes[level] = len({same.get(name, name) for name in names})
+        renamed = (official or {}).get(level, {})
+        nodes[level] = len({renamed.get(name, name) for name in names})
     masks = {"queries": int(manifest.query.sum()), "gallery": int(manifest.gallery.sum())}
     return {"images": len(manifest), **masks, **nodes}
 
 
 def count_errors(dataset: Dataset, expected: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What differs from the published counts, one line per number; `expected` is {split: {"images" or a level: n}}."""
+    """List the counts that differ from those published, {split: {"images" or a level: n}}, in one line each."""
     errors = []
     for split, published in expected.items():
         numbers = counted(dataset.manifests[split], dataset.official_names)
@@ -69,16 +68,16 @@ def count_errors(dataset: Dataset, expected: Mapping[str, Mapping[str, int]]) ->
     return errors
 
 
-ADOPTED = "adopted.txt"  # in the raw folder: where the user's own files lie
+ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
 
 
 def raw_folder(spec: Spec) -> Path:
-    """Where downloads of a dataset go and its build looks by default."""
+    """The default folder of a dataset's raw files, for downloads and builds."""
     return paths.data_home() / spec.source / "raw"
 
 
 def find_raw(spec: Spec, root: Path | None) -> Path:
-    """The folder that holds the spec's marker, absolute: `root`, or one up to two levels below it; raises DataError."""
+    """Find the folder with a marker of the spec: `root`, or one at most two levels below; raises DataError."""
     start = root or raw_folder(spec)
     adopted = start / ADOPTED
     if root is None and adopted.exists():
@@ -89,16 +88,16 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
                 return folder.absolute()
     raise DataError(
         f"the raw files of {spec.name} are not in {start}",
-        expected=f"{' or '.join(spec.markers)} there, or up to two folders below",
-        fix=spec.manual or f"hbench download {spec.name}, or say where they lie with --root",
+        expected=f"{' or '.join(spec.markers)} there, or at most two folders below",
+        fix=spec.manual or f"hbench download {spec.name}, or name the folder that holds them with --root DIR",
     )
 
 
 def build(spec: Spec, root: Path | None, *, unofficial: bool = False) -> tuple[Dataset, Joined | None, list[str]]:
-    """The dataset of the raw files, how its items and the files on disk meet, and which counts differ.
+    """Build a dataset from its raw files; return it, its items compared with the image files, and the counts that differ.
 
-    Raises IntegrityError for counts other than the published ones, or for images of which some, not all, are missing,
-    unless `unofficial`; the version of an unofficial dataset ends in its digest.
+    Unless `unofficial`, raises IntegrityError for other counts than published, and where some of the images, but not all,
+    are missing. The version of an unofficial dataset ends in its digest.
     """
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
@@ -116,7 +115,7 @@ def build(spec: Spec, root: Path | None, *, unofficial: bool = False) -> tuple[D
             f"{raw} is not the published {spec.name}",
             found=examples(errors, most=8),
             expected="the counts of the papers",
-            fix="fetch the files again, or build with --unofficial (the version will say so)",
+            fix="download the files again, or build with --unofficial (the version will say so)",
         )
     if files is not None and 0 < len(files.missing) < files.items:
         raise IntegrityError(
@@ -129,20 +128,20 @@ def build(spec: Spec, root: Path | None, *, unofficial: bool = False) -> tuple[D
 
 
 def writable_folder(name: str) -> Path:
-    """Where a build of this name is written: the first of its folders in which writing is allowed."""
+    """Choose the folder for a build of this name: the first that can be written."""
     for folder in folders(name):
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if os.access(existing, os.W_OK):
             return folder
     raise DataError(
-        "neither the data nor the cache folder can be written",
+        "neither the data folder nor the cache folder can be written",
         found=examples(folders(name)),
-        fix="say where with --out DIR, or set HBENCH_HOME",
+        fix="name a folder with --out DIR, or set HBENCH_HOME",
     )
 
 
 def unreadable(root: Path, items: Iterable[str]) -> str:
-    """A remark on the pictures whose headers cannot be read, all of them by name; "" where there are none."""
+    """Name every picture whose header cannot be read, in one sentence; "" where there are none."""
     reasons = []
     for item in items:
         try:
@@ -150,8 +149,5 @@ def unreadable(root: Path, items: Iterable[str]) -> str:
                 check_picture(root / item)
         except OSError as error:
             reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
-    return (
-        f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
-        if reasons
-        else ""
-    )
+    listed = f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
+    return listed if reasons else ""

@@ -1,10 +1,10 @@
-"""Finds pictures that a dataset holds several times, byte for byte, and makes one of them where that is asked for.
+"""Finds pictures that a dataset holds several times, byte for byte, and removes the copies on request.
 
-| choice | what becomes of copies |
+| choice | what happens to copies |
 |---|---|
-| keep | all of them stay |
-| first | of every picture the first item stays |
-| merge | classes that hold exactly the same pictures become one; one item of every picture stays, of the label that most have |
+| keep | all items stay |
+| first | the first item of every picture stays |
+| merge | classes with exactly the same pictures become one; of every picture one item stays, with its most frequent label |
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 
 
 def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes] = NO_IMAGES) -> NDArray[np.int64] | None:
-    """One number per group of items with the same bytes, -1 for an item without a copy or without a file; None
-    without copies. `images`: the bytes of items that are not files yet.
+    """Return a number for each group of items with the same bytes, -1 for items without a copy or a file; None without copies.
 
-    Only files of equal size are read.
+    `images` holds the bytes of items that are not files yet. Only files of equal size are read.
     """
     by_size: dict[int, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
@@ -54,8 +53,10 @@ def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes] =
 
 @dataclass(frozen=True)
 class Copies:
-    """Items (N,), the names of each, coarse to fine, and groups int64 (N,): equal for items of the same bytes, -1 for an item
-    without a copy. `level`: the name of the finest level."""
+    """The items of a dataset that are copies: items (N,), their names, coarse to fine, and `groups` int64 (N,).
+
+    Items of the same bytes have the same group; an item without a copy has -1. `level` is the name of the finest level.
+    """
 
     items: Sequence[str]
     rows: Sequence[Row]
@@ -63,14 +64,14 @@ class Copies:
     level: str
 
     def _places(self) -> list[list[int]]:
-        """The places of the items of each picture that stands in several."""
+        """Group the places of items by picture, for pictures with several items."""
         places: dict[int, list[int]] = defaultdict(list)
         for place, group in enumerate(self.groups.tolist()):
             places[group].append(place)
         return [places[group] for group in places if group >= 0]
 
     def remarks(self) -> Iterator[str]:
-        """What there is, in sentences: copies under other labels, of which classes, and copies under the same label."""
+        """Yield sentences on the copies under other labels, by their classes, and on those under the same label."""
         across: Counter[Row] = Counter()
         within: list[str] = []
         for places in self._places():
@@ -88,14 +89,14 @@ class Copies:
             yield f"{len(within):,} pictures are copies of one with the same label, byte for byte ({examples(within, most=3)})"
 
     def table(self) -> str:
-        """A CSV of every item that has a copy later on, the copy, and the paths of both in the tree."""
+        """Return a CSV with a row per copy: the first item of the picture, the copy, and the paths of both in the tree."""
         pairs = [(places[0], place) for places in self._places() for place in places[1:]]
         shown = [" > ".join(row) for row in self.rows]
         cells = [(self.items[one], self.items[other], shown[one], shown[other]) for one, other in pairs]
         return lines(["item", "copy", "item_path", "copy_path"], cells)
 
     def after(self, choice: str) -> list[Row | None]:
-        """The names of every item after a choice, None for one that is left out."""
+        """Return the names of every item after a choice; None for an item that is left out."""
         rows = self._merged() if choice == MERGE else list(self.rows)
         result: list[Row | None] = list(rows)
         for places in self._places() if choice != KEEP else []:
@@ -107,7 +108,7 @@ class Copies:
         return result
 
     def _merged(self) -> list[Row]:
-        """The names of every item where of classes that hold the same pictures the largest gives its name to all."""
+        """Return the names of every item after classes with the same pictures took the name of the largest of them."""
         contents: dict[Row, set[int]] = defaultdict(set)
         for place, row in enumerate(self.rows):
             contents[row].add(int(self.groups[place]) if self.groups[place] >= 0 else -1 - place)
@@ -119,14 +120,14 @@ class Copies:
         return [name[row] for row in self.rows]
 
     def effect(self, choice: str) -> str:
-        """What a choice does to these items, in numbers."""
+        """Say in numbers what a choice changes."""
         after = [row for row in self.after(choice) if row is not None]
         before, left = len(set(self.rows)), len(set(after))
         classes = f"{left:,} {self.level}" + f" instead of {before:,}" * (left != before)
         return f"--copies {choice}: leaves out {len(self.items) - len(after):,} items; {classes}"
 
     def applied(self, table: pa.Table, levels: Sequence[str], choice: str) -> pa.Table:
-        """The table whose rows these items are, after a choice."""
+        """Apply a choice to the table whose rows these items are."""
         after = self.after(choice)
         table = table.filter(pa.array([row is not None for row in after]))
         names = [row for row in after if row is not None]
@@ -138,7 +139,7 @@ class Copies:
 def copies_in(
     table: pa.Table, root: Path, *, item: str, levels: Sequence[str], images: Mapping[str, bytes]
 ) -> Copies | None:
-    """The copies among the images of a table, below `root` or still inside it; None where there are none."""
+    """Find the copies among the images of a table, below `root` or in `images`; None where there are none."""
     items = texts(table, item)
     groups = same_content(root, items, images)
     rows = list(zip(*(texts(table, level) for level in levels), strict=True))

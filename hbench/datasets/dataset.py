@@ -1,7 +1,7 @@
 """Defines a dataset (name, version, protocol, manifests for training and testing) and its folder on disk.
 
-On disk it is a folder: `dataset.json` (what is not a table: name, version, levels, protocol, digests, card),
-`train.parquet` and `test.parquet`, or one `test-NAME.parquet` per test where there are several.
+The folder holds `dataset.json` (name, version, levels, protocol, digests, card), `train.parquet` and `test.parquet`, or one
+`test-NAME.parquet` per test where there are several.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ TEST = "test"
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a dataset's papers score it; every value is a default that the command line can override.
+    """The way a dataset's papers score it; the command line can override every value.
 
-    `metrics`: MetricName spellings, in the order of the papers' tables. `recalls`: the k of R@k. `official`: the protocol
-    (hbench.metrics.protocols) that reproduces its released evaluator. `averaged`: a score is the mean over the tests. A query is
-    always left out of its own list, by item.
+    `metrics`: metric names, in the order of the papers' tables. `recalls`: the k of R@k. `official`: the protocol
+    (hbench.metrics.protocols) that reproduces the released evaluator. `averaged`: a score is the mean over the tests. Every
+    query is left out of its own list.
     """
 
     similarity: str = "cosine"
@@ -58,11 +58,11 @@ class Protocol:
         return (*self.metrics, *(f"R@{k}" for k in self.recalls))
 
 
-FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # of a file in the folder, without its suffix
+FileName = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]  # the name of a file in the folder, without its suffix
 
 
 class Description(BaseModel):
-    """A dataset.json; keys of other versions are passed over."""
+    """The content of a dataset.json; keys of other versions are ignored."""
 
     format: Literal["hbench.dataset/1"]
     name: str
@@ -78,12 +78,13 @@ class Description(BaseModel):
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """`train`: one manifest or None. `tests`: {"test": manifest}, or one per granularity. `root`: where its images
-    lie, or None.
+    """A benchmark or a dataset of your own: its name, version and protocol, and a manifest for training and for each test.
 
-    `official_names`: {level: {name: name by which the released evaluators compare}}, where they differ.
-    `lists`: for tests whose positives are listed pair by pair, those lists (hbench.datasets.pair_labels).
-    `card`: what a person wants to know (title, source, licence, citation, defects …), as plain JSON values.
+    `train` is a manifest or None; `tests` is {"test": manifest}, or has one per granularity; `root` is the folder of the
+    images, or None. `official_names`: {level: {name: the name that the released evaluators use}}, where they differ.
+    `lists`: the lists of positive pairs (hbench.datasets.pair_labels), for tests that have one. `card`: what a person wants
+    to know (title, source, licence, citation, defects …), as plain JSON values. Raises DataError for tests of different
+    levels.
     """
 
     name: str
@@ -114,13 +115,12 @@ class Dataset:
 
     @property
     def manifests(self) -> dict[str, Manifest]:
-        """Every manifest by its file name without suffix: "train", "test" or "test-fine" …."""
+        """The manifests by file name without suffix: "train", "test" or "test-fine" …."""
         named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
         return named if self.train is None else {"train": self.train, **named}
 
     def official_labels(self, manifest: Manifest) -> Labels:
-        """The labels (N, L) of a manifest as the released evaluators compare them: equal where the official names
-        are."""
+        """Number the labels (N, L) of a manifest by official name, so that they are equal where these names are."""
         columns = []
         for level, names, ids in zip(manifest.levels, manifest.tree.names, manifest.labels.T, strict=True):
             same = self.official_names.get(level, {})
@@ -130,15 +130,17 @@ class Dataset:
         return np.stack(columns, axis=1)
 
     def labels_by_name(self, manifest: Manifest) -> Labels | None:
-        """The official labels of a manifest; None where they say what its tree says."""
+        """Return the official labels of a manifest; None where they equal those of its tree."""
         if not self.official_names:
             return None
         names = self.official_labels(manifest)
         return names if affected(names, manifest.labels).any() else None
 
     def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None) -> Dataset:
-        """The same dataset with its images in the folder `root`, where `picture_in` opens them; by default as a person
-        sees them, on the background of the card."""
+        """Return the same dataset with its images in the folder `root`, where `picture_in(root, item)` opens them.
+
+        By default images are opened as a person sees them, on the background that the card names.
+        """
         if picture_in is None:
             picture_in = partial(open_upright, background=self.card.get("background", "white"))
         picture = None if root is None else partial(picture_in, root)
@@ -148,7 +150,7 @@ class Dataset:
 
 
 def save(dataset: Dataset, folder: str | Path) -> None:
-    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each whole or not at all."""
+    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each file whole or not at all."""
     folder, root = Path(folder), dataset.root
     if root is not None and root.resolve().is_relative_to(folder.resolve()):
         root = root.resolve().relative_to(folder.resolve())
@@ -172,9 +174,9 @@ def save(dataset: Dataset, folder: str | Path) -> None:
 
 
 def read(folder: Path) -> Dataset:
-    """The dataset in `folder`.
+    """Read the dataset in `folder`.
 
-    Raises DataError where it is none, IntegrityError when a manifest's digest is not the one in its dataset.json.
+    Raises DataError where it holds no dataset, IntegrityError when a manifest's digest is not the one in dataset.json.
     """
     description = _description(folder / "dataset.json")
     splits = {
@@ -212,7 +214,7 @@ def _description(path: Path) -> Description:
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(
-            f"{path} describes no dataset of this version of hbench",
+            f"{path} does not describe a dataset of this version of hbench",
             expected=f"format {FORMAT} with {', '.join(sorted(Description.model_fields))}",
             found=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
             fix="build the dataset again",

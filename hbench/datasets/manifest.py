@@ -1,8 +1,7 @@
-"""Defines a manifest: the items of one split, their labels, and which of them ask (query) and are ranked (gallery).
+"""Defines a manifest: the items of one split, their labels, and which of them are queries and in the gallery.
 
 On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`, `gallery` and,
-where the protocol ignores some items of a query's group, `ignore`; file metadata carries the level names and the
-content digest.
+where some items are left out of a query's list, `ignore`. The file's metadata holds the level names and the digest.
 """
 
 from __future__ import annotations
@@ -36,11 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Manifest:
-    """Items (N,), labels int32 (N, L) coarse→fine into `tree`, query and gallery bool (N,).
+    """The items of one split: (N,) unique ids or relative POSIX paths, each with its labels in a tree.
 
-    Items are unique, relative POSIX paths or ids. `ignore`, where given, is int64 (N,): a gallery item is left out of
-    the list of the queries that share its group; -1 means none. `picture` opens the image of an item; None where the
-    images are not on this disk. It is not part of the content. `text`: the items as an arrow array, if they are in one.
+    `labels` int32 (N, L) are nodes of `tree`, coarse to fine; `query` and `gallery` are bool (N,). `ignore`, if not None,
+    is int64 (N,): a gallery item is left out of the lists of the queries that share its group; -1 is without a group.
+    `picture` opens the image of an item; it is None where the images are not on this disk, and not part of the content.
+    `text`: the items as an arrow array, for those who have one. Raises DataError for columns of different lengths, items
+    that occur twice or leave their folder, and levels with reserved names.
     """
 
     items: NDArray[np.object_]
@@ -58,7 +59,7 @@ class Manifest:
         return f"<Manifest: {len(self):,} items, {queries:,} queries, {gallery:,} in the gallery; {classes}>"
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per item: item, its class at every level, query, gallery (and ignore)."""
+        """Return a table with a row per item: item, its class at every level, query, gallery (and ignore)."""
         import pandas as pd
 
         classes = {
@@ -72,7 +73,7 @@ class Manifest:
         if text is not None:
             self.__dict__["_item_array"] = text
         if len({len(self.items), len(self.labels), len(self.query), len(self.gallery)}) != 1:
-            raise DataError("a manifest's columns differ in length")
+            raise DataError("the columns of a manifest differ in length")
         if clash := set(self.tree.levels) & set(RESERVED):
             raise DataError(
                 f"{examples(sorted(clash))} cannot be the name of a level", expected=f"none of {', '.join(RESERVED)}"
@@ -80,12 +81,12 @@ class Manifest:
         if pc.any(pc.equal(self._sorted_items[1:], self._sorted_items[:-1])).as_py():
             values, count = np.unique(self.items.astype(str), return_counts=True)
             raise DataError(
-                "a manifest's items are not unique", expected="each item once", found=examples(values[count > 1])
+                "the items of a manifest are not unique", expected="each item once", found=examples(values[count > 1])
             )
         bad = self.items[~are_relative(self._item_array)]
         if len(bad):
             raise DataError(
-                "a manifest's items leave its folder",
+                "the items of a manifest leave its folder",
                 expected="relative POSIX paths or plain ids",
                 found=examples(map(repr, bad)),
             )
@@ -96,7 +97,7 @@ class Manifest:
 
     @cached_property
     def _order(self) -> pa.Array:
-        """The rows in the order of their items."""
+        """The permutation that sorts the rows by item."""
         return pc.sort_indices(self._item_array)
 
     @cached_property
@@ -112,11 +113,11 @@ class Manifest:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the content, whatever the order of the rows and the numbers of the nodes: level names, the name
-        paths of the fine classes in order, and of every row, sorted by item, its item, class and masks."""
-        paths = [
-            tuple(names[i] for names, i in zip(self.tree.names, path, strict=True)) for path in self.tree.paths.tolist()
-        ]
+        """The sha256 of the content, independent of the order of the rows and the numbering of the nodes.
+
+        It covers the level names, the sorted paths of the fine classes, and every row's item, class and masks, by item.
+        """
+        paths = class_rows(self.tree)
         place = np.empty(len(paths), np.int32)
         place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
@@ -129,7 +130,7 @@ class Manifest:
         return hasher.hexdigest()
 
     def table(self) -> pa.Table:
-        """The manifest as an arrow table, label columns as dictionary-encoded names."""
+        """Return the manifest as an arrow table; the labels are dictionary-encoded names."""
         columns: dict[str, pa.Array] = {"item": self._item_array}
         for level, names, ids in zip(self.levels, self.tree.names, self.labels.T, strict=True):
             columns[level] = pa.DictionaryArray.from_arrays(pa.array(ids), pa.array(names, pa.string()))
@@ -139,36 +140,39 @@ class Manifest:
         return pa.table(columns)
 
     def write(self, path: Path) -> None:
-        """Write parquet at `path`, whole or not at all."""
+        """Write a parquet file at `path`, whole or not at all."""
         meta = {"hbench.levels": json.dumps(list(self.levels)), "hbench.digest": self.digest}
         with replacing(path) as temporary:
             pq.write_table(self.table().replace_schema_metadata(meta), temporary, compression="zstd")
 
 
 def open_picture(root: Path, item: str) -> Image.Image:
-    """The decoded image file of an item; raises DataError where it is missing, damaged, no image, or a bomb."""
+    """Decode the image file of an item; raises DataError where it is missing, damaged, not an image, or a bomb."""
     try:
         return load_picture(root / item)
     except OSError as error:
         raise DataError(
             f"the image of {item} cannot be read",
             found=str(error),
-            fix="replace the file (hbench download NAME --repair does so in a published set), "
+            fix="replace the file (for a published set: hbench download NAME --repair), "
             "or leave it out: hbench embed --skip-unreadable",
         ) from None
 
 
 def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:
-    """The image as a person sees it: turned as its EXIF says, what is transparent composited on `background`, where
-    Pillow's conversion to RGB would show the colours hidden under it; "none" leaves it as `open_picture` does."""
+    """Open an image as a person sees it: rotated as its EXIF says, transparent parts composited on `background`.
+
+    Pillow's conversion to RGB would show the colours hidden under the transparency. The background "none" leaves all of
+    this to `open_picture`.
+    """
     image = open_picture(root, item)
     if background == "none":
         return image
     image = ImageOps.exif_transpose(image)
     if not image.has_transparency_data:
         return image
-    seen = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", seen.size, background), seen).convert("RGB")
+    transparent = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, background), transparent).convert("RGB")
 
 
 def from_names(
@@ -179,7 +183,7 @@ def from_names(
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
 ) -> Manifest:
-    """A manifest from label names per item, coarse to fine; every item asks and is ranked unless said otherwise."""
+    """Make a manifest from the names of each item, coarse to fine; by default every item is a query and in the gallery."""
     tree, labels = LabelTree.from_names(rows, levels=levels)
     everyone = np.ones(len(items), dtype=bool)
     return Manifest(
@@ -195,7 +199,7 @@ TYPES = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
 
 
 def levels_in(path: Path) -> list[str]:
-    """The level names in a manifest's metadata, coarse to fine; none in another parquet file.
+    """Read the level names, coarse to fine, in a manifest's metadata; another parquet file has none.
 
     Raises ValueError, OSError or an ArrowException for a damaged file.
     """
@@ -207,10 +211,10 @@ def levels_in(path: Path) -> list[str]:
 
 
 def read(path: Path, *, digest: str | None = None) -> Manifest:
-    """The manifest in a parquet file.
+    """Read a manifest from a parquet file.
 
-    Raises DataError for a missing or foreign file, IntegrityError when its content is not of `digest` (or of its own
-    recorded one).
+    Raises DataError for a missing or foreign file, IntegrityError when the content does not have `digest`, or the digest
+    in its metadata.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
@@ -235,7 +239,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
             raise DataError(
                 f"{path} has empty cells in the column {name}",
                 expected="a value in every row",
-                found=f"{table[name].null_count} of {len(table)} rows without",
+                found=f"{table[name].null_count} of {len(table)} rows without a value",
                 fix="fill them in, or leave these rows out",
             )
     manifest = _from_table(table, levels)
@@ -244,7 +248,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
             raise IntegrityError(
                 f"{path} has other content than recorded",
                 expected=f"digest {expected[:12]}…",
-                found=f"{manifest.digest[:12]}…",
+                found=f"digest {manifest.digest[:12]}…",
                 fix="build the dataset again",
             )
     return manifest
@@ -265,22 +269,22 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
 
 
 def are_relative(items: pa.Array) -> NDArray[np.bool_]:
-    """Which items are plain ids or POSIX paths that stay in their folder; strings (N,) -> bool (N,)."""
+    """Whether each item is a plain id or a POSIX path that stays in its folder; strings (N,) -> bool (N,)."""
     offsets, text = bytes_of_texts(items)
     whole = text.tobytes()
-    if (  # nothing in any item can be wrong: true of most manifests, and quick
+    if (  # the bytes of all items together prove most manifests right, much faster than an expression on every item
         (np.diff(offsets) > 0).all()
         and not (text[offsets[:-1]] == ord("/")).any()
         and not any(part in whole for part in (b"..", b"\\", b"\0"))
     ):
         return np.ones(len(items), dtype=bool)
-    leaving = pc.match_substring_regex(items, r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
-    staying: NDArray[np.bool_] = np.logical_not(leaving.to_numpy(zero_copy_only=False))
-    return staying
+    outside = pc.match_substring_regex(items, r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]")
+    inside: NDArray[np.bool_] = np.logical_not(outside.to_numpy(zero_copy_only=False))
+    return inside
 
 
 def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
-    """The classes of several manifests of the same levels, with the number of their items."""
+    """Collect the classes of several manifests of the same levels, with the number of their items."""
     rows: Counter[Row] = Counter()
     for manifest in manifests:
         if manifest.levels != manifests[0].levels:

@@ -1,7 +1,7 @@
-"""Turns a user's table or folder of images into a dataset like any other.
+"""Turns a user's table or folder of images into a dataset.
 
-A table has one row per image: its path, the names of its levels coarse to fine, and perhaps its split. In a folder,
-the nested folders are the levels: `order/family/species/image.jpg`.
+A table has one row per image: its path, its names, coarse to fine, and perhaps its split. In a folder of images the nested
+folders are the levels: `order/family/species/image.jpg`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hbench.tree.names import NameTable, Row
 from hbench.tree.policies import advice
 
 SPLIT, SPLITS = "split", {"train", TEST, "query", "gallery"}
-FEW = 5  # items of different classes; this many may be chance
+FEW = 5  # a table of at most this many rows may have a class per row by chance
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng", ".cr2", ".nef", ".arw",
@@ -39,26 +39,29 @@ OTHER_PICTURES = (
 
 
 def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
-    """A dataset from one file: a parquet manifest, or a table (hbench.core.tables) with `item`, the levels coarse to fine and
-    optionally `split` (train, test), `query`, `gallery` (true, false); `policies` mend the names of a table."""
+    """Read a dataset from one file: a parquet manifest, or a table (hbench.core.tables).
+
+    A table has the columns `item`, the levels, coarse to fine, and optionally `split` (train, test), `query` and `gallery`
+    (true, false); `policies` mend its names.
+    """
     if kind_of(path) == ".parquet" and _is_manifest(path):
         if policies:
             raise UsageError(
-                f"{path} was built", expected="a policy for a table that was not", fix="leave --policy out"
+                f"{path} is a built manifest", expected="a policy for a table of names", fix="leave --policy out"
             )
         manifest = manifests.read(path)
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
     table = read_sheet(path)
-    if "item" not in table.column_names:  # else ids with another title would be taken for a level
+    if "item" not in table.column_names:  # a column of ids with another title would count as a level
         raise DataError(
             f"{path} has no column of ids",
-            expected="one named item, and next to it the levels, coarse to fine",
+            expected="a column item, and next to it the levels, coarse to fine",
             found=", ".join(table.column_names),
-            fix="rename the column that the ids of the embeddings are in to item",
+            fix="rename the column with the ids of the embeddings to item",
         )
     levels = [name for name in table.column_names if name not in {*RESERVED, SPLIT}]
     if policies:
-        from hbench.tree.record import mend_sheet  # which loads networkx
+        from hbench.tree.record import mend_sheet  # loads networkx
 
         table, mended = mend_sheet(table, levels, policies)
         levels = list(mended.table.levels)
@@ -69,7 +72,7 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
 
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
-    """The names of every row, coarse to fine; raises DataError where one is missing, TreeError for too many levels."""
+    """Read the names of every row, coarse to fine; raises DataError for a missing name, TreeError for too many levels."""
     refuse_depth(len(levels))
     if not levels:
         raise DataError(
@@ -90,7 +93,7 @@ def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> li
 
 
 def _is_manifest(path: Path) -> bool:
-    """Whether a parquet file says that it is a manifest; False for a file that cannot be read."""
+    """Whether the metadata of a parquet file are those of a manifest; False for a file that cannot be read."""
     try:
         return bool(manifests.levels_in(path))
     except (pa.ArrowException, ValueError, OSError):
@@ -98,7 +101,7 @@ def _is_manifest(path: Path) -> bool:
 
 
 def by_split(table: pa.Table, *, levels: list[str]) -> tuple[Manifest | None, dict[str, Manifest]]:
-    """The train manifest, or None, and the tests of a table; every row is of the test where there is no column `split`."""
+    """Make the manifest for training, or None, and the tests of a table; without a column `split` all rows are tested."""
     check_columns(table, ["item", *levels])
     _refuse_texts_as_classes(table, levels)
     if SPLIT not in table.column_names:
@@ -119,7 +122,7 @@ def by_split(table: pa.Table, *, levels: list[str]) -> tuple[Manifest | None, di
 
 
 def _refuse_texts_as_classes(table: pa.Table, levels: list[str]) -> None:
-    """Refuse a column behind the levels, as of captions, whose texts all differ while classes above them have several items."""
+    """Refuse a last column, such as captions, whose texts all differ while the classes above have several items."""
     classes = [len(set(texts(table, level))) for level in levels]
     if FEW < len(table) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
@@ -131,7 +134,7 @@ def _refuse_texts_as_classes(table: pa.Table, levels: list[str]) -> None:
 
 
 def manifest(table: pa.Table, *, levels: list[str]) -> Manifest:
-    """One manifest of the rows of a table; columns query and gallery, or values of the column split, set its masks."""
+    """Make one manifest of all rows; the columns query and gallery, or the values of the column split, set its masks."""
     masks = {}
     for mask, other in (("query", "gallery"), ("gallery", "query")):
         if mask in table.column_names:
@@ -158,8 +161,10 @@ def check_columns(table: pa.Table, names: list[str]) -> None:
 
 
 def without_images(table: pa.Table, column: str) -> tuple[pa.Table, str, dict[str, bytes]]:
-    """The table with paths in place of the images that a column holds (Hugging Face's Image: bytes and path), the name
-    of that column, and the files to write; unchanged where no column holds images."""
+    """Replace the images in a column (Hugging Face's Image: bytes and path) by paths; return also the column and the files.
+
+    The files to write are {name: bytes}; a table without images is returned unchanged.
+    """
     fields = {name: table.schema.field(name).type for name in table.column_names}
     column = column if column in fields or "image" not in fields else "image"
     kind = fields.get(column)
@@ -167,20 +172,22 @@ def without_images(table: pa.Table, column: str) -> tuple[pa.Table, str, dict[st
         return table, column, {}
     values = [value or {} for value in table[column].to_pylist()]
     if missing := [row for row, value in enumerate(values) if not value.get("bytes")]:
-        raise DataError(f"{len(missing)} rows have no image", expected="its bytes", found=f"rows {examples(missing)}")
+        raise DataError(
+            f"{len(missing)} rows have no image", expected="bytes in every row", found=f"rows {examples(missing)}"
+        )
     files = {f"{row:08}{_suffix_of(value)}": value["bytes"] for row, value in enumerate(values)}
     return table.set_column(table.column_names.index(column), column, pa.array(list(files))), column, files
 
 
 def _suffix_of(value: Mapping[str, Any]) -> str:
-    """The suffix of an image inside a table: its recorded path's, else its format's."""
+    """Choose the suffix of an image in a table: that of its recorded path, else that of its format."""
     suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
     if suffix in SUFFIXES:
         return suffix
     try:
         return f".{(load_picture(io.BytesIO(value['bytes'])).format or 'png').lower()}"
     except OSError as error:
-        raise DataError("the table holds an image of no known format", found=str(error)) from None
+        raise DataError("the table holds an image of an unknown format", found=str(error)) from None
 
 
 def write_images(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -203,14 +210,14 @@ OPENERS = "Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG"
 
 
 def refuse_name(name: str) -> None:
-    """Raise UsageError for a name that a user's dataset cannot have: it is a folder among others, and what `load` takes."""
+    """Raise UsageError for a name that a user's dataset cannot have, since it names a folder and is what `load` takes."""
     if name in specs:
         raise UsageError(f"{name} is the name of a published dataset", fix="choose another: hbench build NAME --from …")
     if not re.fullmatch(r"\w[\w.+-]*", name) or kind_of(Path(name)) in TABLES or name == "leaderboards":
         raise UsageError(
             f"{name!r} cannot be the name of a dataset",
             expected="one plain word of letters, digits, _, -, + and . (not leaderboards, not a table's file name)",
-            fix="choose another: hbench build NAME --from … (--out says where it is written)",
+            fix="choose another: hbench build NAME --from … (--out names the folder to write)",
         )
 
 
@@ -223,16 +230,16 @@ def own_dataset(
     item: str = "item",
     split: str | None = None,
 ) -> Dataset:
-    """The dataset of a table's rows; every row is of the test where `split` names no column.
+    """Make a dataset of a table's rows; without a column `split` all rows are tested.
 
-    An absolute path below `root` is made relative to it. Raises DataError for a missing name, TreeError for names that
-    form no tree.
+    Absolute paths below `root` become relative to it. Raises DataError for a missing name, TreeError for names that do not
+    form a tree.
     """
     if item not in table.column_names:
         raise UsageError(
             f"the table has no column {item!r} for the images",
             expected=f"one of {', '.join(table.column_names)}",
-            fix="say which it is with --image-column",
+            fix="name the column with --image-column",
         )
     check_columns(table, [*levels, *([split] if split else [])])
     start = f"{root.absolute().as_posix().rstrip('/')}/"
@@ -249,24 +256,24 @@ def own_dataset(
 
 
 def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
-    """The table with a column `split` in which whole nodes of the level `by` are in test or in train, none in both."""
+    """Add a column `split` that puts every node of the level `by` as a whole into test or into train."""
     if by not in levels:
         raise UnknownName("level to split by", by, levels)
     if not 0 < fraction < 1:
         raise UsageError("the test fraction is out of range", expected="more than 0, less than 1", found=f"{fraction}")
     path = [texts(table, level) for level in levels[: list(levels).index(by) + 1]]
     nodes = ["/".join(names) for names in zip(*path, strict=True)]
-    of_test = held_out(nodes, fraction=fraction, seed=seed)
-    if not 0 < len(of_test) < len(set(nodes)):
+    tested = held_out(nodes, fraction=fraction, seed=seed)
+    if not 0 < len(tested) < len(set(nodes)):
         raise UsageError(
             f"too few nodes to split by {by}", expected="some for train and some for test", found=examples(set(nodes))
         )
-    splits = pa.array([TEST if node in of_test else "train" for node in nodes])
+    splits = pa.array([TEST if node in tested else "train" for node in nodes])
     return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits)
 
 
 def folder_names(folder: Path, *, levels: Sequence[str] = ()) -> NameTable:
-    """The names of the nested folders of images, coarse to fine."""
+    """Read the names of the nested folders of images, coarse to fine."""
     table = folder_table(folder, levels=levels)
     columns = [name for name in table.column_names if name != "item"]
     return NameTable.of(columns, zip(*(texts(table, name) for name in columns), strict=True))
@@ -275,10 +282,10 @@ def folder_names(folder: Path, *, levels: Sequence[str] = ()) -> NameTable:
 def folder_table(
     folder: Path, *, levels: Sequence[str] = (), split_folders: bool = False, depth: int | None = None
 ) -> pa.Table:
-    """One row per image below `folder`: `item`, a column per level from the nested folders, "" where there are fewer.
+    """Make a table with a row per image below `folder`: `item`, and a column per level of nested folders, "" below the last.
 
-    `levels` names the folders, coarse to fine. With `split_folders` the outermost folder is the split; folders below
-    the first `depth` levels are not levels.
+    `levels` names the levels, coarse to fine. With `split_folders` the outermost folder is the split. Only the first
+    `depth` folders are levels.
     """
     items = sorted(images_below(folder))
     if not items:
@@ -293,7 +300,7 @@ def folder_table(
                 f"the outermost folders of {folder} are not a split",
                 expected="train and test (or train, query and gallery)",
                 found=examples(map(repr, other)),
-                fix="leave out --split-folders; --split-by LEVEL makes a split",
+                fix="leave --split-folders out; --split-by LEVEL makes a split",
             )
         columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
@@ -311,7 +318,7 @@ def folder_table(
 
 
 def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
-    """The image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
+    """Yield the image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
     for directory, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         below = Path(directory).relative_to(folder)
@@ -321,7 +328,7 @@ def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Itera
 
 
 def not_taken(folder: Path) -> str:
-    """A remark on pictures below a folder that are of no format that is taken, by kind; "" where there are none."""
+    """Name the pictures below a folder in formats that hbench does not open, by format; "" where there are none."""
     by_kind: dict[str, list[str]] = defaultdict(list)
     for item in sorted(images_below(folder, suffixes=OTHER_PICTURES)):
         by_kind[PurePosixPath(item).suffix.lower()].append(item)

@@ -1,7 +1,7 @@
-"""Keeps per-query relevance judgements, for benchmarks that name positives pair by pair instead of by labels.
+"""Reads and writes lists of relevance judgements, for benchmarks that name positives pair by pair instead of by labels.
 
-It is a table with the columns `query`, `item` and `level`; -1 is an item that is left out of the query's list, and
-every pair that is not listed is of level 0.
+A list is a table with the columns `query`, `item` and `level`. The level -1 leaves an item out of the query's list; a pair
+that is not listed has level 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.
 
 
 def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
-    """The table of (query, item, level), sorted; raises DataError for a pair that occurs twice."""
+    """Make the sorted table of (query, item, level); raises DataError for a pair that occurs twice."""
     rows = sorted(pairs)
     if len({row[:2] for row in rows}) != len(rows):
         raise DataError("a pair of query and item is listed twice", expected="each pair once")
@@ -33,7 +33,7 @@ def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
 
 
 def digest_of(table: pa.Table) -> str:
-    """sha256 of the sorted rows."""
+    """The sha256 of the sorted rows."""
     rows = zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True)
     return hashlib.sha256(
         "\n".join(f"{query}\t{item}\t{level}" for query, item, level in sorted(rows)).encode()
@@ -41,13 +41,13 @@ def digest_of(table: pa.Table) -> str:
 
 
 def write_list(table: pa.Table, path: Path) -> None:
-    """Write parquet at `path`, whole or not at all."""
+    """Write a parquet file at `path`, whole or not at all."""
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
 def read_list(path: Path, digest: str) -> pa.Table:
-    """The list in a parquet file; raises DataError where it is missing, IntegrityError where it is not of `digest`."""
+    """Read a list from a parquet file; raises DataError where it is missing, IntegrityError where it lacks `digest`."""
     try:
         table = parquet_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Reads raw annotation files as text; refuses, with file and line, what is not as expected."""
+"""Reads the raw annotation files of benchmarks, and refuses those of another form, naming file and line."""
 
 from __future__ import annotations
 
@@ -18,44 +18,43 @@ from hbench.datasets.own_data import images_below
 
 
 def shipped(name: str) -> str:
-    """The text of a file that lies in `benchmarks`."""
+    """Read a text file in the folder `benchmarks`."""
     return resources.files("hbench.datasets.benchmarks").joinpath(name).read_text(encoding="utf-8")
 
 
 def shipped_rows(name: str) -> list[dict[str, str]]:
-    """The rows of a CSV that lies in `benchmarks`, by the names of its columns."""
+    """Read a CSV in the folder `benchmarks`: a dictionary per row, by the names of its columns."""
     return list(csv.DictReader(shipped(name).splitlines()))
 
 
 def images_in(raw: Path, folder: str) -> list[str]:
-    """The images below a folder of the raw folder, sorted; raises DataError where there are none."""
+    """List the images below a folder of the raw folder, sorted; raises DataError where there are none."""
     items = [f"{folder}/{item}" for item in sorted(images_below(raw / folder))]
     if not items:
-        raise DataError(f"{raw / folder} holds no images", fix="look at the layout: hbench datasets NAME")
+        raise DataError(f"{raw / folder} holds no images", fix="hbench datasets NAME shows the layout")
     return items
 
 
 def text_of(path: Path) -> str:
-    """The text in a file; raises DataError where it is missing or not a text."""
+    """Read a text file; raises DataError where it is missing or not text."""
     return str(_content(path, read_text, "a text file"))
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a text file that are not empty; raises DataError where it is missing or no text."""
+    """Read the lines of a text file that are not empty; raises DataError where it is missing or not text."""
     return [line for line in text_of(path).splitlines() if line.strip()]
 
 
 def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None = None) -> list[list[str]]:
-    """The words of each line after the `header`, which must be there; each line has as many words as the header, or
-    `columns`.
+    """Read the words of each line: as many as the `header` has, which is required and left out, or `columns`.
 
-    The last word may hold spaces where `columns` is given.
+    With `columns` the last word may contain spaces. Raises DataError for another header or number of words.
     """
     lines = lines_of(path)
     number = columns or len(header or [])
     if header is not None and (not lines or lines[0].split() != header):
         raise DataError(
-            f"{path} has another header", expected=" ".join(header), found=lines[0][:80] if lines else "nothing"
+            f"{path} has another header", expected=" ".join(header), found=lines[0][:80] if lines else "no lines"
         )
     rows = [line.split(maxsplit=number - 1) for line in lines[header is not None :]]
     for place, row in enumerate(rows, start=1 + (header is not None)):
@@ -67,7 +66,7 @@ def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None 
 
 
 def json_of(path: Path) -> Any:
-    """The content of a JSON file; raises DataError where it is missing or not JSON."""
+    """Read a JSON file; raises DataError where it is missing or not JSON."""
     return _content(path, read_json, "JSON")
 
 
@@ -91,7 +90,7 @@ def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iter
 
 
 def columns_of(path: Path, *names: str) -> list[list[str]]:
-    """The named columns of a table with a header (.csv, .tsv, also .gz), every value as text."""
+    """Read columns of a table with a header (.csv, .tsv, also .gz) by name, every value as text."""
     table = read_sheet(path, columns=names)
     return [texts(table, name) for name in names]
 
@@ -104,12 +103,12 @@ HARMLESS = {
 
 
 def no_bytes() -> bytes:
-    """What an empty array holds: Python 3 writes a call of bytes for it, which with a number would fill the memory."""
+    """Stand in for `bytes()`, which Python 3 calls for an empty array; with a number `bytes` would fill the memory."""
     return b""
 
 
 class Restricted(pickle.Unpickler):
-    """Reads lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that could run."""
+    """Unpickles lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "bytes" and module in {"__builtin__", "builtins"}:
@@ -120,8 +119,7 @@ class Restricted(pickle.Unpickler):
 
 
 def plain_pickle(path: Path, *, keys: Sequence[str]) -> dict[str, Any]:
-    """A pickled dictionary of plain values that has these keys; raises ValueError for anything else, which never
-    runs."""
+    """Read a pickled dictionary of plain values with these keys; raises ValueError for any other, without running it."""
     try:
         value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
     except (pickle.UnpicklingError, EOFError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Describes a published dataset before any of its files is on this disk: levels, counts, sources, how to build it."""
+"""Defines a Spec, which describes a published dataset: levels, counts, licence, paper, and how to build it from raw files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hbench.datasets.manifest import Manifest, from_names, open_picture
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import mend
 
-Picture = Callable[[Path, str], Image.Image]  # the image of an item, given the folder that items are relative to
+Picture = Callable[[Path, str], Image.Image]  # opens the image of an item, given the folder that items are relative to
 Names = dict[str, dict[str, str]]
 Counts = Mapping[str, Mapping[str, int]]
 Labelled = Iterable[tuple[str, Row]]  # items with their names, coarse to fine
@@ -29,15 +29,15 @@ PARTIAL = ("fill-from-parent", "unknown", "by-path")  # policies: a path that en
 
 @dataclass(frozen=True)
 class Spec:
-    """`levels` are coarse to fine; `build` turns the raw folder into the manifests of the splits.
+    """A published dataset: `levels` are coarse to fine; `build` turns the raw folder into the splits.
 
-    `files`: its name in sources.toml, where it shares its files with another dataset. `markers`: raw files of which
-    one tells the raw folder, relative to it; none where nothing is needed. `images`: folders, relative to the raw
-    folder, in which items may lie. `counts`: {split: {"images" or a level: n}} as published, checked by every build.
-    `official_names`: from the raw folder, {level: {name: the name by which the released evaluators compare}}, where
-    they differ. `manual`: what must be fetched by hand. `layout`: the raw folder drawn as a tree. `digests`:
-    {split: digest}, where the raw files have one exact form. `picture`: opens the image of an item; `on_disk`: whether
-    each item is a file of that name. `lists`: from the raw folder, the list of each test (hbench.datasets.pair_labels).
+    `files`: its name in sources.toml, where that is another dataset's, whose files it shares. `markers`: paths in the raw
+    folder, one of which identifies it; empty where no files are needed. `images`: folders, relative to the raw folder, that
+    may hold the items. `counts`: the published {split: {"images" or a level: n}}, which every build checks.
+    `official_names`: reads {level: {name: the name that the released evaluators use}}, where they differ, from the raw
+    folder. `manual`: what must be fetched by hand. `layout`: the raw folder drawn as a tree. `digests`: {split: digest},
+    where the raw files have one exact form. `picture`: opens the image of an item. `on_disk`: whether each item is a file
+    of that name. `lists`: reads the list of pairs of each test from the raw folder (hbench.datasets.pair_labels).
     """
 
     name: str
@@ -106,16 +106,16 @@ def _columns(labelled: Labelled) -> tuple[list[str], list[Row]]:
 
 
 def mended(rows: Iterable[Row], levels: Sequence[str], *policies: str) -> dict[Row, Row]:
-    """The names of each row after the policies (hbench.tree.policies), which make a tree of all rows together."""
+    """Map each row of names to the row that the policies (hbench.tree.policies) make of it, in a tree of all rows."""
     rows = list(rows)
     final = mend(NameTable.of(levels, rows), policies).final
     return {row: final[stripped(row)] or () for row in rows}
 
 
 def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:
-    """round(fraction·n) of the distinct names: those whose sha256 of "seed:name" is smallest.
+    """Choose round(fraction·n) of the n distinct names: those with the smallest sha256 of "seed:name".
 
-    The same on every machine and in every version, and a name added later moves few others.
+    The choice is the same on every machine and in every version, and a name added later changes little of it.
     """
     ordered = sorted(set(names), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     return set(ordered[: round(fraction * len(ordered))])

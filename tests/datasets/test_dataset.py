@@ -69,7 +69,7 @@ def test_a_broken_description_or_one_of_another_format_is_refused(tmp_path, chan
         json.dumps(json.loads((tmp_path / "dataset.json").read_text()) | change) if isinstance(change, dict) else change
     )
     (tmp_path / "dataset.json").write_bytes(text.encode("latin1"))
-    with pytest.raises(DataError, match=r"no dataset of this version|dataset\.json cannot be read"):
+    with pytest.raises(DataError, match=r"a dataset of this version|dataset\.json cannot be read"):
         load(tmp_path)
 
 

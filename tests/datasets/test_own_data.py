@@ -409,4 +409,4 @@ def test_published_images_are_opened_as_their_papers_did(see_through, tmp_path):
     save(published, tmp_path / "built")
     image = load(tmp_path / "built").tests["test"].picture("a/alpha.png")
     assert image.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
-    assert "opened as the papers did" in card(specs["cub200"])["pixels"]
+    assert "opened as in the papers" in card(specs["cub200"])["pixels"]

@@ -1,1 +1,1 @@
-"""Tells other tools and readers what a dataset is: the paper to cite, Croissant metadata, a card that Hugging Face reads."""
+"""Describes datasets to other tools and readers: the paper to cite, Croissant metadata, a card for Hugging Face."""

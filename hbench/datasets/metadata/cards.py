@@ -1,9 +1,8 @@
 """Describes a built dataset to other tools: in Croissant 1.0, and as a folder that `datasets.load_dataset(FOLDER)` takes.
 
-Next to the manifests it writes `croissant.json`, JSON-LD with a record set per split and a field per column
-(https://docs.mlcommons.org/croissant/docs/croissant-spec.html); a card, README.md, whose head names the splits; and in
-`huggingface/` a parquet file per split with an image column (the path of every image that is a file) and class labels that
-are numbers with names.
+Next to the manifests it writes three things: `croissant.json`, JSON-LD with a record set per split and a field per column
+(https://docs.mlcommons.org/croissant/docs/croissant-spec.html); README.md, a card whose head names the splits; and
+`huggingface/`, a parquet file per split with the paths of the images and the labels as numbers with names.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from hbench.datasets.manifest import Manifest
 from hbench.datasets.metadata.publications import bibtex, cited
 
 CROISSANT, CARD, FILES = "croissant.json", "README.md", "huggingface"
-MARK = "<!-- written by hbench build -->"  # a README.md without it is somebody else's
-IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # how datasets.Image is stored
-TERMS = (  # of the vocabulary `cr`, by their own names
+MARK = "<!-- written by hbench build -->"  # a README.md without it is the user's
+IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # the storage type of datasets.Image
+TERMS = (  # terms of the vocabulary `cr`
     "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format",
     "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
     "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
 )  # fmt: skip
-CONTEXT = {  # word for word that of the specification, appendix 1
+CONTEXT = {  # appendix 1 of the specification, verbatim
     "@language": "en",
     "@vocab": "https://schema.org/",
     "conformsTo": "dct:conformsTo",
@@ -46,16 +45,15 @@ CONTEXT = {  # word for word that of the specification, appendix 1
 
 
 def write_cards(dataset: Dataset, folder: Path) -> bool:
-    """Describe the dataset in the folder that it was saved in; False where a README.md that hbench did not write was left
-    as it is."""
+    """Write the descriptions into the folder of a saved dataset; return False where a README.md of the user's was kept."""
     write_text(folder / CROISSANT, json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n")
     for levels in {manifest.levels for manifest in dataset.manifests.values()}:
-        alike = {name: manifest for name, manifest in dataset.manifests.items() if manifest.levels == levels}
-        classes = [  # of a level over several splits, so that a number means the same in each
-            sorted({name for manifest in alike.values() for name in manifest.tree.names[level]})
+        splits = {name: manifest for name, manifest in dataset.manifests.items() if manifest.levels == levels}
+        classes = [  # collected from all splits, so that a number means the same in each
+            sorted({name for manifest in splits.values() for name in manifest.tree.names[level]})
             for level in range(len(levels))
         ]
-        for name, manifest in alike.items():
+        for name, manifest in splits.items():
             with replacing(folder / FILES / f"{name}.parquet") as temporary:
                 pq.write_table(_numbered(manifest, classes, dataset.root), temporary, compression="zstd")
     card = folder / CARD
@@ -66,7 +64,7 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
 
 
 def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
-    """The description of a saved dataset as JSON values; its manifests are read for their checksums."""
+    """Describe a saved dataset in Croissant, as JSON values with the checksums of its manifests."""
     papers = cited(str(dataset.card.get("citation", "")))
     authors = papers[0].authors if papers else []
     sizes = ", ".join(f"{name}: {len(manifest):,} images" for name, manifest in dataset.manifests.items())
@@ -101,7 +99,7 @@ def _bibtex(dataset: Dataset) -> str:
 
 
 def _three_numbers(version: str) -> str:
-    """A dataset's version as Croissant wants one: "1" is 1.0.0, "1+3f2a90c1" 1.0.0+3f2a90c1, a digest 0.0.0+digest."""
+    """Write a version in Croissant's form: "1" is 1.0.0, "1+3f2a90c1" 1.0.0+3f2a90c1, a digest 0.0.0+digest."""
     number, plus, digest = version.partition("+")
     if not number.replace(".", "").isdigit():
         return f"0.0.0+{version}"
@@ -149,7 +147,7 @@ def _records(name: str, manifest: Manifest) -> dict[str, Any]:
 
 
 def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -> pa.Table:
-    """Columns item, image, the levels as numbers, query, gallery; what they are is said in the metadata."""
+    """Make a table of item, image, the levels as numbers, query and gallery, whose metadata say what the columns are."""
     columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
     features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
     if root is not None and (root / str(manifest.items[0])).is_file():
@@ -173,7 +171,7 @@ def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -
 
 
 def card_text(dataset: Dataset) -> str:
-    """The card: a head in YAML (every value in JSON, which YAML takes), then what a person wants to know."""
+    """Write the card: a head in YAML (its values in JSON, which YAML includes), then what a person wants to know."""
     head = {
         "pretty_name": _title(dataset),
         "tags": ["hbench", "image-retrieval", "hierarchical"],
@@ -204,7 +202,7 @@ def card_text(dataset: Dataset) -> str:
 
 
 def _configs(dataset: Dataset) -> list[dict[str, Any]]:
-    """The splits in the words of datasets; a training set of other levels than the tests is another configuration."""
+    """List the splits as Hugging Face configurations; a training set with other levels than the tests has one of its own."""
     parts: dict[str, list[dict[str, str]]] = {"default": []}
     for name, manifest in dataset.manifests.items():
         files = parts.setdefault("default" if manifest.levels == dataset.levels else name, [])

@@ -1,7 +1,7 @@
-"""Finds the publication behind a short citation, and writes BibTeX.
+"""Finds the publication that a short citation means, and writes BibTeX.
 
-Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); `publications.toml` has every such paper once, with
-authors, title and venue. What is not in there, a README for example, becomes a plain note.
+Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); `publications.toml` has authors, title and venue of
+every such paper. Any other source, such as a README, becomes a plain note.
 
 >>> publication_of("HAPPIER (ECCV 2022) Eq. 6").key
 'ramzi2022happier'
@@ -31,7 +31,7 @@ YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")
 
 
 class Publication(Strict):
-    """A paper; `authors` as "Last, First", or a group's name; `cited`: words by which a citation is known to mean it."""
+    """A paper; `authors` are "Last, First" or the name of a group; `cited`: the words that identify it in a citation."""
 
     key: str
     kind: Literal["article", "inproceedings", "techreport", "misc"]
@@ -48,13 +48,13 @@ class Publication(Strict):
 
 @cache
 def publications() -> tuple[Publication, ...]:
-    """Every known publication."""
+    """Read all known publications."""
     text = resources.files(__package__).joinpath("publications.toml").read_text(encoding="utf-8")
     return tuple(Publication(key=key, **entry) for key, entry in parse_toml(text).items())
 
 
 def publication_of(citation: str) -> Publication | None:
-    """The publication that a citation means: the one with the longest of its words in there; None where none has."""
+    """Find the publication that a citation means: the one whose longest identifying words are in it; None without any."""
     papers = [
         (len(words), paper) for paper in publications() for words in paper.cited if words.lower() in citation.lower()
     ]
@@ -62,14 +62,14 @@ def publication_of(citation: str) -> Publication | None:
 
 
 def cited(citation: str) -> list[Publication]:
-    """The publications of a citation that may name several, parted by "; "."""
+    """Find the publications of a citation that may name several, separated by "; "."""
     return [paper for part in citation.split("; ") if (paper := publication_of(part)) is not None]
 
 
 def bibtex(citations: Mapping[str, str]) -> str:
-    """An entry per source, sorted by key: {short name: citation in words} -> BibTeX; empty for no sources.
+    """Write BibTeX for {short name: citation in words}, sorted by key; "" for no citations.
 
-    A known publication has one entry, however often it is cited; another source becomes @misc with the citation as its
+    A known publication gets one entry, however often it is cited; any other source becomes @misc, with the citation as its
     note.
     """
     entries = {}
@@ -110,6 +110,6 @@ def _entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
 
 
 def _for_tex(text: str) -> str:
-    """A text that TeX sets as it is."""
+    """Escape a text so that TeX prints it unchanged."""
     named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", '"': "''"}
     return "".join(named.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
