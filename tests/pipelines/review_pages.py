@@ -1,4 +1,4 @@
-"""Review pages for tests: material to review, and what a page in Chromium shows and exports."""
+"""Review pages for tests: material to review, and what a page in Chromium shows and exports (conftest.py opens it)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hbench_hgldv2.curation.decisions import Decisions
 from hbench_hgldv2.curation.replay import replay, require_clean
 from hbench_hgldv2.grouping.cluster import Clustered
 from hbench_hgldv2.labels.label import Label
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Locator, Page
 
 CLUSTERS = [
     ["church building", "cathedral", "chapel", "priory"],
@@ -53,23 +53,6 @@ def material_of(
             clustered.append(Clustered(class_id, cluster, names[0], 0.1, 0.2 - 0.1 * place, 0, 0.05, False))
     suggestions = {label.class_id: (suggestion, "ruins", "ocean area ") for label in labels}
     return review.Material(labels, clustered, suggestions, KINDS, decisions or Decisions())
-
-
-def opened(browser: Browser, tmp_path: Path, material: review.Material, **size: int) -> Page:
-    file = tmp_path / "review.html"
-    file.write_text(review.page(material), encoding="utf-8")
-    return watched(browser, file, **size)
-
-
-def watched(browser: Browser, file: Path, **size: int) -> Page:
-    """The page of a file, with all that it complains of or asks the network for in `page.problems`."""
-    page = browser.new_page(viewport={"width": 1200, "height": 800} | size, accept_downloads=True)
-    page.problems = []  # type: ignore[attr-defined]
-    page.on("pageerror", lambda error: page.problems.append(str(error)))  # type: ignore[attr-defined]
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)  # type: ignore[attr-defined]
-    page.on("request", lambda request: page.problems.append(request.url) if request.url.startswith("http") else None)  # type: ignore[attr-defined]
-    page.goto(file.as_uri())
-    return page
 
 
 def exported(page: Page) -> str:

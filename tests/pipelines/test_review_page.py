@@ -13,16 +13,15 @@ from tests.pipelines.review_pages import (
     card,
     exported,
     material_of,
-    opened,
     picked,
     places,
     titles,
 )
 
 
-def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_keyboard(browser, tmp_path):
+def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_keyboard(opened):
     material = material_of(CLUSTERS)
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     page.fill("#reviewer", "A")
     page.keyboard.press("Escape")
     page.keyboard.press("Enter")  # the first cluster is church
@@ -59,13 +58,11 @@ def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_k
     labels |= {"castle / fort": ["castle", "fort"], "dropped": ["palace"], "lake": ["lake", "river"]}
     assert places(material, decisions) == {label: group for group, names in labels.items() for label in names}
     assert replay(material.labels, material.clusters, decisions).kinds["lake"] == "natural"
-    assert not page.problems
-    page.close()
 
 
-def test_rows_are_dragged_with_the_mouse_onto_a_group(browser, tmp_path):
+def test_rows_are_dragged_with_the_mouse_onto_a_group(opened):
     material = material_of(CLUSTERS)
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     page.keyboard.press("Enter")
     row = page.locator(".row", has_text="palace").first
     row.drag_to(page.locator("nav [data-card='g:church']"))
@@ -73,12 +70,11 @@ def test_rows_are_dragged_with_the_mouse_onto_a_group(browser, tmp_path):
     decisions = decisions_file.loads(exported(page))
     found = places(material, decisions)
     assert (found["palace"], found["castle"], found["lake"]) == ("church", "unassigned", "ruins")
-    page.close()
 
 
-def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(browser, tmp_path):
+def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
     material = material_of(CLUSTERS)
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     card(page, "church ruin …").locator(".row", has_text="abbey").click()
     page.keyboard.press("b")
     assert page.locator("#ambiguous-ok").is_disabled()
@@ -119,17 +115,14 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(browser, t
     page.keyboard.press("u")
     page.keyboard.press("u")
     assert card(page, "lake …").locator(".row").count() == 2
-    page.close()
-    again = opened(browser, tmp_path, material_of(CLUSTERS, decisions))
+    again = opened(material_of(CLUSTERS, decisions))
     assert card(again, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
     assert exported(again) == text
-    assert not again.problems
-    again.close()
 
 
-def test_links_span_cards_and_a_decision_says_why(browser, tmp_path):
+def test_links_span_cards_and_a_decision_says_why(opened):
     material = material_of(CLUSTERS)
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     page.locator(".row", has_text="priory").click()
     page.keyboard.press("=")
     assert "two selected labels" in (page.text_content("#status") or "")
@@ -157,12 +150,11 @@ def test_links_span_cards_and_a_decision_says_why(browser, tmp_path):
     page.keyboard.press("u")
     page.keyboard.press("y")
     assert decisions_file.loads(exported(page)).decisions == decisions.decisions[:1]
-    page.close()
 
 
-def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(browser, tmp_path):
+def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(opened):
     material = material_of(CLUSTERS)
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     page.keyboard.press("x")
     assert page.locator(".row.at .suggested").text_content() == "nearest: 1 church  2 ruins  3 ocean area   "
     page.keyboard.press("2")
@@ -182,12 +174,10 @@ def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(br
     page.click("#details-close")
     page.keyboard.press("1")  # without a selection too: a group has no name to accept
     assert places(material, decisions_file.loads(exported(page)))["church building"] == "church"
-    assert not page.problems
-    page.close()
 
 
-def test_an_approval_is_shown_until_the_group_changes(browser, tmp_path):
-    page = opened(browser, tmp_path, material_of(CLUSTERS))
+def test_an_approval_is_shown_until_the_group_changes(opened):
+    page = opened(material_of(CLUSTERS))
     page.keyboard.press("Enter")
     card(page, "church").locator("h3").click()
     page.keyboard.press("v")
@@ -200,12 +190,11 @@ def test_an_approval_is_shown_until_the_group_changes(browser, tmp_path):
     card(page, "church").locator(".tag.stale").wait_for()
     page.keyboard.press("u")
     card(page, "church").locator(".tag.approved").wait_for()
-    page.close()
 
 
-def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(browser, tmp_path):
+def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(opened, tmp_path):
     material = material_of(CLUSTERS)
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     page.fill("#reviewer", "B")
     page.keyboard.press("Escape")
     page.keyboard.press("Enter")
@@ -214,26 +203,22 @@ def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_
     page.keyboard.press("v")
     page.locator("#status", has_text="approved").wait_for()
     text = exported(page)
-    assert not page.problems
     page.evaluate("localStorage.clear()")
-    page.close()
     file = tmp_path / "decisions.yaml"
     file.write_text(text, encoding="utf-8")
-    again = opened(browser, tmp_path, material)
+    again = opened(material)
     again.set_input_files("#file", str(file))
     again.locator("body:not([data-decided='0'])").wait_for()
     assert exported(again) == text
     again.evaluate("localStorage.clear()")
-    again.close()
     decisions = decisions_file.load(file)
     built = material_of(CLUSTERS, decisions)
     curation = replay(built.labels, built.clusters, decisions)
     approved = curation.groups()[decisions.approvals[0].group]
     assert decisions.approvals[0].sha256_of_members == digest(approved)
     assert not curation.stale
-    page = opened(browser, tmp_path, built)
+    page = opened(built)
     assert exported(page) == text
-    page.close()
 
 
 def test_work_survives_a_closed_tab(browser, tmp_path):
@@ -252,9 +237,9 @@ def test_work_survives_a_closed_tab(browser, tmp_path):
     context.close()
 
 
-def test_hostile_labels_stay_text_in_the_page(browser, tmp_path):
+def test_hostile_labels_stay_text_in_the_page(opened):
     material = material_of([HOSTILE, [*HOSTILE[::-1], "plain"]], suggestion="=1+1")
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     shown = page.locator("#cards .card").first.locator(".row .name").all_text_contents()
     assert shown == HOSTILE
     assert page.title() == "Review of super-categories"
@@ -263,13 +248,11 @@ def test_hostile_labels_stay_text_in_the_page(browser, tmp_path):
     text = exported(page)
     assert page.locator("nav i").count() == 0
     decisions = decisions_file.loads(text)
-    assert not page.problems
-    page.close()
     assert decisions_file.dumps(decisions) == text
 
 
-def test_search_narrows_the_cards_and_marks_what_matches(browser, tmp_path):
-    page = opened(browser, tmp_path, material_of(CLUSTERS))
+def test_search_narrows_the_cards_and_marks_what_matches(opened):
+    page = opened(material_of(CLUSTERS))
     page.keyboard.press("/")
     page.keyboard.type("chURch r")
     assert page.locator("#cards .row").count() == 1
@@ -280,12 +263,11 @@ def test_search_narrows_the_cards_and_marks_what_matches(browser, tmp_path):
     assert page.locator("#empty").is_visible()
     page.fill("#search", "")
     assert page.locator("#cards .row").count() == sum(map(len, CLUSTERS))
-    page.close()
 
 
-def test_the_page_and_the_replay_agree_on_random_decisions(browser, tmp_path):
+def test_the_page_and_the_replay_agree_on_random_decisions(opened):
     material = material_of([[f"l{c} {n}" for n in range(6)] for c in range(5)])
-    page = opened(browser, tmp_path, material)
+    page = opened(material)
     for seed in range(12):
         page.evaluate("localStorage.clear()")
         page.reload()
@@ -298,7 +280,6 @@ def test_the_page_and_the_replay_agree_on_random_decisions(browser, tmp_path):
         kinds = page.evaluate("Object.fromEntries(model.kinds)")
         assert curation.kinds == kinds
         assert all(len(labels_named(d)) for d in decisions.decisions if isinstance(d, Name))
-    page.close()
 
 
 def randomly(page, rng):

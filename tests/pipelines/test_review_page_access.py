@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, material_of, opened, titles
+from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, material_of, titles
 
 DIALOGS = ("n", "b", "Shift+H", "i", "?")  # the keys that open one
 SMALL = """() => [...document.querySelectorAll("button, a, select, input, [role=option]")]
@@ -33,8 +33,8 @@ def current(page):
     return found
 
 
-def test_tab_reaches_the_current_card_its_buttons_and_its_labels(browser, tmp_path):
-    page = opened(browser, tmp_path, material_of(CLUSTERS))
+def test_tab_reaches_the_current_card_its_buttons_and_its_labels(opened):
+    page = opened(material_of(CLUSTERS))
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "skip"
     visited = []
@@ -58,11 +58,10 @@ def test_tab_reaches_the_current_card_its_buttons_and_its_labels(browser, tmp_pa
     page.keyboard.press("Enter")  # the button, not the suggestion that Enter takes on a label
     assert card(page, "Dropped").locator(".row").count() == 3
     assert current(page) == "Q201"  # the button is gone, and the keyboard is on the card that follows
-    page.close()
 
 
-def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and_a_box_takes_space(browser, tmp_path):
-    page = opened(browser, tmp_path, material_of(CLUSTERS))
+def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and_a_box_takes_space(opened):
+    page = opened(material_of(CLUSTERS))
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert current(page) == "Q1"
@@ -79,16 +78,13 @@ def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and
     page.keyboard.press("Space")  # the box takes it, not the label that is current
     assert page.is_checked("#open-only")
     assert page.locator(".row[aria-selected=true]").count() == 0
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1440])
-def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflows(
-    browser, tmp_path, findings, width, scheme
-):
+def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflows(opened, findings, width, scheme):
     clusters = [*CLUSTERS, ["unbreakable" * 30, *HOSTILE], [f"label {n}" for n in range(100)]]
-    page = opened(browser, tmp_path, material_of(clusters), width=width)
+    page = opened(material_of(clusters), width=width)
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.keyboard.press("Enter")
     page.keyboard.press("x")
@@ -103,15 +99,13 @@ def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflow
         assert page.evaluate(OVERFLOWS) == []
         page.keyboard.press("Escape")
         page.locator("#cards [role=listbox]:focus").wait_for()
-    assert not page.problems
-    page.close()
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(browser, tmp_path, width):
+def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(opened, width):
     sizes = [1 + 7 * n % 23 for n in range(150)]
     material = material_of([[f"label {n} {i}" for i in range(size)] for n, size in enumerate(sizes)])
-    page = opened(browser, tmp_path, material, width=width)
+    page = opened(material, width=width)
     met: dict[str, None] = {}
     for _ in range(400):
         met |= dict.fromkeys(titles(page))
@@ -125,17 +119,15 @@ def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(b
     box = page.locator(".card.current").bounding_box()
     assert box is not None
     assert 0 <= box["y"] < 800
-    page.close()
 
 
-def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(browser, tmp_path):
-    page = opened(browser, tmp_path, material_of([[f"one {n}"] for n in range(5000)]))
+def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(opened):
+    page = opened(material_of([[f"one {n}"] for n in range(5000)]))
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     page.evaluate("turn(1e9)")
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     assert page.locator(".card.current h3").text_content() == "one 4999 …"
-    page.close()
-    page = opened(browser, tmp_path, material_of([[f"label {n}" for n in range(20000)]]))
+    page = opened(material_of([[f"label {n}" for n in range(20000)]]))
     assert page.evaluate("document.querySelectorAll('*').length") < 2000
     page.keyboard.press("End")
     assert page.locator(".row.at .name").text_content() == "label 19999"
@@ -147,12 +139,10 @@ def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(bro
     assert page.get_attribute("body", "data-decided") == "20000"
     page.keyboard.press("u")
     assert page.get_attribute("body", "data-decided") == "0"
-    assert not page.problems
-    page.close()
 
 
-def test_a_card_that_is_clicked_stays_where_it_is_though_the_one_above_shrinks(browser, tmp_path):
-    page = opened(browser, tmp_path, material_of([[f"label {n} {i}" for i in range(59)] for n in range(30)]), width=390)
+def test_a_card_that_is_clicked_stays_where_it_is_though_the_one_above_shrinks(opened):
+    page = opened(material_of([[f"label {n} {i}" for i in range(59)] for n in range(30)]), width=390)
     page.keyboard.press("ArrowDown")
     page.evaluate("window.scrollTo(0, topOf('c:1') + scrollY - 300); draw()")
     second = page.locator(".card[data-card='c:1'] h3")
@@ -161,4 +151,3 @@ def test_a_card_that_is_clicked_stays_where_it_is_though_the_one_above_shrinks(b
     page.wait_for_selector(".card.current[data-card='c:1']")
     assert page.locator("#cards .card[data-card='c:0'] .row").count() in {0, 12}
     assert second.bounding_box() == before
-    page.close()
