@@ -1,2 +1,2 @@
-"""Describes the benchmarks that ship with hbench, one file each: its SPECs, and a function `build(raw)` that returns the
-manifests. `hbench.datasets` registers every Spec that stands in a module of this folder."""
+"""Describes the benchmarks that hbench ships, one file each: a SPEC, and `build(raw)`, which reads the splits from raw files.
+`hbench.datasets` registers every Spec in the modules of this folder."""

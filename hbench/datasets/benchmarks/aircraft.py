@@ -1,5 +1,4 @@
-"""FGVC-Aircraft: aircraft variants by family and manufacturer; the first half of the variants trains, the rest
-tests."""
+"""FGVC-Aircraft: aircraft by variant, family and manufacturer; the first half of the variants trains, the rest tests."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from hbench.datasets.spec import Protocol, Spec, Splits, split_by
 
 
 def build(raw: Path) -> Splits:
-    """images_LEVEL_PART.txt give the name of every image at each level; variants.txt orders the variants."""
+    """Read the name of every image at each level from images_LEVEL_PART.txt, the order of the variants from variants.txt."""
     of_image: dict[str, dict[str, str]] = {}
     for level in SPEC.levels:
         for part in ("trainval", "test"):

@@ -1,5 +1,4 @@
-"""BIOSCAN-5M: insects under the microscope, by taxonomy; queries of species that were trained on, and of species that
-were not."""
+"""BIOSCAN-5M: insects under the microscope, by taxonomy; one test has the species of the training set, one has others."""
 
 from __future__ import annotations
 
@@ -17,11 +16,14 @@ from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, querie
 
 LEVELS = ("class", "order", "family", "genus", "species")
 TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
-TESTS = {"seen": ("test", "train"), "unseen": ("test_unseen", "key_unseen")}  # the partitions that ask, and that answer
+TESTS = {
+    "seen": ("test", "train"),
+    "unseen": ("test_unseen", "key_unseen"),
+}  # partitions of the queries and the gallery
 
 
 def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
-    """{partition: {image: its names}}. A path that ends early is unknown below; a hole in it becomes a class."""
+    """Read {partition: {image: names}}; a path that ends early is unknown below its end, a gap in it becomes a class."""
     parts, chunks, numbers = (texts(table, name) for name in ("split", "chunk", "processid"))
     rows = list(zip(*(texts(table, level) for level in LEVELS), strict=True))
     final = mended(rows, LEVELS, *PARTIAL)
@@ -32,7 +34,7 @@ def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
-    """The metadata table gives the partition and the taxonomy of every image; `training` partitions train."""
+    """Read the partition and the taxonomy of every image from the metadata table; the `training` partitions train."""
     table = read_sheet(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
     of_part = labelled(table.filter(pc.is_in(table["split"], value_set=pa.array(used))))

@@ -18,7 +18,7 @@ RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue pl
 
 
 def records(path: Path) -> NDArray[np.uint8]:
-    """The records of a binary file, uint8 (N, 3074), memory-mapped; the pickled version of CIFAR is never read."""
+    """Map the records of a binary file into memory, uint8 (N, 3074); the pickled version of CIFAR is never read."""
     size = path.stat().st_size if path.exists() else 0
     if size == 0 or size % RECORD:
         raise DataError(
@@ -28,7 +28,7 @@ def records(path: Path) -> NDArray[np.uint8]:
 
 
 def build(raw: Path) -> Splits:
-    """train.bin and test.bin hold labels and pixels; an item is the number of its record."""
+    """Read the labels in train.bin and test.bin, which also hold the pixels; an item is the number of its record."""
     coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
     return {
         split: [
@@ -45,7 +45,7 @@ def _records_in(root: Path, split: str) -> NDArray[np.uint8]:
 
 
 def picture(root: Path, item: str) -> Image.Image:
-    """The 32×32 colour image of an item."""
+    """Return the 32×32 colour image of an item."""
     split, file = item.split("/")
     pixels = _records_in(root, split)[int(file.removesuffix(".png")), 2:]
     return Image.fromarray(np.ascontiguousarray(pixels.reshape(3, SIDE, SIDE).transpose(1, 2, 0)))

@@ -13,10 +13,10 @@ MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passer
 
 
 def tree() -> dict[int, tuple[str, str, str]]:
-    """Order, family and species of each class: the tree of "Your Flamingo is My Bird" (MIT), its errors kept.
+    """Read order, family and species of each class: the tree of "Your Flamingo is My Bird" (MIT), errors included.
 
-    By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two orders; a family that
-    occurs in two orders is named with its order.
+    By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two orders. A family that occurs in
+    two orders is named with its order.
     """
     rows = {int(row["class_id"]): row for row in shipped_rows("cub200_tree.csv")}
     families = {number: MERGED.get(row["family"], row["family"]) for number, row in rows.items()}
@@ -32,7 +32,7 @@ def tree() -> dict[int, tuple[str, str, str]]:
 
 
 def build(raw: Path) -> Splits:
-    """images.txt lists the images; the number of a class is the beginning of its folder."""
+    """Read the images from images.txt; their folders begin with the number of the class."""
     names = tree()
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
     labelled = [(path, names[int(path.split(".")[0])]) for _, path in rows_of(raw / "images.txt", columns=2)]

@@ -13,7 +13,7 @@ from hbench.datasets.raw_files import columns_of, text_of
 from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 LEVELS = ("coarse", "middle", "fine")
-TEST_LEVELS = ("class",)  # whatever the granularity of the test
+TEST_LEVELS = ("class",)  # of a test of any granularity
 TRAIN_HEADER = "fname, coarse_id, middle_id, fine_id"
 TEST_HEADER = "fname, labels"
 PRODUCT = "mini-bmk_all_in_one"
@@ -28,7 +28,7 @@ train/
 
 
 def rows_of(path: Path, header: str) -> list[list[str]]:
-    """The fields of each line: the released files have no line end after the header, so the first image is glued to it.
+    """Read the fields of each line; the released files lack the line break after the header, before the first image.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "query.csv"
@@ -38,7 +38,7 @@ def rows_of(path: Path, header: str) -> list[list[str]]:
     """
     text = text_of(path)
     if not text.startswith(header):
-        raise DataError(f"{path} has another header", expected=header, found=text[:60] or "nothing")
+        raise DataError(f"{path} has another header", expected=header, found=text[:60] or "an empty file")
     lines = filter(str.strip, text.removeprefix(header).splitlines())
     rows = [[field.strip() for field in line.split(",")] for line in lines]
     number = header.count(",") + 1
@@ -49,8 +49,8 @@ def rows_of(path: Path, header: str) -> list[list[str]]:
     return rows
 
 
-def called(raw: Path) -> Callable[[str, str], str]:
-    """What a class is called, given its level and number: "fine 12", and what names.csv says of it, if it is there."""
+def class_namer(raw: Path) -> Callable[[str, str], str]:
+    """Return a function that names a class by level and number: "fine 12", with its name in names.csv, if that exists."""
     path = raw / NAMES
     known = {}
     if path.exists():
@@ -60,8 +60,8 @@ def called(raw: Path) -> Callable[[str, str], str]:
 
 
 def labelled(raw: Path, folder: str) -> list[tuple[str, tuple[str, ...]]]:
-    """The images of a folder with their names at three levels, from its label.csv."""
-    name = called(raw)
+    """Read the images of a folder with their names at three levels from its label.csv."""
+    name = class_namer(raw)
     return [
         (f"{folder}/imgs/{file}", tuple(map(name, LEVELS, labels)))
         for file, *labels in rows_of(raw / folder / "label.csv", TRAIN_HEADER)
@@ -69,8 +69,8 @@ def labelled(raw: Path, folder: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
-    """The test at one level. The gallery holds copies of the queries: each is left out of the list of the query that it copies."""
-    name = called(raw)
+    """Make the test at one level; its gallery holds copies of the queries, which are left out of those queries' lists."""
+    name = class_namer(raw)
     queries, gallery = (
         [
             (f"bmk_{level}/{part}/{file}", (name(level, label),))
@@ -83,12 +83,12 @@ def benchmark(raw: Path, level: str) -> Manifest:
 
 
 def build_benchmarks(raw: Path) -> Splits:
-    """Vehicle and Animal: train/label.csv, and a query and a gallery folder per level."""
+    """Read Vehicle or Animal: train/label.csv, and a query and a gallery folder per level."""
     return {"train": labelled(raw, "train"), **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
 
 
 def build_product(raw: Path) -> Splits:
-    """Product: train/label.csv, and one test set with three labels per image, each level a test of its own."""
+    """Read Product: train/label.csv, and a test set with three labels per image, of which each makes a test."""
     images = labelled(raw, PRODUCT)
     tests = {
         level: manifest_of([(item, (names[LEVELS.index(level)],)) for item, names in images], TEST_LEVELS)
@@ -108,7 +108,7 @@ VEHICLE = Spec(
     citation="Sun et al., Dynamic metric learning, CVPR 2021",
     homepage="https://github.com/SupetZYK/DynamicMetricLearning",
     defects=(
-        "classes have numbers only, no names; where you know them, a names.csv (level, id, name) shows them",
+        "classes have numbers, not names; if you know the names, list them in names.csv (level, id, name)",
         "the header of every csv has no line end: other loaders lose its first image",
         "papers and released settings disagree on the number of classes (Vehicle, Product), so they are not checked",
     ),

@@ -1,4 +1,4 @@
-"""Fashionpedia: garments, cut out of photographs by their boxes; by kind, category and what they are called."""
+"""Fashionpedia: garments, cut out of photographs by their boxes; by kind, category and nickname."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbench.datasets.raw_files import json_of, refuse_unless
 from hbench.datasets.spec import Protocol, Spec, Splits, mended
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
-PARTS = {"garment parts", "closures", "decorations"}  # of a garment: not classes here
+PARTS = {"garment parts", "closures", "decorations"}  # categories of parts of a garment, which are left out
 NICKNAME = "nickname"
 
 
@@ -52,7 +52,7 @@ def _annotations(raw: Path, split: str) -> Path:
 
 
 def picture(root: Path, item: str) -> Image.Image:
-    """The garment, cut out of its photograph."""
+    """Cut a garment out of its photograph."""
     file, _, box = item.rpartition("@")
     x, y, width, height = map(int, box.split(","))
     return open_picture(root, file).crop((x, y, x + max(width, 1), y + max(height, 1)))
@@ -74,8 +74,8 @@ SPEC = Spec(
     defects=(
         "made for segmentation: the items here are the boxes of whole garments (27 categories), the parts of garments (19) "
         "are left out, the official validation set is the test, and its classes are those of the training",
-        "its attributes are no tree: of 294, the nicknames are taken, of several the first; one under several categories "
-        "is a class in each",
+        "its 294 attributes do not form a tree: of these, the first nickname of a garment is its class; a nickname under "
+        "several categories is a class in each",
     ),
     layout="""\
 instances_attributes_train2020.json      images, categories, attributes, annotations (bbox, attribute_ids)

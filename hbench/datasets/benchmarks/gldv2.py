@@ -20,23 +20,23 @@ INDEX = "metadata/index_image_to_landmark.csv"
 TRUTH = "ground_truth/retrieval_solution_v2.1.csv"
 LABELS = "metadata/{}_label_to_hierarchical.csv"
 HIERARCHY = ("landmark_id", "hierarchical_label", "natural_or_human_made")
-NO_LIST = {"", "None"}  # of a query that the benchmark ignores
+NO_LIST = {"", "None"}  # the images of a query that the benchmark ignores
 FLAT: tuple[str, ...] = ("landmark",)
 Paths = dict[str, tuple[str, ...]]
 
 
-def found(raw: Path, file: str) -> Path:
-    """A metadata file, in its folder or next to the others."""
+def metadata_file(raw: Path, file: str) -> Path:
+    """Find a metadata file, in its folder or directly in the raw folder."""
     return raw / file if (raw / file).exists() else raw / Path(file).name
 
 
 def columns(raw: Path, file: str, *names: str) -> list[list[str]]:
-    """The named columns of a metadata file, every value as text."""
-    return columns_of(found(raw, file), *names)
+    """Read columns of a metadata file by name, every value as text."""
+    return columns_of(metadata_file(raw, file), *names)
 
 
 def file_of(space: str, image: str) -> str:
-    """Where an image lies.
+    """Return the path of an image.
 
     >>> file_of("index", "00016575233bc956")
     'index/0/0/0/00016575233bc956.jpg'
@@ -45,7 +45,7 @@ def file_of(space: str, image: str) -> str:
 
 
 def landmark_name(space: str, landmark: str, category: str = "") -> str:
-    """A landmark's name; train and index number their landmarks apart, so the space is part of it.
+    """Name a landmark; train and index number their landmarks independently, so the name includes which of them it is.
 
     >>> landmark_name("train", "0", "http://commons.wikimedia.org/wiki/Category:Happy_Valley_Racecourse")
     'Happy Valley Racecourse (train 0)'
@@ -55,8 +55,8 @@ def landmark_name(space: str, landmark: str, category: str = "") -> str:
 
 
 def hierarchy(raw: Path, space: str) -> Paths:
-    """The path of every labelled landmark: natural or human-made, super-category, landmark; the others are left out."""
-    table = read_sheet(found(raw, LABELS.format(space)))
+    """Read the path of every labelled landmark: natural or human-made, super-category, landmark."""
+    table = read_sheet(metadata_file(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
     landmarks, groups, kinds = (texts(table, name) for name in HIERARCHY)
     named = "category" in table.column_names
@@ -69,7 +69,7 @@ def hierarchy(raw: Path, space: str) -> Paths:
 
 
 def training(raw: Path, paths: Paths | None) -> Manifest:
-    """train_clean.csv, with the paths of its labelled landmarks only, or of all where there is no hierarchy."""
+    """Make the training set of train_clean.csv: the landmarks in `paths`, or all of them, at one level, for None."""
     landmarks, lists = columns(raw, TRAIN, "landmark_id", "images")
     labelled: list[tuple[str, tuple[str, ...]]] = []
     for landmark, images in zip(landmarks, lists, strict=True):
@@ -80,7 +80,7 @@ def training(raw: Path, paths: Paths | None) -> Manifest:
 
 
 def truth(raw: Path) -> dict[str, list[str]]:
-    """The index images of every query that is not ignored."""
+    """Read the positive index images of every query that is not ignored."""
     queries, lists = columns(raw, TRUTH, "id", "images")
     return {
         query: images.split() for query, images in zip(queries, lists, strict=True) if images.strip() not in NO_LIST
@@ -88,7 +88,7 @@ def truth(raw: Path) -> dict[str, list[str]]:
 
 
 def testing(raw: Path, paths: Paths | None) -> Manifest:
-    """The queries and the index; the landmark of a query is that of the first image of its ground truth."""
+    """Make the test of queries against the index; a query has the landmark of the first image in its ground truth."""
     images, landmarks = columns(raw, INDEX, "id", "landmark_id")
     if paths is None:
         paths, levels = {landmark: (landmark_name("index", landmark),) for landmark in set(landmarks)}, FLAT
@@ -100,17 +100,17 @@ def testing(raw: Path, paths: Paths | None) -> Manifest:
 
 
 def build(raw: Path) -> Splits:
-    """Landmarks with a hierarchical label, of train_clean and of the index."""
+    """Read the landmarks with a hierarchical label, in train_clean and in the index."""
     return {"train": training(raw, hierarchy(raw, "train")), "test": testing(raw, hierarchy(raw, "index"))}
 
 
 def build_flat(raw: Path) -> Splits:
-    """Landmarks alone."""
+    """Read all landmarks, at one level."""
     return {"train": training(raw, None), "test": testing(raw, None)}
 
 
 def lists(raw: Path) -> dict[str, pa.Table]:
-    """The official ground truth, for mAP@100: the positives of each query by image, not by landmark."""
+    """Read the official ground truth for mAP@100, which lists the positives of each query by image, not by landmark."""
     index = set(columns(raw, INDEX, "id")[0])
     return {
         "test": list_of(
@@ -141,7 +141,7 @@ SPEC = Spec(
     defects=(
         "landmarks of several categories were dropped upstream, so some famous ones are missing",
         "queries and index images of landmarks without a hierarchical label are left out",
-        "the published label 'ocean area ' ends in a space, which goes",
+        "the published label 'ocean area ' ends in a space, which is removed",
     ),
     layout="""\
 metadata/

@@ -1,7 +1,7 @@
-"""glyphs, the embedded benchmark: the letters of five scripts in the sixteen fonts that matplotlib ships.
+"""glyphs, a benchmark without downloads: the letters of five scripts in the sixteen fonts that matplotlib ships.
 
-One image is one letter in one font, 32×32 grey, drawn here with no download. é for ê is a mild mistake (same base
-letter), ж for é a severe one.
+An image is one letter in one font, 32×32 grey, drawn on this machine. é for ê is a mild mistake (the same base letter), ж
+for é a severe one.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from hbench.datasets.spec import Protocol, Spec, Splits, held_out, split_by
 
 SIDE = 32
 MARGIN = 1
-POINTS = 22  # of a font; letters that are larger than the image at this size are drawn smaller
+POINTS = 22  # size of a font; letters that do not fit into the image at this size are drawn smaller
 SEED = 0
 VERSION = "1"
-DRAWN = "fd5dbb33"  # sha256 of the pixels of version 1, all letters in order, as FreeType 2.14 draws them
+DRAWN = "fd5dbb33"  # sha256 of the pixels of all letters in order, as FreeType 2.14 draws them: version 1
 PIXELS = {"2.13.2": "486c8d5b", "2.13.3": "486c8d5b", "2.14.1": DRAWN, "2.14.3": DRAWN}  # 184 of 20,638 images differ
 CASES = {"Lu": "capital", "Ll": "small"}
 
 
 def letters() -> list[tuple[int, str]]:
-    """Every pair of code point and font of the benchmark, in order; pure data, so that it is the same everywhere."""
+    """Read every pair of code point and font, in order, from shipped data, so that they are the same on every machine."""
     data = parse_toml(shipped("glyphs.toml"))
     pairs = []
     for group in data["letters"]:
-        fonts = [font for font, held in zip(data["fonts"], group["fonts"], strict=True) if held == "1"]
+        fonts = [font for font, flag in zip(data["fonts"], group["fonts"], strict=True) if flag == "1"]
         for run in group["codes"].split():
             first, _, last = run.partition("-")
             pairs += [(code, font) for code in range(int(first, 16), int(last or first, 16) + 1) for font in fonts]
@@ -44,8 +44,9 @@ def letters() -> list[tuple[int, str]]:
 
 
 def version_of(freetype: str | None) -> str:
-    """The version of the pixels that a FreeType draws; another than the published one ends in their digest, or, where
-    that is not known, in the FreeType's own version.
+    """Return the dataset's version for a version of FreeType: "1" for the published pixels, else "1+" and their digest.
+
+    Where the digest is not known, the version of FreeType stands in its place.
 
     >>> version_of("2.14.1"), version_of("2.13.2"), version_of("9.9")
     ('1', '1+486c8d5b', '1+freetype-9.9')
@@ -56,7 +57,7 @@ def version_of(freetype: str | None) -> str:
 
 @cache
 def path_of(code: int) -> tuple[str, str, str, str]:
-    """The names of script, script and case, base letter (first code point of NFD) and character of a letter.
+    """Return the path of a letter: script, script with case, base letter (first code point of NFD), character.
 
     >>> path_of(ord("é"))
     ('Latin', 'Latin small', 'e U+0065', 'é U+00E9')
@@ -69,7 +70,7 @@ def path_of(code: int) -> tuple[str, str, str, str]:
 
 
 def item_of(code: int, font: str) -> str:
-    """The item of a letter in a font.
+    """Return the item of a letter in a font.
 
     >>> item_of(ord("É"), "DejaVuSans-Bold")
     'latin/lu/00c9/DejaVuSans-Bold.png'
@@ -79,7 +80,7 @@ def item_of(code: int, font: str) -> str:
 
 
 def build(_raw: Path) -> Splits:
-    """Half of the base letters (seed 0) train, the others test."""
+    """Split the letters by base letter: half of these train, the others test (seed 0)."""
     pairs = letters()
     test_bases = held_out((path_of(code)[2] for code, _ in pairs), fraction=0.5, seed=SEED)
     labelled = [(item_of(*pair), path_of(pair[0])) for pair in pairs]
@@ -87,7 +88,7 @@ def build(_raw: Path) -> Splits:
 
 
 def images(manifest: Manifest) -> NDArray[np.uint8]:
-    """The images of a manifest's items, uint8 (N, 32, 32), ink 255 on 0; drawn once, then read from the cache."""
+    """Return the images of all items, uint8 (N, 32, 32), ink 255 on 0; they are drawn once, then read from the cache."""
     drawn_with = f"{features.version('freetype2')}-{SIDE}-{POINTS}"
     cached = paths.cache_home() / "glyphs" / f"{manifest.digest[:16]}-{drawn_with}.npy"
     if cached.exists():
@@ -103,7 +104,7 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
 
 
 def picture(_root: Path, item: str) -> Image.Image:
-    """The 32×32 grey image of one item, its ink in the middle."""
+    """Draw the 32×32 grey image of one item, its ink in the middle."""
     _, _, code, file = item.split("/")
     character, name = chr(int(code, 16)), file.removesuffix(".png")
     largest = SIDE - 2 * MARGIN
@@ -120,7 +121,7 @@ def picture(_root: Path, item: str) -> Image.Image:
 
 @cache
 def _font(name: str, points: int) -> ImageFont.FreeTypeFont:
-    import matplotlib as mpl  # only where something is drawn: it takes a while
+    import matplotlib as mpl  # slow to import, and only needed to draw
 
     file = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
     return ImageFont.truetype(file, points, layout_engine=ImageFont.Layout.BASIC)
@@ -148,7 +149,7 @@ SPEC = Spec(
     },
     defects=(
         "17 Greek letters occur twice (tonos and oxia, canonically equivalent): equal images, two labels",
-        "drawn by the installed FreeType: 184 images differ between 2.13 and 2.14; a version with + says which",
+        "drawn by the installed FreeType: 184 images differ between 2.13 and 2.14; the version then has a + and a digest",
         "letters such as A, Α and А look alike across scripts: about 1,600 images equal another one",
     ),
 )

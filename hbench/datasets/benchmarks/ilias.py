@@ -1,4 +1,4 @@
-"""ILIAS: 1,000 objects by a taxonomy of three levels, to be found among up to 100 million other photographs."""
+"""ILIAS: photographs of 1,000 objects, in a taxonomy of three levels, among up to 100 million distractors."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def images(path: Path, folder: str) -> list[str]:
-    """The images of a list of ids; what follows the first comma (scale, clutter) is not needed."""
+    """Read the paths of the images from a list of ids; scale and clutter, after a comma, are ignored."""
     ids = [line.split(",")[0].strip() for line in lines_of(path)]
     return [f"{folder}/{image.removesuffix('.jpg')}.jpg" for image in ids]
 
 
 def build(raw: Path, *, distractors: bool) -> Splits:
-    """The folder of a query or positive is its object; a distractor is of no object."""
+    """Label every query and positive by the object in its path; all distractors share a label of their own."""
     paths = taxonomy(raw / TAXONOMY)
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
     if lost := sorted({item.split("/")[1] for item in (*queries, *positives)} - set(paths)):
@@ -72,7 +72,7 @@ SPEC = Spec(
     manual=(
         "page:   https://vrg.fel.cvut.cz/ilias_data/\n"
         "files:  image_ids/distractor_ids.txt.gz (unpack it), and the shards of yfcc100m/ that you need\n"
-        "layout: image_ids/distractor_ids.txt beside the other lists"
+        "layout: image_ids/distractor_ids.txt next to the other lists"
     ),
     layout="""\
 taxonomy.json                    {domain: {category: {kind: [object]}}}

@@ -18,7 +18,7 @@ POLICIES = ("fill-from-parent", "by-path")
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
-    """The names of each category id, coarse to fine, as categories.json has them."""
+    """Read the names of each category id, coarse to fine, from categories.json."""
     return {
         int(entry["id"]): tuple(entry[KEYS.get(level, level)] for level in levels)
         for entry in json_of(raw / "categories.json")
@@ -26,15 +26,14 @@ def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]
 
 
 def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
-    """The names of each category id as a tree: genera of one name in two families are told apart, "NA" is filled
-    from its parent."""
+    """Make the names of each category id a tree: homonymous genera get their families' names, "NA" that of the parent."""
     named = categories(raw, levels)
     final = mended(named.values(), levels, *POLICIES)
     return {number: final[names] for number, names in named.items()}
 
 
 def official_names(raw: Path) -> Names:
-    """The released loader numbers each level by name alone: one NA, one Iris."""
+    """Map the names to those by which the released loader numbers the classes of a level: one NA, one Iris."""
     plain, mended = categories(raw, RANKS), tree(raw, RANKS)
     return {
         level: {mended[number][i]: plain[number][i] for number in plain if mended[number][i] != plain[number][i]}
@@ -44,7 +43,7 @@ def official_names(raw: Path) -> Names:
 
 
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
-    """The split files list images as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, categories.json names the categories."""
+    """Read the images from the split files, as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label them by category."""
     of_category = tree(raw, levels)
     labelled = {}
     for split in ("train", "test"):
@@ -76,7 +75,7 @@ SPEC = Spec(
         "train": {"images": 325_846, "species": 5_690, "supercategory": 13},
         "test": {"images": 136_093, "species": 2_452},
     },
-    defects=("the split cannot be made again from a rule: its files are needed (Inat_dataset_splits)",),
+    defects=("the split follows no rule, so that its files are needed (Inat_dataset_splits)",),
     layout="""\
 categories.json                    id, name, supercategory, kingdom … genus
 Inat_dataset_splits/
@@ -109,7 +108,7 @@ FULL_SPEC = dataclasses.replace(
     },
     defects=(
         *SPEC.defects,
-        "11 genera occur in two families each; the released evaluators take them for one (protocol official)",
-        "34 species have NA for an order or family; here each is a class of its own within its parent",
+        "11 genera occur in two families each; the released evaluators count them as one (protocol official)",
+        "34 species have NA for an order or family; here each such NA is a class of its own within its parent",
     ),
 )

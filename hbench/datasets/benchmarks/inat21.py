@@ -1,5 +1,4 @@
-"""iNaturalist 2021, the small training set: 50 images of each of 10,000 species, by the full taxonomy; and an open
-set of the same images, whose test species are not trained on."""
+"""iNaturalist 2021 mini: 50 training images of each of 10,000 species, by the full taxonomy; and an open-set split of it."""
 
 from __future__ import annotations
 
@@ -71,5 +70,7 @@ OPEN = dataclasses.replace(
         "train": {"images": 7_000 * 60, "species": 7_000},
         "test": {"images": 3_000 * 60, "species": 3_000},
     },
-    defects=("the split is hbench's own, after that of iNaturalist 2018 (7 species of 10 train): compare within it",),
+    defects=(
+        "hbench made this split, like that of iNaturalist 2018 (7 of 10 species train): compare results within it",
+    ),
 )

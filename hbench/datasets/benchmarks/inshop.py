@@ -16,8 +16,7 @@ HEADER = ["image_name", "item_id", "evaluation_status"]
 
 
 def build(raw: Path) -> Splits:
-    """The file lists image, item and split; a category is the gender and kind of the path, MEN/Denim, the same in
-    every split."""
+    """Read image, item and split from the list; a category is gender and kind in the path, such as MEN/Denim."""
     path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
     lines = lines_of(path)
     if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name

@@ -1,4 +1,4 @@
-"""The Met: photographs by visitors of the museum against its own pictures of 224,408 exhibits."""
+"""The Met: visitors' photographs as queries against the museum's pictures of 224,408 exhibits."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SPEC = Spec(
         "test": {"queries": 1_003, "gallery": 397_121},
     },
     defects=(
-        "one level; the museum's departments would be others, but are not in these files",
-        "queries that show no exhibit (other art, no art) are left out: they ask whether to answer at all, which no "
-        "ranking shows; the paper's GAP is not computed",
+        "one level: these files do not say the department of an exhibit",
+        "queries that show no exhibit (other art, no art) are left out, since a ranking cannot reject a query; the paper's "
+        "GAP is not computed",
         "most exhibits have a single picture in the gallery",
     ),
     manual=(

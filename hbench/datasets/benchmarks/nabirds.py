@@ -13,8 +13,7 @@ DEPTH = 4
 
 
 def paths(raw: Path) -> dict[str, tuple[str, ...]]:
-    """The names of each class from the top down, as deep as the deepest: hierarchy.txt has `child parent`, the
-    root is 0."""
+    """Read the path of each class from hierarchy.txt (`child parent`, root 0); one that ends early repeats its last name."""
     names = {number: f"{name} #{number}" for number, name in rows_of(raw / "classes.txt", columns=2)}
     parents = dict(rows_of(raw / "hierarchy.txt", columns=2))
     paths = {}
@@ -31,7 +30,7 @@ def paths(raw: Path) -> dict[str, tuple[str, ...]]:
 
 
 def build(raw: Path) -> Splits:
-    """images.txt, image_class_labels.txt and train_test_split.txt are joined by the image's id."""
+    """Join images.txt, image_class_labels.txt and train_test_split.txt by the image's id."""
     of_class = paths(raw)
     labels = dict(rows_of(raw / "image_class_labels.txt", columns=2))
     training = dict(rows_of(raw / "train_test_split.txt", columns=2))

@@ -14,7 +14,7 @@ SMALL = {"train": "images_background_small1", "test": "images_background_small2"
 
 
 def build(raw: Path, *, folders: dict[str, str]) -> Splits:
-    """The folders are the labels: FOLDER/ALPHABET/characterNN/IMAGE.png."""
+    """Read the labels from the folders: FOLDER/ALPHABET/characterNN/IMAGE.png."""
     return {
         split: [
             (item, (alphabet, f"{alphabet} {character}"))
@@ -59,6 +59,6 @@ SMALL_SPEC = dataclasses.replace(
         "train": {"images": 2_720, "character": 136, "alphabet": 5},
         "test": {"images": 3_120, "character": 156, "alphabet": 5},
     },
-    defects=("Greek and Latin are in both sets: their characters are no open set",),
+    defects=("not quite an open set: the characters of Greek and Latin are in both splits",),
     layout=LAYOUT.format(**SMALL),
 )

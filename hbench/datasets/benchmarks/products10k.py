@@ -1,4 +1,4 @@
-"""Products-10K: 10,000 products of a web shop, each in a group; customers' photographs test."""
+"""Products-10K: 10,000 products of a web shop, each in a group; the test images are customers' photographs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRAIN, TEST = "train.csv", "test_kaggletest.csv"
 
 
 def build(raw: Path) -> Splits:
-    """train.csv has image, product and group; the test has image and product, whose group is that of the training."""
+    """Read image, product and group from train.csv, image and product from the test; train.csv also gives its groups."""
     images, products, groups = columns_of(raw / TRAIN, "name", "class", "group")
     group_of = dict(zip(products, groups, strict=True))
     tested, classes = columns_of(raw / TEST, "name", "class")
@@ -37,7 +37,7 @@ SPEC = Spec(
     homepage="https://products-10k.github.io/",
     defects=(
         "a closed set: the products of the test are those of the training",
-        "products and groups have numbers only, no names",
+        "products and groups have numbers, not names",
     ),
     manual=(
         "page:   https://products-10k.github.io/ (OneDrive, or Kaggle with a login)\n"

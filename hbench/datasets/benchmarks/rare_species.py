@@ -1,4 +1,4 @@
-"""Rare Species: 400 species of the IUCN Red List, up to 30 images of each, all of them a test."""
+"""Rare Species: 400 species of the IUCN Red List, up to 30 images of each; a test without a training set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLE = "metadata.csv"
 
 
 def build(raw: Path) -> Splits:
-    """metadata.csv gives the file and the seven ranks of every image; a species goes by its scientific name."""
+    """Read the file and the seven ranks of every image from metadata.csv; a species has its scientific name."""
     files, *ranks = columns_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
     rows = list(zip(*ranks, strict=True))
     final = mended(rows, RANKS, "by-path")
@@ -30,13 +30,13 @@ SPEC = Spec(
     homepage="https://huggingface.co/datasets/imageomics/rare-species",
     counts={"test": {"species": 400, "phylum": 5, "kingdom": 1}},
     defects=(
-        "a test alone: the images of TreeOfLife-10M, without these species, are what its authors trained on",
+        "a test without a training set: its authors trained on TreeOfLife-10M, which lacks these species",
         "five of the species have fewer than 30 different images, so the number of images is not checked",
     ),
     manual=(
         "page:   https://huggingface.co/datasets/imageomics/rare-species\n"
         "files:  all: hf download imageomics/rare-species --repo-type dataset --local-dir DIR\n"
-        "layout: metadata.csv beside dataset/"
+        "layout: metadata.csv next to dataset/"
     ),
     layout="""\
 metadata.csv                                   file_name, kingdom … genus, species, sciName, common, …

@@ -1,4 +1,4 @@
-"""Revisited Oxford and Paris: seventy views of buildings against a gallery, positives listed as easy, hard and junk."""
+"""Revisited Oxford and Paris: 70 views of buildings against a gallery; lists say which images are easy, hard or junk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
 PARTS = ("easy", "hard", "junk")
 LAYOUT = """\
-FILE      {imlist, qimlist, gnd}, read without running anything in it
+FILE      {imlist, qimlist, gnd}, read without running code in it
 jpg/
   IMAGE.jpg"""
 
@@ -33,7 +33,7 @@ def ground_truth(path: Path) -> dict[str, Any]:
 
 
 def landmark_of(image: str) -> str:
-    """The building, from the name of an image.
+    """Read the building from the name of an image.
 
     >>> landmark_of("all_souls_000013")
     'all souls'
@@ -42,8 +42,7 @@ def landmark_of(image: str) -> str:
 
 
 def build(raw: Path, *, file: str) -> Splits:
-    """Three tests of the same items: the lists say what is positive in each. The labels are the buildings in the
-    file names."""
+    """Make three tests of the same items, which differ in their lists of positives; the file names give the buildings."""
     truth = ground_truth(raw / file)
     queries, gallery = (
         [(f"{folder}/{image}.jpg", (landmark_of(image),)) for image in truth[images]]
@@ -53,8 +52,7 @@ def build(raw: Path, *, file: str) -> Splits:
 
 
 def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
-    """Easy: easy images are positives, hard ones left out. Medium: both. Hard: hard ones, easy left out. Junk is
-    always left out."""
+    """List the positives of each test: easy images in easy, hard ones in hard, both in medium; the others are left out."""
     truth = ground_truth(raw / file)
     return {
         test: list_of(
@@ -68,7 +66,7 @@ def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
 
 
 def picture(root: Path, item: str, *, file: str) -> Image.Image:
-    """The image of an item; a query is cut to the box of its building."""
+    """Open the image of an item; a query is cropped to the box of its building."""
     folder, name = item.split("/")
     image = open_picture(root, f"jpg/{name}")
     if folder != "query":

@@ -1,4 +1,4 @@
-"""RP2K: retail products, cut out of photographs of shelves; a folder for each product."""
+"""RP2K: retail products, cut out of photographs of shelves, in a folder per product."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hbench.datasets.spec import Protocol, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
-    """The folder of an image is its product; train and test are folders too."""
+    """Read the splits and the products from the folders: SPLIT/PRODUCT/IMAGE.jpg."""
     return {split: [(item, (item.split("/")[1],)) for item in images_in(raw, split)] for split in ("train", "test")}
 
 
@@ -26,7 +26,7 @@ SPEC = Spec(
     size="6.3 GB",
     defects=(
         "a closed set of one level: products of the test are those of the training",
-        "the number of images that the paper gives differs from one version to the next, so none is checked",
+        "the versions of the paper state different numbers of images, so none is checked",
     ),
     layout="""\
 all/

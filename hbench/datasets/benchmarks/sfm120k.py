@@ -1,4 +1,4 @@
-"""SfM-120k: photographs of landmarks by the 3-D model that they were matched in; what landmark papers train on."""
+"""SfM-120k: photographs of landmarks by the 3-D model in which they were matched; landmark papers train on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTS = {"train": "train", "test": "val"}
 
 
 def file_of(cid: str) -> str:
-    """Where an image lies: in folders named by the last letters of its id.
+    """Return the path of an image, in folders named by the last letters of its id.
 
     >>> file_of("e1b2f3c4d5")
     'ims/d5/c4/f3/e1b2f3c4d5'
@@ -45,12 +45,12 @@ SPEC = Spec(
     citation="Radenovic et al., Fine-tuning CNN image retrieval with no human annotation, TPAMI 2019",
     homepage="http://cmp.felk.cvut.cz/cnnimageretrieval/",
     defects=(
-        "made to train on: papers test on roxford5k and rparis6k. The official validation models are the test here",
-        "one level; images of one model need not show the same side of it",
-        "the numbers of images and models were found in no file, so they are not checked",
+        "a training set: papers test on roxford5k and rparis6k. Here the official validation models are the test",
+        "one level; images of one model may show different sides of it",
+        "no file states the numbers of images and models, so they are not checked",
     ),
     layout="""\
-retrieval-SfM-120k.pkl      {train, val}: {cids, cluster, qidxs, pidxs, …}, read without running anything in it
+retrieval-SfM-120k.pkl      {train, val}: {cids, cluster, qidxs, pidxs, …}, read without running code in it
 ims/
   D5/C4/F3/CID              the last six letters of the id""",
 )

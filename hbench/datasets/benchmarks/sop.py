@@ -1,4 +1,4 @@
-"""Stanford Online Products: photographs of things on sale; fine classes are products, coarse ones twelve kinds."""
+"""Stanford Online Products: photographs of articles for sale; fine classes are products, coarse ones twelve kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADER = ["image_id", "class_id", "super_class_id", "path"]
 
 
 def build(raw: Path) -> Splits:
-    """Ebay_train.txt and Ebay_test.txt list the images; the kind is the folder, less its `_final`."""
+    """Read the images from Ebay_train.txt and Ebay_test.txt; their kind is the folder without `_final`."""
     return {
         split: [
             (path, (kind, f"{kind} {product}"))

@@ -1,4 +1,4 @@
-"""TreeOfLife-10M: the part that its authors call train_small, and their validation part, by the full taxonomy."""
+"""TreeOfLife-10M: the authors' parts train_small and val, by the full taxonomy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = {"train": "train_small", "test": "val"}
 
 
 def build(raw: Path) -> Splits:
-    """The catalogue gives the part and the seven ranks of every image; what is not named to the species has partial labels."""
+    """Read the part and the seven ranks of every image from the catalogue; labels that end above the species are partial."""
     table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
     rows: dict[str, dict[str, tuple[str, ...]]] = {}
     for split, part in PARTS.items():
@@ -28,7 +28,7 @@ def build(raw: Path) -> Splits:
 
 
 def full(genus: str, epithet: str) -> str:
-    """The name of a species, which the catalogue gives by its epithet.
+    """Name a species in full, given genus and epithet.
 
     >>> full("Iris", "germanica"), full("Iris", "")
     ('Iris germanica', '')
@@ -47,7 +47,7 @@ SPEC = Spec(
     citation="Stevens et al., BioCLIP: a vision foundation model for the tree of life, CVPR 2024",
     homepage="https://huggingface.co/datasets/imageomics/TreeOfLife-10M",
     defects=(
-        "many images are not named down to the species: they have partial labels; those without any name are left out",
+        "many images have partial labels, which end above the species; images without any name are left out",
         "the catalogue has been corrected since the paper, so counts are not checked",
     ),
     manual=(

@@ -117,7 +117,7 @@ def _odd(work: Path, mapping: Sequence[Placed]) -> list[quality.Inconsistency]:
 def _build(work: Path, raw: Path) -> None:
     """Build the dataset hgldv2 over these labels: the metadata it needs is copied next to them, the images stay in `raw`."""
     for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH):
-        source = gldv2.found(raw, name)
+        source = gldv2.metadata_file(raw, name)
         if not source.exists():
             raise DataError(f"{raw} has no {name}", fix="hbench download hgldv2 --part metadata")
         with replacing(work / "hierarchy" / name) as temporary:

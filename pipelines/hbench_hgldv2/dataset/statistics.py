@@ -102,7 +102,7 @@ def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mappin
 
 def images_of(raw: Path, split: str) -> dict[int, int]:
     """Landmark -> its images: in train_clean.csv for train, in index_image_to_landmark.csv for the index."""
-    with open_table(gldv2.found(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)) as lines:
+    with open_table(gldv2.metadata_file(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)) as lines:
         rows = csv.DictReader(lines)
         if split == "train":
             return {int(row["landmark_id"]): len(row["images"].split()) for row in rows}
