@@ -34,9 +34,18 @@ def refusal(*words: object) -> str:
 
 def run(*words: object, code: int = 0, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, which has to end with a code."""
-    command = [sys.executable, "-m", "hbench", *map(str, words)]
-    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **paths})
+    return _process("-m", "hbench", *words, code=code, folder=folder)
+
+
+def python(text: str, *words: object, folder: Path | None = None, **environment: object) -> str:
+    """What a text of Python prints in a process of its own, which has to end well."""
+    return _process("-c", text, *words, code=0, folder=folder, **environment).stdout
+
+
+def _process(*words: object, code: int, folder: Path | None, **environment: object) -> subprocess.CompletedProcess[str]:
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **{k: str(v) for k, v in environment.items()}}
+    line, env = [sys.executable, *map(str, words)], {**os.environ, **paths}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, env=env)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 

@@ -1,7 +1,6 @@
 """The shape of the code: wings import only wings before them, functions stay small, start-up stays light."""
 
 import ast
-import subprocess
 import sys
 import tomllib
 import types
@@ -10,6 +9,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.command_line import python
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "hbench").rglob("*.py"))
@@ -135,28 +136,29 @@ def test_no_class_name_stands_for_two_things():
     assert not {name: sorted(paths) for name, paths in homes.items() if len(paths) > 1}
 
 
-@pytest.mark.parametrize("statement", ["import hbench", "import hbench.cli; hbench.cli.main()"])
-def test_start_up_loads_no_heavy_library(statement):
-    heavy = {"torch", "sklearn", "numba", "faiss", "matplotlib", "pandas", "scipy.stats", "networkx"}
-    code = f"import sys; sys.argv = ['hbench', '--help']\ntry: {statement}\nfinally: print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert run.returncode == 0, run.stderr
-    loaded = set(run.stdout.split())
-    assert not loaded & heavy
+HEAVY = {"torch", "sklearn", "numba", "faiss", "matplotlib", "pandas", "scipy.stats", "networkx"}
+READING = "from pathlib import Path; from hbench.datasets import manifest; manifest.read(Path('zoo.parquet'))"
+SCORING = """
+import numpy as np
+from hbench.evaluation.arrays import score
+score(np.random.default_rng(0).normal(size=(60, 8)), np.arange(60)[:, None] // np.array([20, 4]))
+"""
 
 
-def test_evaluating_loads_no_library_that_it_does_not_need():
-    code = "import sys, hbench.cli.evaluate, hbench.datasets, hbench.evaluation.evaluate; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert not set(run.stdout.split()) & {"torch", "sklearn", "faiss", "pandas", "requests", "networkx"}
-
-
-def test_python_m_hbench_is_the_command():
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", "--version"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert run.stdout.startswith("hbench")
-    assert (ROOT / "hbench" / "py.typed").exists()
+@pytest.mark.parametrize(
+    ("text", "unneeded"),
+    [
+        ("import hbench", {*HEAVY, "numpy", "click"}),
+        ("import sys, hbench.cli; sys.argv = ['hbench', '--help']\ntry: hbench.cli.main()\nfinally: pass", HEAVY),
+        ("import hbench.cli.evaluate, hbench.datasets, hbench.evaluation.evaluate", HEAVY - {"numba"} | {"requests"}),
+        ("import hbench.look.plots, hbench.cli.plot", {"matplotlib", "sklearn", "torch", "pandas"}),
+        (READING, {"pandas"}),
+        (SCORING, {"numba", "pandas"}),  # a small test is valued without compiled code
+    ],
+)
+def test_no_library_is_loaded_that_is_not_needed(zoo_folder, text, unneeded):
+    code = f"import atexit, sys\natexit.register(lambda: print(*sys.modules))\n{text}"
+    assert not set(python(code, folder=zoo_folder).split()) & unneeded
 
 
 def test_an_interrupt_while_the_command_line_loads_is_answered_in_a_line(monkeypatch, capsys):
@@ -177,5 +179,4 @@ def test_an_interrupt_while_the_command_line_loads_is_answered_in_a_line(monkeyp
 def test_objects_are_freed_at_the_end_where_torch_was_loaded(loaded, frozen):
     """Or its extensions list them as leaks on stderr."""
     code = f"import gc, {loaded}, hbench.__main__ as m; m.spare_the_last_search(); print(gc.get_freeze_count() > 0)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert run.stdout.strip() == str(frozen)
+    assert python(code).strip() == str(frozen)

@@ -1,8 +1,5 @@
 """What `import hbench` offers beside scoring: lists of names, comparing, leaderboards, short pictures of long things."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -101,9 +98,7 @@ def test_a_manifest_is_a_table():
     assert table["item"].tolist() == manifest.items.tolist()
 
 
-def test_every_public_name_is_there_and_the_import_is_instant():
+def test_every_public_name_is_there():
     assert all(getattr(hbench, name) is not None for name in hbench.__all__)
     with pytest.raises(AttributeError):
         hbench.no_such_name  # noqa: B018
-    code = "import sys, hbench; print(*(name for name in ('numpy', 'pandas', 'torch', 'click') if name in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"

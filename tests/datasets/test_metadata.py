@@ -3,20 +3,17 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import datasets as hugging_face
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
-from hbench.cli import group
 from hbench.datasets import read, save, specs
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.datasets.manifest import from_names
 from hbench.datasets.metadata.cards import MARK, card_text, croissant, write_cards
+from tests.command_line import call, python
 
 READ = """
 import json, sys
@@ -32,11 +29,7 @@ print(json.dumps({
 
 
 def read_by_mlcroissant(folder):
-    run = subprocess.run(
-        [sys.executable, "-c", READ, str(folder / "croissant.json")], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+    return json.loads(python(READ, folder / "croissant.json").splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +43,8 @@ def built(tmp_path_factory):
             path = folder / "zoo" / order / kind / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (5, 4), (place * 40, number * 9, 7)).save(path)
-    words = ["build", "zoo", "--from", str(folder / "zoo"), "--levels", "order,kind", "--split-by", "kind", "--cards"]
-    result = CliRunner().invoke(group, [*words, "--out", str(folder / "built")])
-    assert result.exit_code == 0, result.output
+    words = ("build", "zoo", "--from", folder / "zoo", "--levels", "order,kind", "--split-by", "kind", "--cards")
+    call(*words, "--out", folder / "built")
     return folder / "built"
 
 

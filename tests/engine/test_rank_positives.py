@@ -1,9 +1,5 @@
 """The fast paths against the functions of one level sequence: random trees, ties, duplicates, ignore groups."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +14,7 @@ from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import Scorer, Setting, protocols
 from hbench.metrics.relevance import alpha
 from hbench.tree import LabelTree
+from tests.command_line import python
 from tests.engine.ways import ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, FORMULAS, MIXED, WAYS, go
 
 
@@ -167,18 +164,6 @@ def test_thousands_of_positives_are_ranked_and_summed_up_tile_by_tile(monkeypatc
         np.testing.assert_allclose(fast.values[:, query], slow, rtol=1e-12, atol=1e-15)
 
 
-def test_a_small_test_is_valued_without_loading_compiled_code():
-    code = """
-import numpy as np
-from hbench.evaluation.arrays import score
-labels = np.arange(60)[:, None] // np.array([20, 4])
-score(np.random.default_rng(0).normal(size=(60, 8)), labels)
-import sys
-assert not {"numba", "pandas"} & set(sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_bits(tmp_path):
     code = """
 import numpy as np
@@ -192,11 +177,7 @@ for name, each in score(vectors, labels).document.scores.items():
     print(name, float(each.value).hex())
 print("nothing is left to compile" if kernels_are_compiled() else "something is")
 """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    first, again = (
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
-        for _ in range(2)
-    )
+    first, again = (python(code, NUMBA_CACHE_DIR=tmp_path) for _ in range(2))
     assert first == again
     assert first.endswith("nothing is left to compile\n")  # what no query needed is not asked for in vain each time
     assert list(tmp_path.rglob("*.nbi"))

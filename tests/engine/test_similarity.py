@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -15,6 +14,7 @@ from hbench.core.errors import SubmissionError, UnknownName, UsageError
 from hbench.engine.similarity import named
 from hbench.evaluation.arrays import score
 from tests import oracle
+from tests.command_line import python
 
 curvatures = st.sampled_from([0.1, 1.0, 2.5])
 
@@ -172,8 +172,5 @@ def test_a_similarity_of_another_package_is_found_by_its_entry_point(tmp_path):
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
     (about / "entry_points.txt").write_text("[hbench.similarities]\nscaled = plugin:scaled\n")
-    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    used = subprocess.run(
-        [sys.executable, "-c", USED], capture_output=True, text=True, check=True, env={**os.environ, **path}
-    )
-    assert used.stdout == "scaled(weight=3) 6.0\n"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    assert python(USED, PYTHONPATH=path) == "scaled(weight=3) 6.0\n"

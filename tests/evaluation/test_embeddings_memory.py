@@ -1,11 +1,10 @@
 """The memory of a real process: mapped files stay mapped, float16 is not inflated, parts are copied once."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.command_line import python
 
 ROWS, DIM = 200_000, 1024  # 410 MB of float16, 819 MB as float32
 LIMITED = """
@@ -49,19 +48,11 @@ print(max(seen) - before - found.vectors.nbytes)
 """
 
 
-def printed(program, *arguments):
-    """The lines that a process of its own prints."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_a_mapped_file_of_410_mb_is_read_checked_and_joined_in_160_mb(tmp_path):
     path = tmp_path / "emb.npy"
     np.lib.format.open_memmap(path, "w+", np.float16, (ROWS, DIM)).flush()  # zeros, which take no room on the disk
     path.with_name("ids.txt").write_text("\n".join(f"item-{row}" for row in range(ROWS)))
-    assert printed(LIMITED, path, 160 << 20) == [
+    assert python(LIMITED, path, 160 << 20).splitlines() == [
         f"float16 ({ROWS}, {DIM}) [] [{ROWS - 1}, {ROWS - 2}]",
         "no room for a float32 copy",
     ]
@@ -72,5 +63,5 @@ def test_parquet_is_held_once_in_its_own_type(tmp_path):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * DIM, np.float16)), DIM)
     table = pa.table({"id": [f"item-{row}" for row in range(rows)], "embedding": vectors})
     pq.write_table(table, tmp_path / "emb.parquet", row_group_size=10_000, use_dictionary=False, compression="none")
-    (beyond,) = printed(WATCHED, tmp_path / "emb.parquet")
+    beyond = python(WATCHED, tmp_path / "emb.parquet")
     assert int(beyond) < 110_000_000

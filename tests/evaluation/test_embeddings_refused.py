@@ -19,6 +19,7 @@ import torch
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.evaluation import embeddings
+from tests.command_line import python
 from tests.embedding_formats import FORMATS, arrow_file, npy, npy_txt, npz, parquet, safetensors_metadata
 
 IDS = [f"cat/{row}.png" for row in range(200)]
@@ -329,4 +330,4 @@ def test_reading_loads_no_torch(tmp_path):
     path = safetensors_metadata(tmp_path, IDS, VECTORS)
     program = f"import sys; from pathlib import Path; from hbench.evaluation import embeddings as e; e.read(Path({str(path)!r}))"
     check = "; assert not {'torch', 'sklearn', 'numba'} & set(sys.modules), sorted(sys.modules)"
-    subprocess.run([sys.executable, "-c", program + check], check=True)
+    python(program + check)

@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import re
-import subprocess
-import sys
 from html import unescape
 from itertools import pairwise
 
@@ -26,7 +24,7 @@ from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.results import Results
 from hbench.look.retrievals import Hit, first_results, hits_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
-from tests.command_line import call
+from tests.command_line import call, python
 from tests.look.plotting import luminance
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -216,10 +214,7 @@ print("<<<", captured.outputs[0].data["text/html"])
 
 
 def test_results_show_themselves_in_a_notebook_and_as_text_elsewhere(folder):
-    code = SHOWS.format(file=str(folder / "one.npz"))
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    text, _, shown = run.stdout.partition("<<<")
+    text, _, shown = python(SHOWS.format(file=str(folder / "one.npz"))).partition("<<<")
     results = hbench.browse(folder / "one.npz", "glyphs", at_random=1, k=2)
     assert text.strip() == results.text() == repr(results)
     assert shown.strip() == results._repr_html_()

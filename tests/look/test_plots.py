@@ -1,8 +1,6 @@
 """Plots for print: what is drawn is what was measured, every kind writes every format, names stay text, bytes repeat."""
 
 import json
-import sys
-from subprocess import run
 
 import numpy as np
 import pytest
@@ -171,9 +169,3 @@ def test_settings_of_the_user_change_no_picture(folder):
 def test_letters_that_the_font_lacks_are_boxes_and_no_warning():
     drawing = drawn(lambda figure: figure.text(0.5, 0.5, "語"), height=1, about="")
     assert drawing.as_bytes("png").startswith(HEADS[".png"])
-
-
-def test_the_registry_of_kinds_loads_no_matplotlib():
-    code = "import sys, hbench.look.plots, hbench.cli.plot; print(*sys.modules)"
-    loaded = run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not set(loaded) & {"matplotlib", "sklearn", "torch", "pandas"}

@@ -1,9 +1,5 @@
 """Black-box ranks and the losses on them, and the bits of the compiled kernel."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +8,7 @@ from hypothesis import strategies as st
 
 from hbench.losses.baselines.blackbox import blackbox_rank, chosen_ranks
 from hbench.losses.baselines.rambo import ap_loss, log_weight, recall_loss, score_margin
+from tests.command_line import python
 
 
 def integer_rank(scores):
@@ -70,10 +67,6 @@ for name in ("sup_hap", "smooth_hap", "sup_ndcg"):
     gradient, = torch.autograd.grad(loss, vectors)
     print(name, loss.item().hex(), gradient.numpy().tobytes().hex())
 """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    first, again = (
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
-        for _ in range(2)
-    )
+    first, again = (python(code, NUMBA_CACHE_DIR=tmp_path) for _ in range(2))
     assert first == again
     assert list(tmp_path.rglob("*.nbi"))

@@ -1,28 +1,14 @@
 """docs/hgldv2.md: its commands exist and its decisions replay."""
 
 import re
-import shlex
 from pathlib import Path
 
-import click
-from hbench_hgldv2.cli import group
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.replay import replay, require_clean
 from hbench_hgldv2.labels.label import Label
 from hbench_hgldv2.steps import STEPS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hgldv2.md").read_text(encoding="utf-8")
-
-
-def test_the_commands_of_the_page_parse():
-    lines = re.findall(r"^hbench hgldv2 --work work (.+)$", TEXT, re.MULTILINE)
-    assert len(lines) == 8
-    for line in lines:
-        name, *arguments = shlex.split(line)
-        command = group.get_command(click.Context(group), name)
-        assert command is not None
-        known = {option for parameter in command.params for option in parameter.opts}
-        assert {argument for argument in arguments if argument.startswith("--")} <= known, line
 
 
 def test_the_page_names_every_step_and_what_it_writes():

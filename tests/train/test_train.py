@@ -690,13 +690,6 @@ def block(kind):
     return re.search(rf"^```{kind}\n?(.*?)^```", DOC, re.MULTILINE | re.DOTALL)[1]
 
 
-def test_the_python_of_the_docs_runs():
-    done = subprocess.run(
-        [sys.executable, "-c", block("python")], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_recipe_of_the_docs_resolves(tmp_path):
     (tmp_path / "mine.toml").write_text(block(r"toml\n(?=extends)"))
     assert resolve(str(tmp_path / "mine.toml")).losses["sup_hap"].params == {"alpha": 2.0}
