@@ -34,18 +34,21 @@ def refusal(*words: object) -> str:
 
 def run(*words: object, code: int = 0, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, which has to end with a code."""
-    return _process("-m", "hbench", *words, code=code, folder=folder)
+    return process("-m", "hbench", *words, code=code, folder=folder)
 
 
 def python(text: str, *words: object, folder: Path | None = None, **environment: object) -> str:
     """What a text of Python prints in a process of its own, which has to end well."""
-    return _process("-c", text, *words, code=0, folder=folder, **environment).stdout
+    return process("-c", text, *words, folder=folder, **environment).stdout
 
 
-def _process(*words: object, code: int, folder: Path | None, **environment: object) -> subprocess.CompletedProcess[str]:
+def process(
+    *words: object, code: int = 0, folder: Path | None = None, **environment: object
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, which has to end with a code."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **{k: str(v) for k, v in environment.items()}}
     line, env = [sys.executable, *map(str, words)], {**os.environ, **paths}
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, env=env)
+    done = subprocess.run(line, capture_output=True, text=True, errors="replace", check=False, cwd=folder, env=env)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 

@@ -4,11 +4,8 @@
 GPU, other machines, hours) or do not end: their verbs and options are checked, as are the keys of `toml`.
 """
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +16,7 @@ import pytest
 import hbench
 from hbench.cli import group
 from hbench.datasets import specs
+from tests.command_line import process
 from tests.page import blocks, commands
 
 ROOT = Path(__file__).parent.parent
@@ -70,20 +68,8 @@ def run_of(page, demo, folder):
     work.mkdir()
     if "$ hbench demo\n" in page.read_text(encoding="utf-8"):
         shutil.copytree(demo, work / "hbench-demo")
-    return subprocess.run(
-        [sys.executable, "-m", "tests.page", str(page)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=work,
-        timeout=250,
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}",
-            "HBENCH_DATA": str(folder / "data"),
-            "OMP_WAIT_POLICY": "passive",  # threads of torch that wait leave the processor to the other page
-        },
-    )
+    waiting = "passive"  # threads of torch that wait leave the processor to the other page
+    return process("-m", "tests.page", page, folder=work, HBENCH_DATA=folder / "data", OMP_WAIT_POLICY=waiting)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +86,7 @@ def runs(request, demo, tmp_path_factory):
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_in_order(page, runs):
-    run = runs[page].result()
-    assert run.returncode == 0, run.stdout + run.stderr
+    runs[page].result()
 
 
 def parsed(command, words):

@@ -1,12 +1,11 @@
 """Every file of examples/ runs as it stands, in a folder of its own."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.command_line import process
 
 ROOT = Path(__file__).parent.parent
 SAYS = {
@@ -26,16 +25,8 @@ def test_every_example_is_tried():
 
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_runs(name, tmp_path):
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"{name}.py")],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")},
-    )
-    assert run.returncode == 0, run.stderr
-    assert SAYS[name] in run.stdout
+    example = ROOT / "examples" / f"{name}.py"
+    assert SAYS[name] in process(example, folder=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=tmp_path / "hf").stdout
     if name == "fiftyone_mistakes":
         is_what_fiftyone_reads(tmp_path / "mistakes")
 

@@ -1,9 +1,6 @@
 """The documentation site: it builds without a warning, its links lead somewhere, and it works from the disk."""
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from html import unescape
 from pathlib import Path
@@ -12,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from hbench.losses import losses
+from tests.command_line import process
 
 ROOT = Path(__file__).parent.parent
 
@@ -19,16 +17,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    run = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'pipelines'}", "NO_MKDOCS_2_WARNING": "1"},
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "WARNING" not in run.stderr
+    words = ("-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    assert "WARNING" not in process(*words, folder=ROOT, NO_MKDOCS_2_WARNING="1").stderr
     return folder
 
 

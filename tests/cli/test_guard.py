@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from hbench.evaluation.leaderboard.export import BoardTable, latex, markdown
+from tests.command_line import process
 
 PLUGINS = """
 [hbench.similarities]
@@ -41,16 +41,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def hbench(folder, *words, code=0, **environment):
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", *words],
-        capture_output=True,
-        check=False,
-        cwd=folder,
-        env=os.environ | environment,
-    )
-    assert run.returncode == code, run.stderr.decode()
-    return run
+def hbench(folder, *words, **options):
+    return process("-m", "hbench", *words, folder=folder, **options)
 
 
 def test_what_nobody_foresaw_is_one_line_and_exit_code_70(folder):
@@ -58,10 +50,10 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_70(folder):
         "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\ninfo.command.callback = odd\n"
     )
     words = {"HBENCH_GUARD": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    told = hbench(folder, "info", code=70, **words).stderr.decode()
+    told = hbench(folder, "info", code=70, **words).stderr
     assert told.count("\n") == 1
     assert "hbench info met what nobody foresaw: ZeroDivisionError: by zero" in told
-    assert "Traceback" in hbench(folder, "-v", "info", code=70, **words).stderr.decode()
+    assert "Traceback" in hbench(folder, "-v", "info", code=70, **words).stderr
 
 
 def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
@@ -73,20 +65,20 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
     (about / "entry_points.txt").write_text(PLUGINS)
     words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good", "--metrics", "halves")
     run = hbench(folder, *words, PYTHONPATH=os.pathsep.join([str(folder), *sys.path]))
-    told = [line for line in run.stderr.decode().splitlines() if "of the package other-package is left out" in line]
+    told = [line for line in run.stderr.splitlines() if "of the package other-package is left out" in line]
     assert [line.split("'")[1] for line in told] == ["broken", "typed", "leaving"]
     report = json.loads(run.stdout)
     assert "|sim:good|" in report["signature"]
     assert report["scores"]["halves"]["value"] == 0.5
     path = os.pathsep.join([str(folder), *sys.path])
-    assert re.search(rb"count +from another package", hbench(folder, "--help", PYTHONPATH=path).stdout)
-    assert hbench(folder, "count", PYTHONPATH=path).stdout == b"three\n"
+    assert re.search(r"count +from another package", hbench(folder, "--help", PYTHONPATH=path).stdout)
+    assert hbench(folder, "count", PYTHONPATH=path).stdout == "three\n"
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_what_an_encoding_cannot_show_is_replaced(folder, encoding):
     words = ("look", "e.npz", "-d", "d.csv", "--query", "é0")
-    assert b"species" in hbench(folder, *words, PYTHONIOENCODING=encoding).stdout
+    assert "species" in hbench(folder, *words, PYTHONIOENCODING=encoding).stdout
 
 
 def test_a_test_without_a_gallery_is_refused(folder):
@@ -96,7 +88,7 @@ def test_a_test_without_a_gallery_is_refused(folder):
     names = [("a", f"a{n % 2}") for n in range(6)]
     test = manifest.from_names(items, names, levels=["genus", "species"], gallery=np.zeros(6, bool))
     test.write(folder / "lone.parquet")
-    assert "has no gallery items" in hbench(folder, "evaluate", "e.npz", "-d", "lone.parquet", code=4).stderr.decode()
+    assert "has no gallery items" in hbench(folder, "evaluate", "e.npz", "-d", "lone.parquet", code=4).stderr
 
 
 def test_a_name_never_leaves_its_comment_or_heading():

@@ -1,8 +1,6 @@
 """A verb whose extra is not installed says so in one line; the module it misses and the extra that has it agree."""
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.labels.label import Label
 
 from hbench.core import extras
+from tests.command_line import process
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "faiss": "faiss-cpu", "dask": "distributed"}
@@ -60,12 +59,11 @@ def test_a_missing_extra_is_one_message(module, command, extra, tmp_path):
     np.savez(tmp_path / "e.npz", ids=["a", "b"], embeddings=np.eye(2))
     labels_and_vectors(tmp_path / "w")
     code = CODE.format(module=module, argv=["hbench", *command.split()])
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert run.returncode == 2, run.stderr
-    advice = run.stderr.partition(f"{module} is not installed\n  next:     pip install ")[2]
+    told = process("-c", code, code=2, folder=tmp_path).stderr
+    advice = told.partition(f"{module} is not installed\n  next:     pip install ")[2]
     assert PACKAGES.get(module, module) in advice.replace("open_clip_torch", "open_clip").split()
     assert f"pip install '.[{extra}]'" in advice
-    assert "Traceback" not in run.stderr
+    assert "Traceback" not in told
 
 
 def test_a_defect_of_our_own_is_shown_whole():

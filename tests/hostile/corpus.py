@@ -31,8 +31,10 @@ from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
 from studies.claims import read_values, write_values
 
+BOARD = Path(__file__).parents[2] / "leaderboards" / "cub200.toml"
 IDS = [f"item {number}" for number in range(20)]
 VECTORS = np.arange(80, dtype=np.float32).reshape(20, 4)
+NAMED = {"ids": json.dumps(IDS)}
 TABLE = "item,family,species\na,x,x1\nb,x,x2\nc,y,y1\nd,y,y2\n"
 DECISIONS = """schema: 1
 groups: {church: {kind: human-made}}
@@ -105,6 +107,14 @@ def _step_record(path: Path) -> None:
     path.write_text(json.dumps(record), encoding="utf-8")
 
 
+def _noise(path: Path) -> None:
+    Image.effect_noise((9, 7), 30).save(path)
+
+
+def _picture(path: Path) -> None:
+    manifests.open_picture(path.parent, path.name)
+
+
 def _texts(text: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(text, encoding="utf-8")
 
@@ -121,11 +131,7 @@ SAMPLES = (
     Sample("a.npz", lambda path: np.savez(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
     Sample("b.npz", lambda path: np.savez_compressed(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
     Sample("c.npz", lambda path: kept_files.write(path, {"a": 1}, {"x": np.arange(5)}), kept_files.read),
-    Sample(
-        "a.safetensors",
-        lambda path: save_file({"embeddings": VECTORS}, path, {"ids": json.dumps(IDS)}),
-        _embeddings,
-    ),
+    Sample("a.safetensors", lambda path: save_file({"embeddings": VECTORS}, path, NAMED), _embeddings),
     Sample("a.pt", lambda path: torch.save({"ids": IDS, "embeddings": torch.ones(20, 4)}, path), _embeddings),
     Sample("a.npy", lambda path: np.save(path, np.array(IDS)), id_files.read),
     Sample("a.json", _texts(json.dumps(IDS)), id_files.read),
@@ -141,24 +147,10 @@ SAMPLES = (
     Sample("a.graphml", _tree, tree_files.read),
     Sample("a.trec", _texts("a Q0 b 1 0.5 x\na Q0 c 2 0.4 x\n"), ranking_files.read),
     Sample("a.toml", _texts('extends = "sop"\n[optimizer]\nlr = 1e-5\n'), lambda path: recipes.values_of(str(path))),
-    Sample(
-        "b.toml",
-        lambda path: path.write_text(
-            (Path(__file__).parents[2] / "leaderboards" / "cub200.toml").read_text(encoding="utf-8"), encoding="utf-8"
-        ),
-        leaderboard.read_file,
-    ),
+    Sample("b.toml", lambda path: path.write_bytes(BOARD.read_bytes()), leaderboard.read_file),
     Sample("a.yaml", _texts(DECISIONS), decisions_file.load),
-    Sample(
-        "a.png",
-        lambda path: Image.effect_noise((9, 7), 30).save(path),
-        lambda path: manifests.open_picture(path.parent, path.name),
-    ),
-    Sample(
-        "a.jpg",
-        lambda path: Image.effect_noise((9, 7), 30).save(path),
-        lambda path: manifests.open_picture(path.parent, path.name),
-    ),
+    Sample("a.png", _noise, _picture),
+    Sample("a.jpg", _noise, _picture),
 )
 
 PIECES = (

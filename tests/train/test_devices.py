@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from hbench.train.models.model import build_model
 from hbench.train.processes import ALONE, _device, gather, joined
 from hbench.train.recipes.recipe import Images, Model, Sampler
 from hbench.train.records import checkpoints
+from tests.command_line import process
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROOT = Path(__file__).parents[2]
@@ -133,13 +132,10 @@ def test_gathering_leaves_the_gradient_that_comes_in(monkeypatch, tmp_path):
 
 def test_the_table_of_devices_agrees_and_has_every_similarity_and_loss():
     """benchmarks/gpu.py: here through torch's processor device, which it says."""
-    line = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--quick"]
-    run = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert torch.cuda.is_available() or "no GPU here" in run.stdout
-    rows = {
-        row.split("|")[1].strip(): row.split("|")[4].strip() for row in run.stdout.splitlines() if row.count("|") == 8
-    }
+    shown = process(ROOT / "benchmarks" / "gpu.py", "--quick").stdout
+    assert torch.cuda.is_available() or "no GPU here" in shown
+    cells = [row.split("|") for row in shown.splitlines() if row.count("|") == 8]
+    rows = {row[1].strip(): row[4].strip() for row in cells}
     assert {f"evaluate, {name}" for name in similarities} | {f"loss, {name}" for name in losses} < set(rows)
     checks = [verdict for check, verdict in rows.items() if "," in check or "step" in check]
     assert set(checks) == {"ok"}

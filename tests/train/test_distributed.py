@@ -1,8 +1,5 @@
 """Training by several processes: two or three with a part of a batch each take the very step of one with the whole."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +13,9 @@ from hbench.evaluation import embeddings
 from hbench.train.models.backbones import Small
 from hbench.train.processes import Processes, distributed
 from hbench.train.records import checkpoints as checkpoint
+from tests.command_line import process
 from tests.training import small_glyphs
 
-ROOT = Path(__file__).parents[2]
 SETTINGS = [
     *("sampler.batch=24", "epochs=2", "steps_per_epoch=2", "schedule.warm_up=1", "log_every=1", "checkpoint_every=0"),
     *("model.dim=8", "model.freeze_batch_norm=true", "optimizer.name=sgd", "optimizer.lr=0.05", "proxies.name=sgd"),
@@ -29,10 +26,8 @@ SETTINGS = [
 def run(dataset, out, *changes, processes):
     sets = [part for change in [f"dataset={dataset}", *SETTINGS, *changes] for part in ("--set", change)]
     start = [] if processes == 1 else ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    line = [sys.executable, *start, "-m", "hbench.train", "glyphs-happier", *sets, "--out", str(out), "--threads", "1"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(line, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    line = [*start, "-m", "hbench.train", "glyphs-happier", *sets, "--out", out, "--threads", "1"]
+    process(*line, OMP_NUM_THREADS=1, CUDA_VISIBLE_DEVICES="")
     found = checkpoint.latest(out)
     return load_file(found / checkpoint.MODEL), checkpoint.load_state(found), embeddings.read(out / "test.parquet")
 
@@ -97,7 +92,5 @@ def test_no_thread_outlives_the_group(tmp_path, task):
     script = tmp_path / "group.py"
     script.write_text(HOW_A_GROUP_ENDS)
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), task]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, *start], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = process(*start, OMP_NUM_THREADS=1, CUDA_VISIBLE_DEVICES="")
     assert done.stdout.splitlines() == ["left: []"] * 2
