@@ -61,7 +61,7 @@ def zoo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home of hbench: no data, no leaderboards, no sources of whoever runs the tests."""
     for variable in ("HBENCH_DATA", "HBENCH_CACHE"):
         monkeypatch.delenv(variable, raising=False)

@@ -47,7 +47,7 @@ def vectors_near_their_classes(labels, dim, most):
     return total.astype(np.float32)
 
 
-def own_table(folder):
+def write_table(folder):
     rows = [f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 6},{'ab'[n % 2]}{n % 6}{n % 12 // 6}" for n in range(120)]
     path = folder / "own.csv"
     path.write_text("item,family,genus,species\n" + "\n".join(rows) + "\n", encoding="utf-8")
@@ -100,7 +100,7 @@ def computed(what, folder):
     if what == "glyphs":
         return report_values(folder, "glyphs")
     if what == "own table":
-        return report_values(folder, own_table(folder))
+        return report_values(folder, write_table(folder))
     return training_step() if what == "training step" else replayed()
 
 

@@ -18,7 +18,7 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
-pytestmark = pytest.mark.usefixtures("own_home")
+pytestmark = pytest.mark.usefixtures("empty_home")
 
 
 def shown(*words):

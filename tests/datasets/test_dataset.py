@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, UnknownName
-from hbench.datasets import Dataset, Protocol, load, save, specs
+from hbench.datasets import Dataset, Protocol, load, save
 from hbench.datasets import manifest as manifests
 
 ITEMS = ["a/1.png", "a/2.png", "b/1.png", "c/1.png"]
@@ -171,18 +170,3 @@ def test_a_dataset_is_whole_or_not_there(tmp_path):
     with pytest.raises(TypeError):
         save(broken, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-
-
-def test_the_example_of_the_page_runs(home):
-    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
-    (code,) = [text for block in page.split("```python\n")[1:] if "load(" in (text := block.split("```")[0])]
-    names = {}
-    exec(compile(code, "docs/datasets.md", "exec"), names)
-    assert names["image"].size == (32, 32)
-    assert len(names["images"]) == 9_474
-
-
-def test_the_page_names_every_benchmark():
-    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
-    for name in specs:
-        assert f"`{name}`" in page or f"`{name.removeprefix('dyml')}`" in page

@@ -21,7 +21,7 @@ from tests.command_line import call
 NASTY = r"a|b_c*d`e<f>\g & 50% $x$ #1 {~^}"
 
 
-pytestmark = pytest.mark.usefixtures("own_home")  # the leaderboards of whoever runs the tests stay out of them
+pytestmark = pytest.mark.usefixtures("empty_home")  # the leaderboards of whoever runs the tests stay out of them
 
 
 def exported(name, metric):

@@ -26,7 +26,7 @@ IDS = [f"i{n}" for n in range(len(LABELS))]
 
 
 @pytest.fixture
-def place(tmp_path, own_home, monkeypatch):
+def place(tmp_path, empty_home, monkeypatch):
     """A working folder with a small dataset toy.csv and its embeddings emb.npz, and an own data folder."""
     monkeypatch.chdir(tmp_path)
     lines = [f"{item},{genus},{species}" for item, (genus, species) in zip(IDS, LABELS, strict=True)]

@@ -19,7 +19,7 @@ HEADS = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 NASTY = '--><script>alert(1)</script> $x^2$ & "'
 
 
-def own_table(folder, items=72, family="{}"):
+def write_table(folder, items=72, family="{}"):
     """A dataset in a table: 2 families, 6 genera, 12 species."""
     rows = []
     for n in range(items):

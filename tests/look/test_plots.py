@@ -18,9 +18,9 @@ from tests.look.plotting import (
     check_formats,
     cut_texts,
     embedded,
-    own_table,
     ranked_levels,
     words_of,
+    write_table,
 )
 
 
@@ -28,7 +28,7 @@ from tests.look.plotting import (
 def folder(tmp_path_factory):
     """A dataset, two embedding files and their reports with values by query; some names are markup."""
     folder = tmp_path_factory.mktemp("plots")
-    data = own_table(folder, family=NASTY + "{}")
+    data = write_table(folder, family=NASTY + "{}")
     for name, noise in (("one", 0.6), ("two", 2.0)):
         embedded(folder / f"{name}.parquet", data, noise)
         report = hbench.evaluate(

@@ -10,13 +10,13 @@ from hbench.look.palette import GROUPS, color_at, group_color, lightness_of
 from hbench.look.plots import PlotRequest, confusion, draw
 from hbench.look.plots.class_map import mean_vectors
 from hbench.tree import files as tree_files
-from tests.look.plotting import LEVELS, NASTY, check_formats, embedded, own_table
+from tests.look.plotting import LEVELS, NASTY, check_formats, embedded, write_table
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plots")
-    data = own_table(folder, family=NASTY + "{}")
+    data = write_table(folder, family=NASTY + "{}")
     embedded(folder / "one.parquet", data, 1.0)
     report = hbench.evaluate(folder / "one.parquet", data, metrics=["AP", "H-AP"])
     report.write_by_query(folder / "values.parquet")

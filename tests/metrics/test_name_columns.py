@@ -209,7 +209,7 @@ def test_names_that_are_a_tree_change_nothing():
 # End to end: the raw files of iNaturalist 2018 in miniature, built and scored on the command line
 
 
-def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(tmp_path, own_home):
+def test_a_miniature_of_inat_is_scored_by_tree_and_by_name_from_the_command_line(tmp_path, empty_home):
     raw = tmp_path / "raw"
     (raw / "Inat_dataset_splits").mkdir(parents=True)
     keys = [*RANKS[:-1], "name"]

@@ -113,10 +113,10 @@ def served():
 
 
 @pytest.fixture(autouse=True)
-def _addresses(own_home, served):
+def _addresses(empty_home, served):
     tables = [{"file": name, "urls": [served.url(name)]} for name in served.files]
-    own_home.mkdir()
-    (own_home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
+    empty_home.mkdir()
+    (empty_home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
     served.asked.clear()
 
 
