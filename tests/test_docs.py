@@ -76,12 +76,12 @@ def run_of(page, demo, folder):
 def runs(request, demo, tmp_path_factory):
     """The runs of all pages that are asked for, two at a time, those of most commands first: much of a command waits for
     one processor."""
-    wanted = [
+    requested = [
         item.callspec.params["page"] for item in request.session.items if getattr(item, "originalname", None) == TRIED
     ]
-    wanted.sort(key=lambda page: page.stem not in LONG)
+    requested.sort(key=lambda page: page.stem not in LONG)
     with ThreadPoolExecutor(2) as pool:
-        yield {page: pool.submit(run_of, page, demo, tmp_path_factory.mktemp(page.stem)) for page in wanted}
+        yield {page: pool.submit(run_of, page, demo, tmp_path_factory.mktemp(page.stem)) for page in requested}
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)

@@ -27,9 +27,9 @@ def shown(*words):
 
 def test_all_published_benchmarks_are_listed():
     assert sorted(specs) == PUBLISHED
-    told = json.loads(shown("--json"))
-    assert [row["name"] for row in told] == PUBLISHED
-    assert {row["name"]: row["here"] for row in told if row["here"]} == {"glyphs": "ready"}
+    output = json.loads(shown("--json"))
+    assert [row["name"] for row in output] == PUBLISHED
+    assert {row["name"]: row["here"] for row in output if row["here"]} == {"glyphs": "ready"}
     assert all(name in shown() for name in PUBLISHED)
 
 

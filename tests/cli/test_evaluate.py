@@ -264,8 +264,8 @@ def test_what_was_asked_for_is_written_before_the_table_meets_a_closed_pipe(data
         [*command, "-o", tmp_path / "r.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=data
     ) as run:
         run.stdout.close()
-        told = run.stderr.read().decode()
-    assert "Traceback" not in told
+        output = run.stderr.read().decode()
+    assert "Traceback" not in output
     assert Document.model_validate_json((tmp_path / "r.json").read_text()).dataset == "zoo"
 
 

@@ -50,9 +50,9 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_70(folder):
         "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\ninfo.command.callback = odd\n"
     )
     words = {"HBENCH_GUARD": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    told = hbench(folder, "info", code=70, **words).stderr
-    assert told.count("\n") == 1
-    assert "hbench info met what nobody foresaw: ZeroDivisionError: by zero" in told
+    output = hbench(folder, "info", code=70, **words).stderr
+    assert output.count("\n") == 1
+    assert "hbench info met what nobody foresaw: ZeroDivisionError: by zero" in output
     assert "Traceback" in hbench(folder, "-v", "info", code=70, **words).stderr
 
 
@@ -65,8 +65,8 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
     (about / "entry_points.txt").write_text(PLUGINS)
     words = ("evaluate", "e.npz", "-d", "d.csv", "--json", "--similarity", "good", "--metrics", "halves")
     run = hbench(folder, *words, PYTHONPATH=os.pathsep.join([str(folder), *sys.path]))
-    told = [line for line in run.stderr.splitlines() if "of the package other-package is left out" in line]
-    assert [line.split("'")[1] for line in told] == ["broken", "typed", "leaving"]
+    remarks = [line for line in run.stderr.splitlines() if "of the package other-package is left out" in line]
+    assert [line.split("'")[1] for line in remarks] == ["broken", "typed", "leaving"]
     report = json.loads(run.stdout)
     assert "|sim:good|" in report["signature"]
     assert report["scores"]["halves"]["value"] == 0.5

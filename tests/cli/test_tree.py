@@ -72,8 +72,8 @@ def test_a_folder_of_images_is_validated_as_it_lies(tmp_path):
     for item in ("bird/crow/1.jpg", "fish/crow/1.jpg"):
         (tmp_path / "zoo" / item).parent.mkdir(parents=True)
         (tmp_path / "zoo" / item).touch()
-    told = hbench(tmp_path, "validate", "zoo", code=3).stdout
-    assert "level2 'crow' in bird and fish (2 items)" in told
+    output = hbench(tmp_path, "validate", "zoo", code=3).stdout
+    assert "level2 'crow' in bird and fish (2 items)" in output
     assert hbench(tmp_path, "validate", "zoo", "--policy", "by-path").stderr.startswith("zoo is a tree")
 
 
@@ -96,10 +96,10 @@ def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path):
 
 
 def test_problems_and_changes_are_told_to_machines_too(tmp_path):
-    told = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
-    assert (told["rows"], len(told["problems"]), len(told["changes"])) == (8142, 18, 38)
-    assert {problem["kind"] for problem in told["left"]} == {"placeholder", "spaces"}
-    assert told["policies"]["homonym"] == ["by-path", "majority-parent", "drop"]
+    output = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
+    assert (output["rows"], len(output["problems"]), len(output["changes"])) == (8142, 18, 38)
+    assert {problem["kind"] for problem in output["left"]} == {"placeholder", "spaces"}
+    assert output["policies"]["homonym"] == ["by-path", "majority-parent", "drop"]
 
 
 def test_the_mended_table_keeps_its_other_columns_and_a_record_is_written_beside(tmp_path):

@@ -59,11 +59,11 @@ def test_a_missing_extra_is_one_message(module, command, extra, tmp_path):
     np.savez(tmp_path / "e.npz", ids=["a", "b"], embeddings=np.eye(2))
     labels_and_vectors(tmp_path / "w")
     code = CODE.format(module=module, argv=["hbench", *command.split()])
-    told = process("-c", code, code=2, folder=tmp_path).stderr
-    advice = told.partition(f"{module} is not installed\n  next:     pip install ")[2]
+    output = process("-c", code, code=2, folder=tmp_path).stderr
+    advice = output.partition(f"{module} is not installed\n  next:     pip install ")[2]
     assert PACKAGES.get(module, module) in advice.replace("open_clip_torch", "open_clip").split()
     assert f"pip install '.[{extra}]'" in advice
-    assert "Traceback" not in told
+    assert "Traceback" not in output
 
 
 def test_a_defect_of_our_own_is_shown_whole():

@@ -47,13 +47,13 @@ def folder_of_images(root, items):
 
 def test_a_table_becomes_a_dataset_known_by_its_name(birds):
     result = build("mine", "--from", birds, *TABLE, "--split-column", "fold", "--json")
-    told = json.loads(result.stdout)
-    assert told["counts"]["train"] == {"images": 2, "queries": 2, "gallery": 2, "order": 1, "family": 1, "species": 1}
+    output = json.loads(result.stdout)
+    assert output["counts"]["train"] == {"images": 2, "queries": 2, "gallery": 2, "order": 1, "family": 1, "species": 1}
     dataset = load("mine")
     assert dataset.levels == ("order", "family", "species")
     assert dataset.train.items.tolist() == ["a1.jpg", "a2.jpg"]
     assert dataset.tests["test"].tree.names[2] == ("mallard", "great tit")  # in the order of their paths
-    assert told["digests"]["test"] == dataset.tests["test"].digest
+    assert output["digests"]["test"] == dataset.tests["test"].digest
     assert "0 of 5 images are there" in result.stderr
 
 
@@ -136,13 +136,13 @@ LOOK_ALIKES = "item,class\n" + "".join(
 
 def test_names_that_look_alike_are_said_with_counts_and_merged_by_a_policy(tmp_path):
     (tmp_path / "zoo.csv").write_text(LOOK_ALIKES, encoding="utf-8")
-    told = " ".join(build("--from", tmp_path / "zoo.csv", "--levels", "class").stderr.split())
-    assert "1 groups of names look alike" in told
-    assert r": class 'crow' (2) and 'Crow\u200b' (1) and 'crow\xa0' (1)" in told
-    assert "2 names that often mean a missing name are kept as classes" in told
-    assert "class 'NA' (2), class 'nan' (1)" in told
-    told = build("--from", tmp_path / "zoo.csv", "--levels", "class", "--policy", "normalise", "--force").stderr
-    assert "look alike" not in told
+    output = " ".join(build("--from", tmp_path / "zoo.csv", "--levels", "class").stderr.split())
+    assert "1 groups of names look alike" in output
+    assert r": class 'crow' (2) and 'Crow\u200b' (1) and 'crow\xa0' (1)" in output
+    assert "2 names that often mean a missing name are kept as classes" in output
+    assert "class 'NA' (2), class 'nan' (1)" in output
+    output = build("--from", tmp_path / "zoo.csv", "--levels", "class", "--policy", "normalise", "--force").stderr
+    assert "look alike" not in output
     assert load("zoo").tests["test"].tree.names == (("NA", "crow", "jay", "nan"),)
 
 
@@ -221,8 +221,8 @@ def test_a_dataset_in_use_is_replaced_only_by_force(birds, tmp_path):
 def test_a_split_column_that_is_not_used_is_named(birds):
     birds.write_text(BIRDS.replace(",fold", ",split"))
     assert "the column split is not used" in build("a", "--from", birds, *TABLE).stderr
-    told = build("b", "--from", birds, *TABLE, "--split-column", "split")
-    assert "is not used" not in told.stderr
+    output = build("b", "--from", birds, *TABLE, "--split-column", "split")
+    assert "is not used" not in output.stderr
 
 
 def png(colour):
@@ -271,15 +271,15 @@ def test_a_table_of_ten_thousand_columns_is_refused_at_once(tmp_path):
 
 
 def test_images_inside_a_table_become_files_and_copies_are_counted(hugging_face):
-    told = build("birds", "--from", hugging_face, "--levels", "family,species")
+    output = build("birds", "--from", hugging_face, "--levels", "family,species")
     dataset = load("birds")
     test = dataset.tests["test"]
     assert test.items.tolist() == ["00000000.png", "00000001.png", "00000002.png"]
     assert [test.picture(item).getpixel((0, 0)) for item in test.items] == [(255, 0, 0), (0, 0, 255), (255, 0, 0)]
-    assert "3 of 3 images are there" in told.stderr
+    assert "3 of 3 images are there" in output.stderr
     assert (
         "2 of 3 pictures (67 %) are copies, byte for byte, of a picture with another label: species '0' and '2' (2)"
-        in (told.stderr.replace("\n", " "))
+        in (output.stderr.replace("\n", " "))
     )
     build("birds", "--from", hugging_face, "--levels", "family,species", "--copies", "first", "--force")
     assert load("birds").tests["test"].items.tolist() == ["00000000.png", "00000001.png"]
@@ -300,10 +300,12 @@ def icons(tmp_path):
 
 
 def test_copies_under_other_labels_are_said_and_listed(icons, home):
-    told = build("--from", icons, "--levels", "set,icon").stderr.replace("\n", " ")
-    assert "6 of 7 pictures (86 %) are copies, byte for byte, of a picture with another label: icon 'close' and" in told
+    output = build("--from", icons, "--levels", "set,icon").stderr.replace("\n", " ")
+    assert (
+        "6 of 7 pictures (86 %) are copies, byte for byte, of a picture with another label: icon 'close' and" in output
+    )
     for choice in ("merge", "first"):
-        assert f"--copies {choice}: leaves out 4 items; 2 icon instead of 3" in told
+        assert f"--copies {choice}: leaves out 4 items; 2 icon instead of 3" in output
     listed = (home / "data" / "icons" / "copies.csv").read_text().splitlines()
     assert listed[:2] == ["item,copy,item_path,copy_path", "ui/close/a.png,ui/cross/a.png,ui > close,ui > cross"]
     assert len(listed) == 1 + 4
@@ -325,11 +327,11 @@ def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp
         (tmp_path / "zoo" / name).write_bytes(b"not opened")
     (tmp_path / "zoo" / "a" / "2.jpg").write_bytes(b"damaged")
     (tmp_path / "zoo" / "b" / "8.png").write_bytes(b"")
-    told = build("--from", tmp_path / "zoo").stderr.replace("\n", " ")
-    assert "not taken: 2 .heic (a/4.HEIC, a/5.heic), 1 .jp2 (b/6.jp2), 1 .svg (b/7.svg); make PNG or JPEG" in told
-    assert "pillow-heif" in told
-    assert "2 pictures cannot be read: a/2.jpg (cannot identify image file" in told
-    assert ", b/8.png (" in told
+    output = build("--from", tmp_path / "zoo").stderr.replace("\n", " ")
+    assert "not taken: 2 .heic (a/4.HEIC, a/5.heic), 1 .jp2 (b/6.jp2), 1 .svg (b/7.svg); make PNG or JPEG" in output
+    assert "pillow-heif" in output
+    assert "2 pictures cannot be read: a/2.jpg (cannot identify image file" in output
+    assert ", b/8.png (" in output
 
 
 def test_a_column_of_images_is_no_level(hugging_face):

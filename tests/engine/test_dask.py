@@ -141,10 +141,10 @@ def test_ctrl_c_reaches_one_process_and_ends_all(home):
         assert process.poll() is None
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in told
-    assert told.endswith("hbench: interrupted\n")
+    assert "Traceback" not in output
+    assert output.endswith("hbench: interrupted\n")
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
 

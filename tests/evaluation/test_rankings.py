@@ -211,15 +211,15 @@ def test_trec_eval_agrees_on_the_same_run(tmp_path):
     run = {query: {item: score for own, item, _, score in rows if own == query} for query in test.items[:6]}
     fine = dict(zip(test.items, test.labels[:, 1], strict=True))
     qrel = {q: {g: int(fine[q] == fine[g]) for g in test.items[6:]} for q in run}
-    told = pytrec_eval.RelevanceEvaluator(qrel, {"P.5,10", "success.1,5", "recall.20"}).evaluate(run)
+    theirs = pytrec_eval.RelevanceEvaluator(qrel, {"P.5,10", "success.1,5", "recall.20"}).evaluate(run)
     sequences = run_levels.levels_of(run_files.read(trec(tmp_path / "run", rows)), test)
     for query, sequence in zip(test.items, sequences, strict=False):
-        assert definitions.p_at_k(sequence, level=2, cut=5) == pytest.approx(told[query]["P_5"])
-        assert definitions.p_at_k(sequence, level=2, cut=10) == pytest.approx(told[query]["P_10"])
-        assert definitions.r_at_k(sequence, level=2, cut=1) == told[query]["success_1"]
-        assert definitions.r_at_k(sequence, level=2, cut=5) == told[query]["success_5"]
+        assert definitions.p_at_k(sequence, level=2, cut=5) == pytest.approx(theirs[query]["P_5"])
+        assert definitions.p_at_k(sequence, level=2, cut=10) == pytest.approx(theirs[query]["P_10"])
+        assert definitions.r_at_k(sequence, level=2, cut=1) == theirs[query]["success_1"]
+        assert definitions.r_at_k(sequence, level=2, cut=5) == theirs[query]["success_5"]
         recall = definitions.tr_at_k(sequence, level=2, cut=20, norm=lambda cut, total: total)
-        assert recall == pytest.approx(told[query]["recall_20"])
+        assert recall == pytest.approx(theirs[query]["recall_20"])
 
 
 @pytest.mark.parametrize("ties", [pessimistic, optimistic])

@@ -85,7 +85,7 @@ def test_info_names_folders_and_those_who_write_to_them(tmp_path):
         [sys.executable, "-m", "hbench", "info", "--json"],
         capture_output=True, text=True, check=True, env={"HBENCH_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
     )  # fmt: skip
-    told = json.loads(ran.stdout)
-    assert told["variables"] == {"HBENCH_HOME": str(tmp_path)}
-    assert told["folders"]["data"]["path"] == str(tmp_path / "data")
-    assert told["versions"]["numpy"] == np.__version__
+    output = json.loads(ran.stdout)
+    assert output["variables"] == {"HBENCH_HOME": str(tmp_path)}
+    assert output["folders"]["data"]["path"] == str(tmp_path / "data")
+    assert output["versions"]["numpy"] == np.__version__

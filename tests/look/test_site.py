@@ -123,15 +123,15 @@ def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
     page.select_option("#year", "2022")
     page.select_option("#family", "hierarchical")
     page.select_option("#source", "HAPPIER, ECCV 2022")
-    wanted = [
+    expected = [
         row.method
         for row in board.rows
         if (row.backbone, row.year, row.setup.family) == ("ResNet-50", 2022, "hierarchical")
         and row.paper.citation == "HAPPIER, ECCV 2022"
     ]
-    assert wanted
-    assert sorted(method for (method,) in shown_rows(page, "method")) == sorted(wanted)
-    assert page.locator("#count").inner_text().startswith(f"{len(wanted)} of {len(board.rows)} rows")
+    assert expected
+    assert sorted(method for (method,) in shown_rows(page, "method")) == sorted(expected)
+    assert page.locator("#count").inner_text().startswith(f"{len(expected)} of {len(board.rows)} rows")
     page.locator('#board thead [data-sort="method"] button').focus()
     page.keyboard.press("Enter")
     methods = [method for (method,) in shown_rows(page, "method")]

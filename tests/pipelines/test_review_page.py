@@ -162,10 +162,10 @@ def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(op
     assert card(page, "ruins").locator(".hint").all_text_contents() == ["→ church?"]
     card(page, "ruins").locator("h3").click()
     page.keyboard.press("i")
-    told = dict(
+    output = dict(
         page.locator("#details-table tr").evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))")
     )
-    assert (told["class id"], told["silhouette"], told["suggestions"]) == (
+    assert (output["class id"], output["silhouette"], output["suggestions"]) == (
         "Q1",
         "0.2000",
         "church, ruins, ocean area ",

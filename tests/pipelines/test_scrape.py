@@ -83,8 +83,8 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
         assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
     assert rough == calm
     assert min(b - a for a, b in pairwise(times)) >= 1 - 1e-9
-    told = "answered, too long, maxlag, ratelimited, database, 429, 503, 500, html, truncated, dropped"
-    assert set(outcomes) == set(told.split(", "))
+    expected = "answered, too long, maxlag, ratelimited, database, 429, 503, 500, html, truncated, dropped"
+    assert set(outcomes) == set(expected.split(", "))
 
 
 def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path):

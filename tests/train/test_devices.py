@@ -150,7 +150,7 @@ def test_a_compiled_net_sees_batches_of_one_size(files):
         pieces = embedded(model, files, range(10), batch=4, workers=0, device=ALONE.device)
         return np.concatenate([piece for _, piece in pieces])
 
-    wanted = vectors()
+    expected = vectors()
     compiled = []
 
     def count(graph, _inputs):
@@ -159,5 +159,5 @@ def test_a_compiled_net_sees_batches_of_one_size(files):
 
     model.backbone.compile(backend=count, dynamic=False)
     model.is_compiled = True
-    np.testing.assert_allclose(vectors(), wanted, atol=1e-5)
+    np.testing.assert_allclose(vectors(), expected, atol=1e-5)
     assert len(compiled) == 1

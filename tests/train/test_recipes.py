@@ -112,12 +112,12 @@ NETS = {json.dumps(resolve(name).model.model_dump(), sort_keys=True) for name in
 @pytest.mark.parametrize("settings", sorted(NETS), ids=lambda text: json.loads(text)["backbone"])
 def test_every_net_of_the_recipes_gives_embeddings_of_its_dimension(settings):
     """Built without memory for its weights (torch's meta device), so that shapes are checked, not numbers."""
-    wanted = Model(**{**json.loads(settings), "weights": "random"})
+    requested = Model(**{**json.loads(settings), "weights": "random"})
     with torch.device("meta"):
-        model = build_model(wanted).eval()
-        colours = 1 if wanted.backbone == "hbench:small" else 3
+        model = build_model(requested).eval()
+        colours = 1 if requested.backbone == "hbench:small" else 3
         side = 32 if colours == 1 else 224
-        assert model(torch.zeros(2, colours, side, side)).shape == (2, wanted.dim or 384)
+        assert model(torch.zeros(2, colours, side, side)).shape == (2, requested.dim or 384)
 
 
 @pytest.mark.parametrize(

@@ -175,14 +175,14 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(letters, t
 
 
 def test_callbacks_are_told_what_is_logged(letters, tmp_path):
-    told = []
+    calls = []
     recipe = tiny("glyphs-happier", "epochs=1")
-    loop.train(recipe, tmp_path, dataset=letters, callbacks=[lambda step, values: told.append((step, dict(values)))])
+    loop.train(recipe, tmp_path, dataset=letters, callbacks=[lambda step, values: calls.append((step, dict(values)))])
     lines = logged(tmp_path)
-    assert [step for step, _ in told] == [1, 2, 3, 3]
-    assert told[0][1]["loss"] == lines[0]["loss"]
-    assert told[0][1]["lr/head"] == lines[0]["rates"]["head"]
-    assert told[-1][1]["test/H-AP"] == lines[-1]["scores"]["H-AP"]
+    assert [step for step, _ in calls] == [1, 2, 3, 3]
+    assert calls[0][1]["loss"] == lines[0]["loss"]
+    assert calls[0][1]["lr/head"] == lines[0]["rates"]["head"]
+    assert calls[-1][1]["test/H-AP"] == lines[-1]["scores"]["H-AP"]
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
@@ -201,8 +201,8 @@ def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letter
     loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], resume=True)
     curves = EventAccumulator(str(tmp_path)).Reload()
     lines = logged(tmp_path)
-    told = {event.step: event.value for event in curves.Scalars("loss")}
-    assert told == {line["step"]: pytest.approx(line["loss"]) for line in lines if "loss" in line}
+    curve = {event.step: event.value for event in curves.Scalars("loss")}
+    assert curve == {line["step"]: pytest.approx(line["loss"]) for line in lines if "loss" in line}
     assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4, 5, 6]
     assert [event.step for event in curves.Scalars("validation/H-AP")] == [3, 6]
     (tested,) = curves.Scalars("test/H-AP")
@@ -250,10 +250,10 @@ def test_two_passes_give_the_direct_gradient(letters, part):
     torch.manual_seed(1)
     pixels = torch.randn(16, 1, 32, 32)
     labels = torch.from_numpy(letters.train.labels[:160:10].astype(np.int64))
-    loss, wanted = gradients(direct, run, pixels, labels)
+    loss, expected = gradients(direct, run, pixels, labels)
     again, found = gradients(in_two_passes(part), run, pixels, labels)
     assert again == pytest.approx(loss, rel=1e-6)
-    for one, other in zip(wanted, found, strict=True):
+    for one, other in zip(expected, found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
@@ -574,9 +574,9 @@ def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypat
     recipe = tiny("glyphs-happier", f"optimizer.name={name}", f"proxies.name={name}", *rates, *steps)
     loop.train(recipe, tmp_path / "plain", dataset=letters)
     monkeypatch.setattr(loop, "begin", ahead)
-    told = []
-    loop.train(recipe, tmp_path / "ahead", dataset=letters, watch=lambda moment: told.append(moment.step))
-    assert told == list(range(1, 11))
+    taken = []
+    loop.train(recipe, tmp_path / "ahead", dataset=letters, watch=lambda moment: taken.append(moment.step))
+    assert taken == list(range(1, 11))
     for one, other in zip(logged(tmp_path / "plain")[:-1], logged(tmp_path / "ahead")[:-1], strict=True):
         assert one["step"] == other["step"]
         assert one["rates"] == other["rates"]
