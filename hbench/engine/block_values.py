@@ -339,6 +339,9 @@ class FastColumns:
         for some in sort_keys.fitting(parts.sizes + 1, len(workspace.by_score.keys)):
             sort_keys.sort(scores[some], parts.of(some), workspace.by_score)
             rank_positives.rank_rows(scores[some], parts.of(some), workspace.by_score, self.plan.rule, out.of(some))
+            if (parts.sizes[some] == scores.shape[1]).any():
+                columns = scores.shape[1]
+                rank_positives.rank_whole_rows(columns, parts.of(some), workspace.by_score, out.of(some))
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
         """Value the queries `at` these places of the block by the ranks of their positives."""

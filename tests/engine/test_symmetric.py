@@ -82,7 +82,7 @@ def test_half_of_the_products_gives_the_values_of_all(small, monkeypatch, seed, 
 def test_half_of_the_products_of_the_usual_sizes_do_where_they_are_symmetric_to_the_bit():
     rng = np.random.default_rng(3)
     labels = np.sort(rng.integers(1700, size=9000))[:, None] // np.array([100, 1])
-    vectors = rng.normal(size=(9000, 384)).astype(np.float32)
+    vectors = rng.normal(size=(9000, 480)).astype(np.float32)
     vectors[100:200] = vectors[4000:4100]
     job = Job(
         Ranker(Side(vectors, labels)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hbench.core import compiled
 from hbench.engine import score_blocks
+from hbench.engine.executors import threads
 from hbench.engine.kernels import rank_positives
 
 FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED = None, (10**6, 10**7), (0, 10**7), (0, 0), (2, 6)
@@ -20,6 +21,11 @@ def go(monkeypatch, way):
 
 
 def small_blocks(monkeypatch):
-    """Until the test ends, take blocks of 16 queries and chunks of 24 items, so that small sets have many tiles."""
-    for name, value in {"BLOCK": 16, "CHUNK": 24 * 8 * 4}.items():
-        monkeypatch.setattr(score_blocks, name, value)
+    """Until the test ends, take blocks of 16 queries and chunks of 24 items, so that small sets have many tiles, and half of the
+    products of small sets, too."""
+    for module, name, value in (
+        (score_blocks, "BLOCK", 16),
+        (score_blocks, "CHUNK", 24 * 8 * 4),
+        (threads, "LARGE", 0),
+    ):
+        monkeypatch.setattr(module, name, value)

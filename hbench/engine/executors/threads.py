@@ -38,6 +38,7 @@ from hbench.engine.kernels.symmetric_tiles import (
 )
 from hbench.engine.score_blocks import Scores
 
+LARGE = 1 << 22  # numbers in the gallery's vectors, from which half of the products pay for counting every tile twice
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
 
 
@@ -182,10 +183,11 @@ class Triangle:
 
 
 def triangle_of(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int) -> Triangle | None:
-    """The triangle of a job; None unless it compares all pairs, every query has few positives, nobody needs whole rows of
-    scores, and memory is enough."""
+    """The triangle of a job; None unless it compares all pairs, products take most of the time, every query has few positives,
+    nobody needs whole rows of scores, and memory is enough."""
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
-    if plan is None or whole_rows or not job.ranker.mutual:
+    numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
+    if plan is None or whole_rows or not job.ranker.mutual or numbers < LARGE:
         return None
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > min(MOST, plan.rule.many - 1):
         return None

@@ -70,19 +70,19 @@ def rank_rows(
     rule: RankingRule,
     out: RankedPositives,
 ) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts."""
-    most = 0
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts; rows that are
+    sorted whole are left to `rank_whole_rows`."""
+    most = np.int64(0)
     for row in range(len(rows)):
-        if parts.sizes[row] < rows.shape[1]:
-            most = max(most, out.ends[row] - out.starts[row])
+        positives = out.ends[row] - out.starts[row]
+        if parts.sizes[row] < rows.shape[1] and positives > most:
+            most = positives
     before, counts = np.empty(BUCKETS * most + 1, np.int32), np.empty(most + 1, np.int32)
     for row in range(len(rows)):
         first, end = out.starts[row], out.ends[row]
         offset, begin, size = parts.offsets[row], parts.begins[row], parts.sizes[row]
         ranks, levels, part = out.ranks[first:end], out.levels[first:end], slice(offset, offset + size)
-        if size == rows.shape[1]:
-            out.tied[row] = rank_whole(by_score.keys[part], by_score.coding, ranks, levels)
-        elif end > first:
+        if size < rows.shape[1] and end > first:
             sorted_levels = by_score.levels[part]
             for slot in range(np.uint64(len(levels))):
                 levels[slot] = sorted_levels[slot]
@@ -92,6 +92,17 @@ def rank_rows(
             tied = count_above(distractors, ordered, rule, before, above)
             add_up(above, ranks)
             out.tied[row] = tied | are_tied(ordered, levels)
+
+
+@compiled
+def rank_whole_rows(columns: int, parts: Parts, by_score: SortedKeys, out: RankedPositives) -> None:
+    """Rank the positives of the rows of G `columns` that were sorted whole. Apart from `rank_rows`, so that only who has such rows
+    waits until this is compiled."""
+    for row in range(len(parts.sizes)):
+        if parts.sizes[row] == columns:
+            first, end, offset = out.starts[row], out.ends[row], parts.offsets[row]
+            keys = by_score.keys[offset : offset + columns]
+            out.tied[row] = rank_whole(keys, by_score.coding, out.ranks[first:end], out.levels[first:end])
 
 
 @compiled_part
@@ -145,7 +156,7 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Lookup:
 def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar:
     """⌊(high − score)·scale⌋ clipped to 0 … top: one formula to build and to look up, so it is monotone to the bit."""
     position = (high - score) * scale
-    return np.int32(min(position, top)) if position > 0 else np.int32(0)
+    return np.int32(position if position < top else top) if position > 0 else np.int32(0)
 
 
 @compiled_part

@@ -72,17 +72,20 @@ class Sums(NamedTuple):
 
 
 class SumBuffers(NamedTuple):
-    """Buffers for the ranks and levels of the higher positives, and for the ranks of the others; (P + LANES,) each."""
+    """Buffers for the ranks and levels of the higher positives, and for the ranks of the others; (P + LANES,) each. `chosen`
+    (TILE,) marks which are copied."""
 
     ranks: Ranks
     levels: Levels
     others: Ranks
+    chosen: Levels
 
 
 def scratch(positives: int) -> SumBuffers:
     """Buffers for queries of at most this many positives."""
     size = positives + LANES
-    return SumBuffers(np.empty(size, np.int32), np.empty(size, np.uint8), np.empty(size, np.int32))
+    ranks, others = np.empty(size, np.int32), np.empty(size, np.int32)
+    return SumBuffers(ranks, np.empty(size, np.uint8), others, np.empty(TILE, np.uint8))
 
 
 def tables(size: int) -> Tables:
@@ -185,7 +188,7 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 def split(ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuffers) -> tuple[Scalar, Scalar]:
     """Copy the positives above level `lowest`, which may lie in `buffers` already, to their front, and those ranks of the
     others that are not beyond `total`; how many of each."""
-    above, at, chosen = np.uint64(0), np.uint64(0), np.empty(TILE, np.uint8)
+    above, at, chosen = np.uint64(0), np.uint64(0), buffers.chosen
     early = count_up_to(ranks, total)
     for start in range(0, len(ranks), TILE):
         ranks_here, levels_here = ranks[start : start + TILE], levels[start : start + TILE]
@@ -213,10 +216,11 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
     With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
     """
     found = 0.0
-    last = min(count_up_to(ranks, total), total - np.int64(higher))
+    last, rest = count_up_to(ranks, total), total - np.int64(higher)
+    last = last if last < rest else rest
     for index in range(np.uint64(last)):
-        start: Scalar = max(np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index)
-        found += harmonic[np.uint64(total)] - harmonic[start]
+        start, ideal = np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index
+        found += harmonic[np.uint64(total)] - harmonic[start if start > ideal else ideal]
     return found
 
 
@@ -244,7 +248,7 @@ def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, 
     for other in range(1, len(counts)):
         if counts[other]:
             reaches = relevance[other] >= relevance[level]
-            previous = previous if reaches else max(previous, relevance[other])
+            previous = relevance[other] if not reaches and relevance[other] > previous else previous
             is_term &= not (reaches and (other < lowest or (other < level and relevance[other] == relevance[level])))
             is_whole &= other < lowest or (reaches and weight[other] == 1)
     return previous, is_term, is_whole

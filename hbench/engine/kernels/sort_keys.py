@@ -59,7 +59,8 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     """Sort keys (n,) in place, with a buffer of at least n."""
     low, high, bits = keys[0], keys[0], 0
     for item in range(np.uint64(len(keys))):
-        low, high = min(low, keys[item]), max(high, keys[item])
+        low = keys[item] if keys[item] < low else low
+        high = keys[item] if keys[item] > high else high
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     width = 8 if len(keys) < MANY else 11
@@ -262,13 +263,16 @@ def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
     largest, smallest = np.uint32(0), np.uint32(SIZE)
     for item in range(len(bits)):
         size = np.uint32(bits[item] & np.uint32(SIZE))
-        largest = max(largest, size if size < np.uint32(INFINITE) else np.uint32(0))
-        smallest = min(smallest, np.uint32(size - np.uint32(1)))  # zero becomes the largest number
-    floor: Scalar = max(np.int64(largest) - (middle - 1), 0)
+        less_one = np.uint32(size - np.uint32(1))  # zero becomes the largest number
+        smallest = less_one if less_one < smallest else smallest
+        size = size if size < np.uint32(INFINITE) else np.uint32(0)
+        largest = size if size > largest else largest
+    floor: Scalar = np.int64(largest) - np.int64(middle - 1)
+    floor = floor if floor > np.int64(0) else np.int64(0)
     return floor, floor <= np.int64(smallest)
 
 
-@compiled
+@compiled_part
 def write_codes(
     bits: NDArray[np.uint32], floor: int, coding: Coding, tie: Scalar, keys: NDArray[np.unsignedinteger]
 ) -> None:
@@ -276,8 +280,8 @@ def write_codes(
     low, middle, kind = np.int32(floor), np.int32(coding.middle), keys.dtype.type
     for item in range(len(bits)):
         size = np.int32(bits[item] & np.uint32(SIZE))
-        above = np.int32(max(np.int32(size - low), np.int32(0)))
-        above = np.int32(min(above, middle))
+        above = np.int32(size - low) if size > low else np.int32(0)
+        above = above if above < middle else middle
         code = np.uint32(middle - above) if bits[item] < np.uint32(SIGN) else np.uint32(middle + above)
         keys[item] = kind(kind(code) << kind(coding.bits)) | kind(tie)
 
@@ -298,7 +302,7 @@ def read_keys(rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: ND
             scores[first + size] = np.uint32(SIGN | INFINITE)
 
 
-@compiled
+@compiled_part
 def read_codes(keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]) -> None:
     """The bits of the scores."""
     shift, middle = keys.dtype.type(coding.bits), np.int64(coding.middle)
