@@ -168,7 +168,7 @@ OF_BIRDS = ["--from", "BIRDS", *TABLE]
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ([], UsageError, "build what"),
+        ([], UsageError, "nothing says which dataset to build"),
         (["glyphs", "--from", "BIRDS", *LEVELS], UsageError, "name of a published dataset"),
         (["--from", "BIRDS"], UsageError, "which columns"),
         (["--from", "BIRDS", *LEVELS], UsageError, "no column 'item' for the images"),

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets.copies import same_content
 from hbench.datasets.manifest import Manifest
+from hbench.datasets.own.copies import same_content
 from hbench.datasets.raw_files import columns_of, text_of
 from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 

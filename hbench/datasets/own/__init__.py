@@ -1,0 +1,1 @@
+"""What becomes of somebody's own table or folder of images."""

@@ -1,0 +1,149 @@
+"""Turns somebody's own table, or folder of images, into a dataset: levels, tree, policies, copies and splits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from hbench.core.errors import TreeError, UsageError
+from hbench.core.tables import read_sheet, texts
+from hbench.datasets.dataset import Dataset
+from hbench.datasets.manifest import name_table_of
+from hbench.datasets.own.copies import KEEP, Copies, copies_in
+from hbench.datasets.own_data import SPLIT, check_columns, dealt, folder_table, own_dataset, without_images
+from hbench.tree import files as tree_files
+from hbench.tree import refuse_depth
+from hbench.tree.names import NameTable, paths_of_nodes, remarks_on
+from hbench.tree.policies import mend_to_tree
+from hbench.tree.record import mend_sheet
+
+OnRemark = Callable[[str], None]
+IMAGES = "images"  # in a dataset's folder: the images that lay inside its table
+
+
+@dataclass(frozen=True)
+class OwnSource:
+    """A CSV or parquet table, or a folder of images, and how it is read.
+
+    `levels`: columns, coarse to fine, or names of the nested folders. `root`: the folder of the images, by default that of the
+    table. `image_column`: the images' paths below it. `depth`: how many nested folders are levels. The test is what
+    `split_column` or the outermost folders (`split_folders`) say, or 1 − `test_fraction` of the nodes of the level `split_by`
+    are dealt to train. `policies` mend labels that form no tree. `tree`: a file of a tree, whose nodes the one level names.
+    `copies`: "keep", "first" or "merge". `background`: the colour under transparent images, or "none".
+    """
+
+    path: Path
+    levels: Sequence[str] = ()
+    root: Path | None = None
+    image_column: str = "item"
+    depth: int | None = None
+    split_column: str | None = None
+    split_folders: bool = False
+    split_by: str | None = None
+    test_fraction: float = 0.5
+    seed: int = 0
+    policies: Sequence[str] = ()
+    tree: Path | None = None
+    copies: str = KEEP
+    background: str = "white"
+
+
+def build_own(
+    name: str, source: OwnSource, folder: Path, on_remark: OnRemark
+) -> tuple[Dataset, dict[str, bytes], Copies | None]:
+    """Build the dataset of a source, for `folder`; with the images that lie inside a table, and the copies among them.
+
+    Raises UsageError, DataError and TreeError for what cannot be read as one.
+    """
+    table, root, item, split = _read(source)
+    levels = _levels(table, source)
+    if source.tree is not None:
+        table, levels = _placed(table, levels, source.tree)
+    table, item, images = without_images(table, item)
+    root = folder / IMAGES if images else root
+    changed: dict[str, object] = {}
+    if source.policies:
+        table, levels, rows = _mended(table, levels, source.policies, on_remark)
+        changed.update(rows)
+    copies = None
+    if {item, *levels} <= set(table.column_names):
+        copies = copies_in(table, root, item=item, levels=levels, images=images)
+    if copies is not None:
+        table = copies.applied(table, levels, source.copies)
+        images = {image: images[image] for image in texts(table, item) if image in images}
+        changed["copies"] = source.copies
+    table, split = _split(table, levels, split, source, on_remark)
+    try:
+        dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
+    except TreeError:
+        _refuse_no_tree(table, levels, str(source.path))
+        raise
+    for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
+        on_remark(f"note: {remark}")
+    card = {**dataset.card, **changed, "background": source.background}
+    return dataclasses.replace(dataset, card=card), images, copies
+
+
+def _read(source: OwnSource) -> tuple[pa.Table, Path, str, str | None]:
+    """The table of a source, the folder of its images, and its columns of images and splits."""
+    if not source.path.is_dir():
+        return read_sheet(source.path), source.root or source.path.parent, source.image_column, source.split_column
+    table = folder_table(source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth)
+    return table, source.path, "item", SPLIT if source.split_folders else None
+
+
+def _placed(table: pa.Table, levels: list[str], tree: Path) -> tuple[pa.Table, list[str]]:
+    """The table with a column per level of a tree in place of the one that names a node of it, and those levels."""
+    if len(levels) != 1:
+        raise UsageError("with --tree one column says which node an item is", expected="--levels COLUMN")
+    check_columns(table, levels)
+    names = tree_files.read(tree)
+    rows = paths_of_nodes(names, texts(table, levels[0]))
+    table = table.drop_columns([level for level in (*levels, *names.levels) if level in table.column_names])
+    for place, level in enumerate(names.levels):
+        table = table.append_column(level, pa.array([row[place] if place < len(row) else "" for row in rows]))
+    return table, list(names.levels)
+
+
+def _levels(table: pa.Table, source: OwnSource) -> list[str]:
+    if not source.levels and not source.path.is_dir():
+        raise UsageError(
+            f"nothing says which columns of {source.path} are the levels", expected="--levels A,B,C, coarse to fine"
+        )
+    chosen = list(source.levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
+    refuse_depth(len(chosen))
+    return chosen
+
+
+def _split(
+    table: pa.Table, levels: list[str], split: str | None, source: OwnSource, on_remark: OnRemark
+) -> tuple[pa.Table, str | None]:
+    """The table, and the column that says train or test; dealt where `split_by` names a level."""
+    if source.split_by is not None and split is not None:
+        raise UsageError("two splits are given", expected="either --split-by or a split of your own")
+    if source.split_by is not None:
+        fraction = source.test_fraction
+        return dealt(table, by=source.split_by, levels=levels, fraction=fraction, seed=source.seed), SPLIT
+    if split is None and SPLIT in table.column_names and SPLIT not in levels:
+        on_remark("note: the column split is not used, every row is of the test; --split-column split takes it")
+    return table, split
+
+
+def _refuse_no_tree(table: pa.Table, levels: list[str], source: str) -> None:
+    rows = zip(*(texts(table, level) for level in levels), strict=True)
+    mend_to_tree(NameTable.of(levels, rows), (), source)
+
+
+def _mended(
+    table: pa.Table, levels: list[str], policies: Sequence[str], on_remark: OnRemark
+) -> tuple[pa.Table, list[str], dict[str, int]]:
+    """The table and its levels after the policies, and, for the dataset's card, how many rows of names each changed."""
+    table, mended = mend_sheet(table, levels, policies)
+    changed = {f"changed by {policy}": sum(change.policy == policy for change in mended.changes) for policy in policies}
+    for text, rows in changed.items():
+        on_remark(f"{rows:,} rows of names {text}")
+    return table, list(mended.table.levels), changed
