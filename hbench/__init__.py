@@ -30,7 +30,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from hbench.datasets import Dataset, load
+    from hbench.datasets.building import build
     from hbench.datasets.manifest import Manifest
+    from hbench.datasets.own.source import OwnSource
     from hbench.evaluation.arrays import score
     from hbench.evaluation.evaluate import evaluate
     from hbench.evaluation.leaderboard import Leaderboard
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
     from hbench.metrics.relevance import relevance_of_pairs
+    from hbench.train.embed_dataset import embed_to_file as embed
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree, levels_of_pairs
 
@@ -57,9 +60,12 @@ HOME = {
     "LevelSequence": "hbench.metrics.level_sequence",
     "Manifest": "hbench.datasets.manifest",
     "MetricName": "hbench.metrics.names",
+    "OwnSource": "hbench.datasets.own.source",
     "Report": "hbench.evaluation.reports.report",
     "browse": "hbench.look.results",
+    "build": "hbench.datasets.building",
     "compare": "hbench.evaluation.reports.comparison",
+    "embed": "hbench.train.embed_dataset:embed_to_file",
     "evaluate": "hbench.evaluation.evaluate",
     "leaderboard": "hbench.evaluation.leaderboard:read",
     "levels_of_pairs": "hbench.tree",
@@ -85,6 +91,7 @@ __all__ = [
     "LevelSequence",
     "Manifest",
     "MetricName",
+    "OwnSource",
     "Report",
     "SourceError",
     "SubmissionError",
@@ -93,7 +100,9 @@ __all__ = [
     "UsageError",
     "__version__",
     "browse",
+    "build",
     "compare",
+    "embed",
     "evaluate",
     "leaderboard",
     "levels_of_pairs",

@@ -42,6 +42,26 @@ def test_two_reports_are_compared_in_memory_as_their_files_are(reports, tmp_path
     assert hbench.compare(good, bad, unit="genus")["H-AP"].units == 4
 
 
+def test_own_data_is_built_embedded_and_trained_on_by_functions(tmp_path):
+    data = hbench.load("glyphs")
+    names = [
+        [tree_names[i] for tree_names, i in zip(data.train.tree.names, row, strict=True)] for row in data.train.labels
+    ]
+    table = [["item", *data.levels], *([f"{n}.png", *row] for n, row in enumerate(names[:40]))]
+    (tmp_path / "letters.csv").write_text("\n".join(",".join(row) for row in table))
+    remarks = []
+    source = hbench.OwnSource(tmp_path / "letters.csv", data.levels)
+    built = hbench.build(source=source, out=tmp_path / "letters", on_remark=remarks.append)
+    assert (len(built.tests["test"]), built.levels) == (40, data.levels)
+    assert any("0 of 40 images are there" in remark for remark in remarks)
+    with pytest.raises(hbench.UsageError):
+        hbench.build(source=source, out=tmp_path / "letters")
+    file = hbench.embed("torchvision:resnet18", "glyphs", tmp_path / "e.npz", weights="random", size=32, device="cpu")
+    assert 0 < hbench.evaluate(file, "glyphs", metrics="H-AP").scores["H-AP"] < 1
+    with pytest.raises(hbench.UnknownName):
+        hbench.train.train("glyphs-hapier", tmp_path / "run")
+
+
 def test_arrays_with_ids_are_scored_on_a_dataset_as_their_file_is(tmp_path):
     test = hbench.load("glyphs").tests["test"]
     vectors = np.random.default_rng(0).normal(size=(len(test), 8)).astype(np.float32)

@@ -24,7 +24,7 @@ from hbench.core import files
 from hbench.core.errors import DataError, SubmissionError, UnknownName, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.untrusted import open_parquet
-from hbench.datasets import Dataset
+from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.evaluation import embeddings
 from hbench.train.images.batches import Files, all_tests, images_of, workers_for
@@ -33,7 +33,7 @@ from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
-from hbench.train.processes import ALONE
+from hbench.train.processes import ALONE, joined
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
@@ -88,6 +88,32 @@ def embedder(
         return Embedder(backbone.net, images, f"{source} {weights} {side}")
     own = backbone.prepare(side)
     return Embedder(backbone.net, images, f"{source} {weights} {side} {own}", lambda image: own(image.convert("RGB")))
+
+
+def embed_to_file(
+    model: str,
+    dataset: str | Path | Dataset,
+    out: str | Path,
+    *,
+    split: str = "test",
+    options: EmbedOptions = AS_THEY_ARE,
+    device: str = "auto",
+    size: int | None = None,
+    weights: str = "pretrained",
+) -> Path:
+    """Embed a dataset's images with a model, and return the file, which `hbench.evaluate` takes.
+
+    `model`: a run's folder or checkpoint, or torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME; `out`:
+    a .parquet, .npz or .npy file that does not exist; `split`: "test" or "train"; `device`: a torch device, "auto": the
+    GPU where there is one; `size`: pixels of the images' sides, by default the model's; `weights`: "pretrained", "random", or
+    a file. An embedding that was interrupted is resumed. Raises UnknownName (models), UsageError (the file exists), DataError
+    (an image cannot be read).
+    """
+    with joined(device) as processes:
+        given = embedder(model, size=size, weights=weights)
+        data = dataset if isinstance(dataset, Dataset) else load(dataset)
+        embed(given, data, Path(out), split=split, manner=options, device=processes.device)
+    return Path(out)
 
 
 def embed(

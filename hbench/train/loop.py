@@ -69,8 +69,8 @@ class TrainingInterrupted(HBenchError):
 
 
 def train(
-    recipe: Recipe,
-    out: Path,
+    recipe: Recipe | str,
+    out: str | Path,
     *,
     dataset: Dataset | None = None,
     processes: Processes = ALONE,
@@ -82,14 +82,17 @@ def train(
 ) -> Report:
     """Train a recipe's model into the folder `out`, embed the dataset's test items, and score them.
 
-    `watch` is told of every step, `callbacks` (step, values by name) of what is logged, `track` names trackers
-    (tensorboard, wandb, mlflow). `on_remark` is called before the first step with what may surprise about the recipe. Where the
-    recipe validates, its best checkpoint is tested, else the last; the report is of the held-out classes where the recipe is
-    not to be tested.
+    `recipe`: a name that `hbench.list_recipes` gives, the path of a TOML file, or what
+    `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])` makes of one and changes. `dataset`: by default the
+    recipe's. `resume`: continue the run in `out` from its last checkpoint, to the same bits. `track` names trackers
+    (tensorboard, wandb, mlflow). `watch` is called with every step, `callbacks` with (step, values by name) of what is logged,
+    `on_remark` before the first step with what may surprise about the recipe. Where the recipe validates, its best checkpoint
+    is tested, else the last; the report is of the held-out classes where the recipe is not to be tested.
 
-    Raises UsageError for a folder that holds another run, DataError for a dataset without training images, Interrupted
-    when asked to stop, HBenchError for a loss that is not finite.
+    Raises UnknownName for a recipe, UsageError for a folder that holds another run, DataError for a dataset without training
+    images, TrainingInterrupted when asked to stop, HBenchError for a loss that is not finite.
     """
+    out, recipe = Path(out), resolve(recipe) if isinstance(recipe, str) else recipe
     data, held = split_off(dataset or load(require_dataset(recipe)), recipe)
     recipe = fitted_to(recipe, training_manifest(data), processes.world)
     _refuse_uneven_parts(recipe, processes)
