@@ -6,19 +6,17 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbench.cli.names import BOARD, DATASET
-from hbench.cli.terminal import say, show, show_csv, show_json, show_table, watched
+from hbench.cli.terminal import progress, say, show, show_csv, show_json, show_table, watched
 from hbench.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
-    from hbench.evaluation.reports.report import Document
+    from hbench.evaluation.leaderboard import Leaderboard, Standing
     from hbench.evaluation.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
@@ -126,8 +124,9 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
 @click.option("--year", type=int, help="[default: the year of the report]")
+@click.option("--url", help="Where the embedding file is published; others then verify the row by it.")
 @click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or own]")
-def add(name: str, report: Path, method: str | None, to: Path | None, **details: Any) -> None:
+def add(name: str, report: Path, method: str | None, url: str | None, to: Path | None, **details: Any) -> None:
     """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is needed to score it again.
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
@@ -144,7 +143,7 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
     else:
         document = reports.read(report)
         board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
-        row = leaderboard_runs.row_of(document, board, method=method, **details)
+        row = leaderboard_runs.row_of(document, board, method=method, url=url, **details)
     path = to or leaderboard_runs.target(name)
     leaderboard_runs.add(row, board, path)
     say(f"added {row.method} to {path}")
@@ -154,35 +153,46 @@ def add(name: str, report: Path, method: str | None, to: Path | None, **details:
 
 
 @command.command("verify", short_help="Score a row's embeddings again and compare.")
-@click.argument("name", type=BOARD)
-@click.argument("method")
-@click.option("--embeddings", type=click.Path(path_type=Path), required=True, help="The embedding or ranking file.")
+@click.argument("name", type=BOARD, required=False)
+@click.argument("method", required=False)
+@click.option("--embeddings", type=click.Path(path_type=Path), help="The embedding or ranking file.")
 @click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
 @click.option("--gallery", type=click.Path(path_type=Path), help="The gallery's embeddings, if in a file of their own.")
 @click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the leaderboard's, by name]")
+@click.option(
+    "--fetch", is_flag=True, help="Fetch the files that rows of runs name by their url, and verify all of them."
+)
+@click.option("--changed-since", metavar="REV", help="With --fetch: only rows that the git revision REV does not have.")
+@click.option("--mark", is_flag=True, help="With --fetch: write into the leaderboard's file which rows were verified.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
+def verify(name: str | None, method: str | None, as_json: bool, fetch: bool, **options: Any) -> None:
     """Score METHOD's embeddings again and compare with its row: equal, or by how much each score differs (exit code 7).
 
-    An own row is checked against the very file it was made from; a published one against the digits it is printed with.
+    An own row is checked against the very file it was made from; a published one against the digits it is printed with. With
+    --fetch the files come from the addresses that the rows name, and a Markdown table of all verdicts is printed.
 
-    Example: hbench leaderboard verify sop mine --embeddings emb.parquet
+    \b
+    hbench leaderboard verify sop mine --embeddings emb.parquet
+    hbench leaderboard verify --fetch --changed-since origin/main
     """
+    if fetch:
+        _verify_fetched(name, method, options["changed_since"], mark=options["mark"], as_json=as_json)
+    elif name is None or method is None or options["embeddings"] is None:
+        raise click.UsageError("Give NAME, METHOD and --embeddings FILE, or --fetch.")
+    else:
+        given = submitted(options["embeddings"], options["ids"], options["gallery"])
+        _verify_file(name, method, given, options["dataset"], as_json=as_json)
+
+
+def _verify_file(name: str, method: str, given: Submission, dataset: str | None, *, as_json: bool) -> None:
     from hbench.datasets import load
-    from hbench.evaluation.evaluate import examine, report_on
     from hbench.evaluation.leaderboard import read
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench.evaluation.leaderboard.fetched import rescored
 
     board = read(name)
-    given = submitted(files["embeddings"], files["ids"], files["gallery"])
-    data = load(files["dataset"] or board.dataset)
-
-    def rescore(row: Row) -> Document:
-        metrics = [metric for metric in row.scores if metric not in board.foreign_metrics]
-        settings = replace(leaderboard_runs.recorded(row, board), metrics=metrics)
-        return report_on(examine(given, data, settings)).document
-
-    checks = leaderboard_runs.verify(board, method, given.source.sha256, rescore)
+    data = load(dataset or board.dataset)
+    checks = leaderboard_runs.verify(board, method, given.source.sha256, lambda row: rescored(row, board, given, data))
     header = ("source", "metric", "recorded", "scored again", "verdict")
     verdicts = ["differs" if check.differs else "equal" for check in checks]
     lines = [(*map(str, check[:4]), verdict) for check, verdict in zip(checks, verdicts, strict=True)]
@@ -191,6 +201,81 @@ def verify(name: str, method: str, as_json: bool, **files: Any) -> None:
     else:
         show_table(f"{method} on {board.dataset}, percent", header, lines, left=("metric", "verdict"))
     leaderboard_runs.refuse_differences(checks)
+
+
+def _verify_fetched(name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool) -> None:
+    """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
+    from hbench.core.errors import ComparisonError
+    from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard import fetched
+
+    verdicts: list[fetched.RowVerdict] = []
+    with progress() as bars:
+        task = bars.add_task("fetching and scoring", total=None)
+        names = leaderboard.names() if name is None else [name]
+        for path in [file for one in names for file in leaderboard.files(one)]:
+            board = leaderboard.read_file(path)
+            rows = fetched.changed_since(revision, path) if revision else board.rows
+            verified = []
+            for row in rows:
+                if row.run is None or (method is not None and row.method != method):
+                    continue
+                bars.update(task, description=f"{board.dataset}: {row.method}")
+                verdicts.append(fetched.verdict_on(row, board, on_progress=lambda new: bars.advance(task, new)))
+                verified += [row] if verdicts[-1].verdict == fetched.VERIFIED else []
+            if mark and verified:
+                say(f"marked {fetched.mark(path, verified)} rows of {path}")
+    if as_json:
+        show_json([verdict._asdict() for verdict in verdicts])
+    else:
+        show("\n".join(fetched.as_markdown(verdicts)))
+    differing = [verdict for verdict in verdicts if verdict.verdict == fetched.DIFFERS]
+    if differing:
+        raise ComparisonError(
+            f"{len(differing)} of {len(verdicts)} rows are not what their files give",
+            found="; ".join(f"{verdict.method}: {verdict.detail}" for verdict in differing[:3]),
+        )
+
+
+@command.command("submit", short_help="Check a report and its embeddings, and print the row.")
+@click.argument("report", type=click.Path(path_type=Path))
+@click.option("--embeddings", type=click.Path(path_type=Path), required=True, help="The file that the report is of.")
+@click.option("--url", help="Where you publish the file; others then verify the row by it.")
+@click.option("--method", help="Name of the row.  [default: the report's]")
+@click.option("--backbone", help="For example ResNet-50.")
+@click.option("--year", type=int, help="[default: the year of the report]")
+def submit(report: Path, embeddings: Path, url: str | None, method: str | None, **details: Any) -> None:
+    """Check everything that a leaderboard's row is checked for, and print the row and what to do with it.
+
+    Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
+    """
+    from hbench.datasets import load
+    from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench.evaluation.leaderboard.fetched import rescored
+    from hbench.evaluation.reports import report as reports
+
+    document = reports.read(report)
+    known = document.dataset in leaderboard.names()
+    board = leaderboard.read(document.dataset) if known else leaderboard_runs.empty_board(document)
+    row = leaderboard_runs.row_of(document, board, method=method, url=url, **details)
+    given, data = submitted(embeddings, None, None), load(document.dataset)
+    alone = board.model_copy(update={"rows": (row,)})
+    checks = leaderboard_runs.verify(
+        alone, row.method, given.source.sha256, lambda row: rescored(row, alone, given, data)
+    )
+    leaderboard_runs.refuse_differences(checks)
+    for doubt in document.doubts:
+        say(f"doubt: {doubt}")
+    say(f"{len(checks)} scores are equal when scored again")
+    show(leaderboard_runs.block(row).rstrip("\n"))
+    steps = [] if url else ["publish the file, and give its address with --url: then anybody can verify the row"]
+    steps += [
+        f"append the lines above to leaderboards/{document.dataset}.toml of a clone of hbench",
+        "open a pull request",
+    ]
+    for number, step in enumerate(steps, start=1):
+        say(f"{number}. {step}")
 
 
 def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:

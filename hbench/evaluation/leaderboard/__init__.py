@@ -75,7 +75,8 @@ class Paper(BaseModel):
 
 class RunProvenance(BaseModel):
     """The evaluation a row comes from: enough to score it again, and to see that embedding and dataset are the same;
-    `doubt`: what the evaluation found to speak against it (hbench.evaluation.embeddings.doubts)."""
+    `doubt`: what the evaluation found to speak against it (hbench.evaluation.embeddings.doubts). `url`: where the file can be
+    had; `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores."""
 
     model_config = STRICT
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -85,6 +86,8 @@ class RunProvenance(BaseModel):
     dataset_digest: str
     date: str
     queries: int = Field(gt=0)
+    url: str | None = Field(None, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")
+    verified: str | None = Field(None, pattern=ONE_LINE)
     note: str | None = None
     doubt: str | None = None
 

@@ -93,11 +93,13 @@ def _same_scale(first: Settings, second: Settings) -> bool:
     return (first.ties, first.relevance, first.alpha) == (second.ties, second.relevance, second.alpha)
 
 
-def row_of(document: Document, board: Leaderboard, *, method: str | None = None, **details: Any) -> Row:
+def row_of(
+    document: Document, board: Leaderboard, *, method: str | None = None, url: str | None = None, **details: Any
+) -> Row:
     """The row of a report: every score in percent, and all its provenance.
 
-    `details`: backbone, dim, year, setup of the Row where they are known. Raises SubmissionError for a report without a
-    method or a file, or that `rankable_scores` refuses.
+    `url`: where the embedding file can be had. `details`: backbone, dim, year, setup of the Row where they are known. Raises
+    SubmissionError for a report without a method or a file, or that `rankable_scores` refuses.
     """
     scores = rankable_scores(board, document)
     name = method or document.method
@@ -108,7 +110,7 @@ def row_of(document: Document, board: Leaderboard, *, method: str | None = None,
             "the report is of arrays, not of a file: its row could not be scored again",
             fix="hbench evaluate FILE … of the written embeddings",
         )
-    run = {
+    run: dict[str, Any] = {
         "sha256": document.embedding.sha256,
         "file": document.embedding.file,
         "signature": document.signature.replace(f"protocol:{document.protocol}", f"protocol:{board.protocol}"),
@@ -116,7 +118,9 @@ def row_of(document: Document, board: Leaderboard, *, method: str | None = None,
         "dataset_digest": document.dataset_digest,
         "date": document.date,
         "queries": max(score.queries for score in scores.values()),
-    } | ({"doubt": "; ".join(document.doubts)} if document.doubts else {})
+    }
+    run |= {"url": url} if url else {}
+    run |= {"doubt": "; ".join(document.doubts)} if document.doubts else {}
     percent = {metric: round(Decimal(100 * s.value), DIGITS) for metric, s in scores.items() if s.value is not None}
     known = {"year": int(document.date[:4]), "dim": document.embedding.dim} | {k: v for k, v in details.items() if v}
     return schema.build(Row, {"method": name, **known, "scores": percent, "run": run}, source="the report's row")

@@ -111,6 +111,8 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     if row.run:
         names = ("file", "sha256", "signature", "dataset_digest", "hbench", "date", "queries")
         facts += [(name.replace("_", " "), str(getattr(row.run, name))) for name in names]
+        facts += [("embeddings", row.run.url)] if row.run.url else []
+        facts += [("verified", row.run.verified)] if row.run.verified else []
     source: Any = row.paper or row.run
     return [*facts, ("note", source.note)] if source.note else facts
 

@@ -1,0 +1,166 @@
+"""Rows verified by the files that they name, which a server on 127.0.0.1 has: honest ones pass, forged ones do not."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hbench
+from hbench.datasets.download import Patience, Requester, session
+from hbench.evaluation import embeddings
+from hbench.evaluation.leaderboard import read_file
+from hbench.evaluation.leaderboard.fetched import ABSENT, DIFFERS, VERIFIED, verdict_on
+from hbench.evaluation.leaderboard.runs import add, empty_board, row_of
+from tests.command_line import run
+from tests.file_server import FileServer
+
+ITEMS = np.array([f"{n:03}.png" for n in range(160)])
+SPECIES = np.arange(160) // 4
+REQUESTER = Requester(session(), Patience(pause=0.01))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A server, and a data folder with the dataset toy: 40 species of 8 genera, all of the test."""
+    folder = tmp_path_factory.mktemp("world")
+    lines = [f"{item},g{species // 5},s{species}" for item, species in zip(ITEMS, SPECIES, strict=True)]
+    (folder / "toy.csv").write_text("\n".join(["item,genus,species", *lines]))
+    with pytest.MonkeyPatch.context() as patch, FileServer() as server:
+        for variable in ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE"):
+            patch.setenv(variable, str(folder / variable))
+        patch.chdir(folder)
+        hbench.build("toy", source=hbench.OwnSource(folder / "toy.csv", ["genus", "species"]))
+        yield folder, server
+
+
+def vectors_of(seed):
+    """What a model might give: species lie around their centres."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(40, 16))
+    return (centres[SPECIES] + rng.normal(size=(160, 16))).astype(np.float32)
+
+
+def published(world, vectors, name, *, ids=ITEMS):
+    """The row of these vectors, whose file the server has."""
+    folder, server = world
+    embeddings.write(folder / f"{name}.npz", ids.tolist(), vectors)
+    server.files[f"{name}.npz"] = (folder / f"{name}.npz").read_bytes()
+    document = hbench.evaluate(folder / f"{name}.npz", "toy", method=name).document
+    board = empty_board(document)
+    return row_of(document, board, url=server.url(f"{name}.npz")), board
+
+
+def with_run(row, **changes):
+    return row.model_copy(update={"run": row.run.model_copy(update=changes)})
+
+
+def labels_as_vectors(world, seed):
+    vectors = np.eye(40, dtype=np.float32)[SPECIES]
+    row, board = published(world, vectors * np.float32(1 + seed), f"labels{seed}")
+    return with_run(row, doubt=None), board
+
+
+def labels_with_noise(world, seed):
+    noise = np.random.default_rng(seed).normal(size=(160, 40)).astype(np.float32)
+    row, board = published(world, np.eye(40, dtype=np.float32)[SPECIES] + np.float32(1e-3) * noise, f"noise{seed}")
+    return with_run(row, doubt=None), board
+
+
+def copied_items(world, seed):
+    vectors = vectors_of(seed)
+    vectors[20:60] = vectors[:40]  # forty items have the vector of an item of another class
+    row, board = published(world, vectors, f"copied{seed}")
+    return with_run(row, doubt=None), board
+
+
+def another_file(world, seed):
+    row, board = published(world, vectors_of(seed), f"replaced{seed}")
+    world[1].files[f"replaced{seed}.npz"] += b"more"
+    return row, board
+
+
+def sha_of_another(world, seed):
+    better, _ = published(world, vectors_of(seed) + np.eye(40, 16, dtype=np.float32)[SPECIES], f"better{seed}")
+    row, board = published(world, vectors_of(seed), f"lesser{seed}")
+    return with_run(better, url=row.run.url), board
+
+
+def edited_figure(world, seed):
+    row, board = published(world, vectors_of(seed), f"edited{seed}")
+    return row.model_copy(update={"scores": {**row.scores, "H-AP": row.scores["H-AP"] + 1}}), board
+
+
+def another_split(world, seed):
+    row, board = published(world, vectors_of(seed), f"half{seed}")
+    folder, server = world
+    embeddings.write(folder / "half.npz", ITEMS[:80].tolist(), vectors_of(seed)[:80])
+    server.files[f"half{seed}.npz"] = (folder / "half.npz").read_bytes()
+    return with_run(row, sha256=embeddings.digest([folder / "half.npz"])), board
+
+
+def another_dataset(world, seed):
+    row, board = published(world, vectors_of(seed), f"labelled{seed}")
+    return with_run(row, dataset_digest="0" * 64), board
+
+
+FORGERIES = [
+    labels_as_vectors, labels_with_noise, copied_items, another_file, sha_of_another, edited_figure, another_split, another_dataset,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_honest_row_is_verified(world, seed):
+    row, board = published(world, vectors_of(seed), f"honest{seed}")
+    assert verdict_on(row, board, requester=REQUESTER, on_progress=lambda _: None).verdict == VERIFIED
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("forged", FORGERIES, ids=lambda forgery: forgery.__name__)
+def test_a_forged_row_differs(world, forged, seed):
+    row, board = forged(world, seed)
+    assert verdict_on(row, board, requester=REQUESTER, on_progress=lambda _: None).verdict == DIFFERS
+
+
+def test_a_doubt_that_the_row_says_is_shown_and_passes(world):
+    row, board = published(world, np.eye(40, dtype=np.float32)[SPECIES], "doubted")
+    verdict = verdict_on(row, board, requester=REQUESTER, on_progress=lambda _: None)
+    assert (verdict.verdict, "as labels have" in verdict.detail) == (VERIFIED, True)
+
+
+def test_a_file_that_cannot_be_had_is_not_a_difference(world):
+    row, board = published(world, vectors_of(30), "gone")
+    world[1].files.pop("gone.npz")
+    for unfit in (row, with_run(row, url=None), with_run(row, file="a.npy, a.ids.txt")):
+        assert verdict_on(unfit, board, requester=REQUESTER, on_progress=lambda _: None).verdict == ABSENT
+
+
+def test_the_command_verifies_what_changed_and_marks_it(world):
+    folder, _ = world
+    path = Path("leaderboards/toy.toml")
+    path.parent.mkdir(exist_ok=True)
+    first, board = published(world, vectors_of(10), "first")
+    second, _ = published(world, vectors_of(11), "second")
+    add(first, board, path)
+    for words in (["init", "-q"], ["add", str(path)], ["commit", "-qm", "rows"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+    add(second, board, path)
+    done = run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "HEAD", "--mark", folder=folder)
+    assert ("| second | verified |" in done.stdout, "| first |" in done.stdout) == (True, False)
+    marks = [row.run.verified for row in read_file(path).rows]
+    assert (marks[0], "hbench" in marks[1]) == (None, True)
+    path.write_text(path.read_text().replace(str(first.scores["H-AP"]), "99.0"))
+    assert "| first | differs |" in run("leaderboard", "verify", "toy", "--fetch", folder=folder, code=7).stdout
+    run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "nowhere", folder=folder, code=2)
+    run("leaderboard", "verify", "toy", folder=folder, code=2)
+
+
+def test_a_submission_is_checked_and_its_row_printed(world):
+    folder, _ = world
+    published(world, vectors_of(20), "mine")
+    published(world, vectors_of(21), "other")
+    hbench.evaluate(folder / "mine.npz", "toy", method="mine").write(folder / "mine.json")
+    url = "https://example.org/mine.npz"
+    done = run("leaderboard", "submit", "mine.json", "--embeddings", "mine.npz", "--url", url, folder=folder)
+    assert all(text in done.stdout for text in ("[[row]]", 'method = "mine"', "https://example.org/mine.npz"))
+    run("leaderboard", "submit", "mine.json", "--embeddings", "other.npz", folder=folder, code=7)
