@@ -44,7 +44,12 @@ LATER = {  # rows transcribed from public pages
     "HIER, CVPR 2023": {"sop": 29, "cub200": 28, "cars196": 26, "inshop": 28},
     "Hyp-ViT, CVPR 2022": {"sop": 6, "cub200": 6, "cars196": 6, "inshop": 6},
     "Proxy-Anchor, CVPR 2020": {"sop": 1, "cub200": 2, "cars196": 2, "inshop": 1},
-    "OML model zoo": {"sop": 1, "cub200": 1, "cars196": 1, "inshop": 1},
+    "OML model zoo": {"sop": 13, "cub200": 13, "cars196": 13, "inshop": 13},
+    "UNICOM, ICLR 2023": {"sop": 8, "inshop": 8, "inat18-base": 8, "cub200": 4, "cars196": 4, "gldv2": 1},
+    "SEE, PAKDD 2024": {"sop": 7, "cub200": 7, "cars196": 7, "inshop": 7},
+    "HIST, CVPR 2022": {"sop": 1, "cub200": 1, "cars196": 1},
+    "deep-image-retrieval": {"roxford5k": 5, "rparis6k": 5},
+    "cnnimageretrieval-pytorch": {"roxford5k": 10, "rparis6k": 10},
     "GLDv2 README": {"gldv2": 10},
     "revisitop README": {"roxford5k": 1, "rparis6k": 1},
 }
@@ -215,7 +220,7 @@ def test_every_published_row_is_there_and_no_other():
     }
     assert counts == expected
     assert [sum(of.values()) for of in PUBLISHED.values()] == [83, 168, 78, 60]
-    assert sum(sum(of.values()) for of in LATER.values()) == 190
+    assert sum(sum(of.values()) for of in LATER.values()) == 332
 
 
 def test_only_work_beyond_the_four_papers_is_marked_as_later():
