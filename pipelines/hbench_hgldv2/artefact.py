@@ -1,8 +1,7 @@
-"""Reads and writes artefacts: the files of the work folder, each next to `<file>.json`, the record of what made it.
+"""Reads and writes artefacts: files of the work folder, each next to `<file>.json`, the record of how it was made.
 
-The record holds the file's sha256, those of its inputs, the settings and the counts per reason. It names no time and no
-folder, so that the same inputs and settings give the same bytes, and a step whose record still holds need not run
-again.
+A record holds the sha256 of the file and of its inputs, the settings, and the counts per reason. It holds neither time nor
+folder, so that the same inputs and settings give the same bytes, and a step with a valid record need not run again.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from hbench.core.untrusted import read_json
 from hbench_hgldv2.steps import maker
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
-SEPARATOR = "|"  # no Commons title and no QID holds one
+SEPARATOR = "|"  # does not occur in Commons titles and QIDs
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class ArtefactRecord:
-    """What made an artefact: the step, the settings, and inputs by file name -> sha256; `counts` per reason."""
+    """The record of how an artefact was made: step, settings, inputs {file name: sha256}, and `counts` per reason."""
 
     step: str
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -42,12 +41,12 @@ class ArtefactRecord:
 
 
 def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> ArtefactRecord:
-    """The record of a step about to run on `inputs`; raises DataError when one does not exist."""
+    """Make the record of a step about to run on `inputs`; raises DataError when one does not exist."""
     return ArtefactRecord(step, {path.name: sha256(path) for path in inputs}, dict(settings))
 
 
 def is_done(record: ArtefactRecord, *paths: Path) -> bool:
-    """Say so, and return True, where all paths are whole and were made by this step from these inputs and settings."""
+    """Return whether all paths are intact and made by this step from these inputs and settings; if so, say that."""
     if not all(is_made_from(path) and _cause(record_of(path)) == _cause(record) for path in paths):
         return False
     terminal.say(f"{paths[-1]} is up to date")
@@ -55,25 +54,25 @@ def is_done(record: ArtefactRecord, *paths: Path) -> bool:
 
 
 def is_made_from(path: Path, *inputs: Path) -> bool:
-    """Whether `path` is whole and was made, with whatever settings, from these files as they are now."""
-    known = record_of(path)
-    if known is None or not path.exists() or known.sha256 != sha256(path):
+    """Whether `path` is intact and was made, with any settings, from these files as they are now."""
+    record = record_of(path)
+    if record is None or not path.exists() or record.sha256 != sha256(path):
         return False
-    return all(known.inputs.get(file.name) == sha256(file) for file in inputs)
+    return all(record.inputs.get(file.name) == sha256(file) for file in inputs)
 
 
 def record_of(path: Path) -> ArtefactRecord | None:
-    """The record beside `path`; None where there is none, as beside files made by hand."""
+    """Read the record next to `path`; None where there is none, such as next to files made by hand."""
     try:
         return ArtefactRecord(**read_json(_record_path(path)))
     except FileNotFoundError:
         return None
     except ValidationError as error:
         first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
     except (ValueError, TypeError, OSError) as error:
-        found = str(error)
-    raise IntegrityError(f"{_record_path(path)} is not a record of a step", found=found, fix="run the step again")
+        reason = str(error)
+    raise IntegrityError(f"{_record_path(path)} is not a record of a step", found=reason, fix="run the step again")
 
 
 def write(path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]) -> None:
@@ -94,13 +93,12 @@ def write_rows(
 
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
-    """Rows as CSV text, one line each, with a header."""
+    """Write rows as CSV text with a header, a line per row."""
     return csv_text([_columns(row_type), *([_cell(value) for value in row] for row in rows)])
 
 
 def csv_text(rows: Iterable[Sequence[str]]) -> str:
-    """Cells as CSV, lines ended by a newline; a cell with a lone carriage return is quoted too, so that it is read
-    back.
+    """Write cells as CSV with "\\n" at line ends; a cell with a lone carriage return is quoted, so that it is read back.
 
     >>> csv_text([["a", "b,c"], ["\\r", ""]])
     'a,"b,c"\\n"\\r",\\n'
@@ -114,9 +112,9 @@ def csv_text(rows: Iterable[Sequence[str]]) -> str:
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
-    """The rows of a CSV artefact.
+    """Read the rows of a CSV artefact.
 
-    Raises DataError when it is missing or has other columns, IntegrityError when it is not what its record says.
+    Raises DataError when it is missing or has other columns, IntegrityError when it differs from its record.
     """
     checked(path)
     hints = get_type_hints(row_type)
@@ -129,7 +127,7 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
                 f"{path} has other columns than this step reads",
                 expected=", ".join(_columns(row_type)),
                 found=", ".join(header) or "an empty file",
-                fix="is it the file of another step?",
+                fix="it may be the file of another step",
             )
         try:
             return [row_type(*(parse(cell) for parse, cell in zip(parsers, row, strict=True))) for row in reader]
@@ -139,7 +137,7 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
 
 @contextmanager
 def open_table(path: Path) -> Iterator[TextIO]:
-    """Open a CSV in UTF-8; raises DataError where there is none, for other bytes, and for rows its reader cannot take."""
+    """Open a CSV in UTF-8; raises DataError where it is missing or not UTF-8, and for rows that cannot be read."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
@@ -150,7 +148,7 @@ def open_table(path: Path) -> Iterator[TextIO]:
 
 
 def checked(path: Path) -> Path:
-    """Compare a file with its record, where it has one, and return its path."""
+    """Return the path of a file after comparing the file with its record, if it has one."""
     if not path.exists():
         raise DataError(f"{path} does not exist", fix=_how_to_make(path))
     record = record_of(path)
@@ -174,7 +172,7 @@ def sha256(path: Path) -> str:
 
 
 def counts_text(what: str, counts: Mapping[str, int]) -> str:
-    """Counts per reason in one line, for a remark.
+    """Write counts per reason as one line.
 
     >>> counts_text("landmarks", {"kept": 1200, "dropped": 3})
     'landmarks: 3 dropped, 1,200 kept'
@@ -184,7 +182,7 @@ def counts_text(what: str, counts: Mapping[str, int]) -> str:
 
 def _how_to_make(path: Path) -> str:
     step = maker(path.name)
-    return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "is the path right?"
+    return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "check the path"
 
 
 def _cause(record: ArtefactRecord | None) -> str:

@@ -1,8 +1,7 @@
-"""Lists the steps of the pipeline, in order: where each is written, what it does, and which files of the work folder it reads and
-writes.
+"""Lists the steps of the pipeline, in order: the module of each, what it does, and which files it reads and writes.
 
 The verbs of `hbench hgldv2`, their help, and the advice for a missing file are made from this table; the tests compare it with
-what the steps do. A file in brackets is read where it is there.
+what the steps do. A file in brackets is optional.
 
 >>> maker("clusters.csv"), maker("notes.txt")
 ('cluster', None)
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 
 class PipelineStep(NamedTuple):
-    """A step of the pipeline: the `module` that holds its `run`, what it `does`, and the files that it `reads` and `writes`."""
+    """A step of the pipeline: the `module` of its `run`, what it `does`, and the files it `reads` and `writes`."""
 
     module: str
     does: str
@@ -23,7 +22,7 @@ class PipelineStep(NamedTuple):
 
     @property
     def files(self) -> str:
-        """One line for the step's help; "" for a step without files."""
+        """The line on files in the step's help; "" for a step without files."""
         parts = [("reads", self.reads), ("writes", self.writes)]
         line = "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
         return f"In the work folder it {line}." if line else ""
@@ -81,5 +80,5 @@ STEPS = {
 
 
 def maker(file: str) -> str | None:
-    """The first step that writes a file of the work folder; None for another file."""
+    """Return the first step that writes a file of the work folder; None for any other file."""
     return next((name for name, step in STEPS.items() if file in step.writes), None)

@@ -129,7 +129,7 @@ def test_other_encoders_and_files_than_embeddings_are_refused(tmp_path):
     with pytest.raises(DataError, match="no direction"):
         encode.unit(np.zeros((1, 3)))
     for encoder, prompt, problem in (
-        ("tfidf", "no braces", "where the label goes"),
+        ("tfidf", "no braces", "in place of the label"),
         ("open_clip:ViT-L-15/x", "{}", "not a model of open_clip"),
     ):
         with pytest.raises(UsageError, match=problem):

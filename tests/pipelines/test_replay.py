@@ -111,7 +111,7 @@ def test_an_approval_goes_stale_when_the_group_changes():
         ("decisions: [{id: a, op: split, group: church, into: {church: '*', castle: '*'}}]", "only one part"),
         (
             "decisions: [{id: a, op: ambiguous, labels: [Q1], choices: [church, castle], use: water}]",
-            "none of its choices",
+            "is not one of its choices",
         ),
         ("decisions: [{op: drop, labels: [Q1]}]", "id"),
         ("decisions: [", "not YAML"),

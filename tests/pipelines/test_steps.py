@@ -212,7 +212,7 @@ def test_a_record_of_other_types_is_refused(tmp_path, change, said):
         (
             ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"],
             UsageError,
-            "--server wikidata is not an address",
+            "the server of wikidata is not an address",
         ),
     ],
 )

@@ -1,7 +1,7 @@
-"""Makes the verb `hbench hgldv2` from the table of steps: the signature of a step's `run` says which options it takes.
+"""Makes the verb `hbench hgldv2` from the table of steps, and each step's options from the signature of its `run`.
 
-A keyword-only parameter becomes an option, another one an argument; its annotation holds the type, the help and, where it needs
-one, the placeholder of the value: `k: Annotated[int, "Number of clusters."] = 140`.
+A keyword-only parameter becomes an option, any other an argument. Its annotation holds the type, the help and, if needed, the
+placeholder of the value: `k: Annotated[int, "Number of clusters."] = 140`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hbench.cli import CONTEXT, GONE, refuse_gone, with_habits
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
-FLAGS = {"as_json": ["--json"], "out": ["--out", "-o"]}  # of parameters that are not called as their option is
+FLAGS = {"as_json": ["--json"], "out": ["--out", "-o"]}  # for parameters whose option has another name
 
 
 class StepGroup(click.Group):
-    """A group whose commands are the steps; the module of each is loaded when it is called."""
+    """A group whose commands are the steps; calling one loads its module."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(STEPS)
@@ -41,14 +41,14 @@ class StepGroup(click.Group):
 
 
 def command_of(name: str) -> click.Command:
-    """The command of a step, made from the signature of its `run`, whose first parameter is the work folder."""
+    """Make the command of a step from the signature of its `run`, whose first parameter is the work folder."""
     run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
     hints = get_type_hints(run, include_extras=True)
     _, *parameters = inspect.signature(run).parameters.values()
     options = [_option(parameter, hints[parameter.name]) for parameter in parameters]
-    for what in GONE:
-        if what.startswith(f"hgldv2 {name} --"):
-            options.append(click.Option([what.split()[-1]], hidden=True, expose_value=False, callback=_refuse))
+    for gone in GONE:
+        if gone.startswith(f"hgldv2 {name} --"):
+            options.append(click.Option([gone.split()[-1]], hidden=True, expose_value=False, callback=_refuse))
 
     @click.pass_obj
     def call(work: Path, /, **values: Any) -> None:
@@ -58,7 +58,7 @@ def command_of(name: str) -> click.Command:
 
 
 def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
-    """The option or argument that a parameter becomes."""
+    """Make an option or argument of a parameter."""
     hint, *texts = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         return click.Argument([parameter.name], type=_type(hint))
@@ -83,7 +83,7 @@ def _flag(parameter: inspect.Parameter) -> list[str]:
 
 
 def _type(hint: Any) -> Any:
-    """What click takes for an annotation such as int, Path | None, Literal["train", "index"] or tuple[str, Path]."""
+    """Translate an annotation such as int, Path | None, Literal["train", "index"] or tuple[str, Path] for click."""
     parts = get_args(hint)
     if isinstance(hint, UnionType):
         return _type(parts[0])
@@ -95,7 +95,7 @@ def _type(hint: Any) -> Any:
 
 
 def _refuse(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Refuse an option that once was, saying what to use instead."""
+    """Refuse a removed option, saying what to use instead."""
     if value is not None:
         refuse_gone(f"hgldv2 {context.info_name} --{option.name}")
 

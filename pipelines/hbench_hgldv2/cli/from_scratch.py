@@ -1,4 +1,4 @@
-"""From scratch: all steps in a row, up to what curators must do; what `hbench build hgldv2 --from-scratch` calls."""
+"""Runs all steps in order, up to the work of the curators, for `hbench build hgldv2 --from-scratch`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def from_scratch(
     rate: float = 1.0,
     servers: Servers = SERVERS,
 ) -> Path:
-    """The folder of the rebuilt labels, laid out as the released ones, for `hbench build hgldv2 --root` to read.
+    """Rebuild the labels and return their folder, laid out like the released one, for `hbench build hgldv2 --root`.
 
-    Steps that are up to date are skipped; vectors and clusters of these labels that were made by hand, with other
-    settings, are kept. Raises DataError, after writing the review page, while decisions.yaml is missing in the work
-    folder, and ComparisonError when its decisions do not fit the labels.
+    Steps that are up to date are skipped; vectors and clusters of these labels that were made with other settings are kept.
+    Raises DataError, after writing the review page, while the work folder has no decisions.yaml, and ComparisonError when
+    its decisions do not fit the labels.
     """
     with opened(work, contact=contact, offline=contact is None, rate=rate) as client:
         scrape.link(work, raw, api.source(client, servers), {"via": "api", "limit": None})

@@ -1,4 +1,4 @@
-"""Compares two curators: the labels they put in different places, and how far they agree beyond chance (Cohen's κ)."""
+"""Compares two curators: the labels they placed differently, and their agreement beyond chance (Cohen's κ)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hbench_hgldv2.labels.label import Label
 
 
 class Disagreement(NamedTuple):
-    """A label two curators put in different places."""
+    """A label that two curators placed differently."""
 
     class_id: str
     label: str
@@ -30,7 +30,7 @@ class Disagreement(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How far two curators agree: the share of equal places and Cohen's κ; the weighted ones count landmarks."""
+    """The agreement of two curators: the share of equal places and Cohen's κ, by labels and weighted by landmarks."""
 
     labels: int
     observed: float
@@ -64,9 +64,9 @@ def run(work: Path, first: Path, second: Path, *, as_json: Annotated[bool, "Prin
 
 
 def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[Label]) -> Agreement:
-    """The agreement of two mappings over the labels both curators placed (in a group or dropped).
+    """Measure the agreement of two mappings over the labels that both curators placed (in a group, or dropped).
 
-    Raises ComparisonError when they share none.
+    Raises ComparisonError when there are no such labels.
     """
     ours, theirs = (
         {row.class_id: LabelPlace(row.status, row.group) for row in rows if row.status != "unassigned"}
@@ -92,7 +92,7 @@ def compare(first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[
 
 
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """Cohen's κ = (p_o − p_e) / (1 − p_e), p_e = Σ_g p_first(g)·p_second(g), of weighted pairs; nan where p_e = 1."""
+    """Compute Cohen's κ of weighted pairs, (p_o − p_e) / (1 − p_e) with p_e = Σ_g p_first(g)·p_second(g); nan if p_e = 1."""
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
     number = {place: n for n, place in enumerate(dict.fromkeys(place for pair, _ in counted for place in pair))}
     if len(number) < 2:

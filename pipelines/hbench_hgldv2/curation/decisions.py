@@ -1,4 +1,4 @@
-"""Describes decisions: what curators decided about classes, as a file (decisions.yaml) that anyone can replay.
+"""Defines the decisions of curators about classes, which are kept in a file (decisions.yaml) that anyone can replay.
 
 A decision names classes by id and groups by name, never clusters by number. decisions_file.py reads and writes the file.
 
@@ -27,7 +27,7 @@ Day = Annotated[str, BeforeValidator(lambda day: day.isoformat() if isinstance(d
 
 
 class Decision(Strict):
-    """What every decision may carry: an id of its own, who, when, why."""
+    """The fields of every decision: a unique id, and optionally who decided, when and why."""
 
     id: Annotated[str, StringConstraints(min_length=1)]
     by: str | None = None
@@ -36,7 +36,7 @@ class Decision(Strict):
 
 
 class Name(Decision):
-    """The cluster that holds these classes is this group."""
+    """Make a group of the cluster that holds these classes."""
 
     op: Literal["name"]
     members_of: ClassIds
@@ -51,7 +51,7 @@ class Move(Decision):
 
 
 class Split(Decision):
-    """Divide a group; "*" stands for its other classes, which stay where they are when no part takes them."""
+    """Divide a group; "*" stands for its other classes, which stay in the group if no part has them."""
 
     op: Literal["split"]
     group: GroupName
@@ -76,7 +76,7 @@ class Drop(Decision):
 
 
 class Ambiguous(Decision):
-    """Classes that fit several groups: `use` takes one of them, by the stated rule; without it they stay unassigned."""
+    """Mark classes that fit several groups: `use` chooses one, by the stated rule; without it they stay unassigned."""
 
     op: Literal["ambiguous"]
     labels: ClassIds
@@ -114,7 +114,7 @@ class Group(Strict):
 
 
 class Approval(Strict):
-    """A reviewer's consent to a group as it was: it goes stale when the members' hash changes."""
+    """A reviewer's consent to a group; it becomes stale when the group's members, and so their hash, change."""
 
     reviewer: str
     group: GroupName
@@ -122,7 +122,7 @@ class Approval(Strict):
 
 
 class Inputs(Strict):
-    """What the curators looked at; the hashes are of the classes and of the partition, not of files."""
+    """What the curators saw: hashes of the classes and of their partition, and the settings of encoder and clustering."""
 
     labels_sha256: str | None = None
     clusters_sha256: str | None = None
@@ -157,14 +157,14 @@ class Decisions(Strict):
                         + (f"; did you mean {near[0]!r}?" if near else "")
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
-                raise ValueError(f"{decision.id}: {decision.use!r} is none of its choices")
+                raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
             if isinstance(decision, Split) and sum(part == REST for part in decision.into.values()) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
         return self
 
 
 def groups_named(decision: AnyDecision) -> Iterator[str]:
-    """Every group a decision speaks of."""
+    """Yield every group that a decision names."""
     values = dict(decision)
     yield from (values[name] for name in ("group", "to") if name in values)
     for name in ("into", "groups", "choices"):
@@ -172,14 +172,14 @@ def groups_named(decision: AnyDecision) -> Iterator[str]:
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
-    """Every class a decision speaks of by id."""
+    """Return every class that a decision names."""
     values = dict(decision)
     parts = [values.get("labels", ()), values.get("members_of", ()), *values.get("into", {}).values()]
     return tuple(label for part in parts if part != REST for label in part)
 
 
 def check_known(decisions: Decisions, class_ids: Iterable[str]) -> None:
-    """Raise UnknownName for the first class a decision names that is not among `class_ids`."""
+    """Raise UnknownName for the first class in a decision that is not one of `class_ids`."""
     known = set(class_ids)
     for decision in decisions.decisions:
         for label in labels_named(decision):

@@ -1,5 +1,4 @@
-"""The notation of decisions.yaml: YAML whose entries are one JSON value a line, so that the review page writes the same
-bytes.
+"""Reads and writes decisions.yaml: YAML with a JSON value per line, so that the review page can write the same bytes.
 
 >>> text = "groups: {church: {kind: human-made}}\\ndecisions:\\n- {id: d1, op: move, labels: [Q16970], to: church}\\n"
 >>> print(dumps(loads(text)), end="")
@@ -31,13 +30,13 @@ DecisionsFile = Annotated[Path | None, "Decisions; by default decisions.yaml in 
 
 
 def decisions_in(work: Path, path: Path | None = None) -> Decisions:
-    """The decisions at `path`, or those in the work folder, or none yet."""
+    """Read the decisions at `path`, or else those in the work folder, or else return empty ones."""
     default = work / "decisions.yaml"
     return load(path or default) if path or default.exists() else Decisions()
 
 
 def load(path: Path) -> Decisions:
-    """The decisions in a file; raises DataError when it is missing, ConfigError when it breaks the schema."""
+    """Read decisions from a file; raises DataError when it is missing, ConfigError when it breaks the schema."""
     try:
         return loads(read_text(path), source=str(path))
     except FileNotFoundError:
@@ -49,7 +48,7 @@ def load(path: Path) -> Decisions:
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
-    """The decisions in a text; raises ConfigError with every problem found."""
+    """Read decisions from a text; raises ConfigError that lists all problems."""
     try:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
@@ -66,7 +65,7 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
 
 
 def dumps(decisions: Decisions) -> str:
-    """The text of a decisions file: the same decisions give the same bytes, here and in the review page."""
+    """Write decisions as text; the same decisions give the same bytes, here and in the review page."""
     content = decisions.model_dump(by_alias=True, exclude_none=True, mode="json")
     lines = ["schema: 1", f"inputs: {flow(content['inputs'])}"]
     lines += _block("groups", (f"  {flow(name)}: {flow(group)}" for name, group in content["groups"].items()), "{}")
@@ -76,7 +75,7 @@ def dumps(decisions: Decisions) -> str:
 
 
 def flow(value: Any) -> str:
-    """A value as one line that is both JSON and YAML: what YAML would take for a line break or refuse is escaped."""
+    """Write a value as one line that is both JSON and YAML: what YAML takes for a line break, or refuses, is escaped."""
     return _SPECIAL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
@@ -89,7 +88,7 @@ _SPECIAL = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML's safe loader that refuses a key given twice instead of keeping the last."""
+    """YAML's safe loader, but refusing a key that is given twice instead of keeping the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

@@ -1,6 +1,6 @@
-"""Tells what each kind of decision does to the places of labels, and checks its preconditions.
+"""Defines what each kind of decision does to the places of labels, and checks its preconditions.
 
-Nothing is moved here: the effects of a decision are (label, new place) pairs, which are read while they are applied.
+Nothing is moved here: the effects of a decision are (label, new place) pairs, which the caller applies while reading them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hbench_hgldv2.curation.decisions import (
 
 
 class LabelPlace(NamedTuple):
-    """Where a label is: status "group", "dropped" or "unassigned", and the group's name."""
+    """The place of a label: status "group", "dropped" or "unassigned", and the group's name."""
 
     status: str
     group: str = ""
@@ -41,12 +41,12 @@ UNASSIGNED, DROPPED = LabelPlace("unassigned"), LabelPlace("dropped")
 
 
 def in_group(group: str) -> LabelPlace:
-    """The place of a label that is in a group."""
+    """Return the place of a label in a group."""
     return LabelPlace("group", group)
 
 
 class Conflict(NamedTuple):
-    """A precondition of a decision that does not hold; the decision was not applied to that label."""
+    """A precondition of a decision that does not hold, so that the decision was not applied to that label."""
 
     decision: str
     subject: str
@@ -56,20 +56,20 @@ class Conflict(NamedTuple):
 
 @dataclass
 class World:
-    """The state while decisions are applied; `whole_clusters`: the decisions were made over these very clusters."""
+    """The state while decisions are applied; `whole_clusters`: whether the decisions were made about these clusters."""
 
     places: dict[str, LabelPlace]
     clusters: Mapping[str, int]
     kinds: dict[str, str]
     whole_clusters: bool
     conflicts: list[Conflict] = field(default_factory=list)
-    spoken_of: set[str] = field(default_factory=set)  # labels that some decision so far has placed, or left open
+    decided: set[str] = field(default_factory=set)  # labels that a decision so far has placed or left open
 
     def members(self, group: str) -> list[str]:
         return [label for label, place in self.places.items() if place == in_group(group)]
 
     def expects(self, decision: str, label: str, group: str, members: Sequence[str] | None = None) -> bool:
-        """Whether a label is in a group (among its `members` before the decision, where they are given); else a conflict."""
+        """Return whether a label is in a group, or in `members`, its members before the decision; add a conflict if not."""
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
         if not holds:
@@ -78,7 +78,7 @@ class World:
 
 
 def effects(decision: AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
-    """The labels that a decision places, each with its new place; what does not hold is added to the world's conflicts."""
+    """Yield each label that a decision places, with its new place; failed preconditions are added to the conflicts."""
     match decision:
         case Name():
             yield from _name(decision, world)
@@ -109,7 +109,7 @@ def _name(decision: Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
         covered += [
             label
             for label in world.places
-            if label not in world.spoken_of and world.clusters.get(label) in numbers and label not in covered
+            if label not in world.decided and world.clusters.get(label) in numbers and label not in covered
         ]
     return [(label, in_group(decision.to)) for label in covered]
 
@@ -134,7 +134,7 @@ def _split(decision: Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
 
 
 def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
-    """The conflict of a link with where its labels ended, once all decisions are applied."""
+    """Yield the conflict of a link with the final places of its labels, if there is one."""
     places = [world.places[label] for label in decision.labels]
     if isinstance(decision, MustLink) and len(set(places)) > 1:
         yield Conflict(

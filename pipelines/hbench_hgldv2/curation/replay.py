@@ -1,7 +1,7 @@
 """Replays decisions: applies them in order to labels and their clusters; the same inputs give the same mapping, byte for byte.
 
-Every label ends in exactly one place: a group, dropped, or unassigned. A label that no decision speaks of stays
-unassigned and needs review; it is never swept along by the cluster it happens to fall into.
+Every label ends in exactly one place: a group, dropped, or unassigned. A label that no decision names stays unassigned and
+needs review, whatever its cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUGGESTED = 3  # groups suggested for a label
 
 
 class Placed(NamedTuple):
-    """A row of mapping.csv: where a label ended, why, by which decisions, and suggestions when it is unassigned."""
+    """A row of mapping.csv: the place of a label, the reason, the decisions, and suggestions if it is unassigned."""
 
     class_id: str
     label: str
@@ -51,25 +51,25 @@ class Curation:
     kinds: Mapping[str, str]  # group -> natural or human-made
 
     def groups(self) -> dict[str, list[str]]:
-        """Group -> its labels' ids, both sorted."""
+        """Return group -> ids of its labels, both sorted."""
         result = defaultdict(list)
         for class_id, group in self.placed().items():
             result[group].append(class_id)
         return dict(sorted(result.items()))
 
     def placed(self) -> dict[str, str]:
-        """Class -> its group, for the classes that are in one."""
+        """Return class -> group, for the classes in a group."""
         return {row.class_id: row.group for row in self.rows if row.status == "group"}
 
     def problems(self) -> list[str]:
-        """The conflicts and the stale approvals, a line each."""
+        """List the conflicts and the stale approvals, in a line each."""
         conflicts = (
             f"conflict in {c.decision} on {c.subject}: expected {c.expected}, found {c.found}" for c in self.conflicts
         )
         return [*conflicts, *(f"stale approval of {name}" for name in self.stale)]
 
     def counts(self) -> dict[str, int]:
-        """Labels per reason."""
+        """Count the labels per reason."""
         return dict(Counter(row.reason for row in self.rows))
 
 
@@ -98,12 +98,12 @@ def run(
 
 
 def groups_in(mapping: Path) -> dict[str, str]:
-    """Class -> its group, for the classes that a mapping.csv puts in one."""
+    """Read class -> group from a mapping.csv, for the classes in a group."""
     return {row.class_id: row.group for row in read_rows(mapping, Placed) if row.status == "group"}
 
 
 def suggestions_for(work: Path, labels: Sequence[Label], decided: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Class -> up to three groups, the nearest of the encoded names and decided labels; {} without embeddings."""
+    """Suggest up to three groups for each class, by the nearest encoded names and decided labels; {} without embeddings."""
     path = work / "embeddings.npz"
     if not path.exists():
         return {}
@@ -115,9 +115,10 @@ def suggestions_for(work: Path, labels: Sequence[Label], decided: Mapping[str, s
 
 
 def suggest(vectors: encode.Vectors, anchors: encode.Vectors, groups: Sequence[str]) -> list[tuple[str, ...]]:
-    """The three groups with the most similar anchor, best first: unit vectors (n, D), (m, D), the group of each anchor.
+    """Find the three groups with the most similar anchors, best first, for unit vectors (n, D) and anchors (m, D).
 
-    A group may have several anchors, its name and its members; it counts once, at its best. Ties go by name.
+    `groups` names the group of each anchor; a group with several anchors, its name and its members, counts once, by the
+    most similar. Ties are broken by name.
     """
     names, labels = sorted(set(groups)), np.asarray(groups)
     similar = vectors @ anchors.T
@@ -135,9 +136,9 @@ def replay(
     *,
     suggestions: Mapping[str, Sequence[str]] | None = None,
 ) -> Curation:
-    """Where the decisions put each label, rows sorted by class id.
+    """Apply the decisions in order and return the place of every label, sorted by class id.
 
-    Raises UnknownName when a decision names a class that is not among the labels.
+    Raises UnknownName when a decision names a class that is not one of the labels.
     """
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
@@ -149,7 +150,7 @@ def replay(
         for label, place in effects(decision, world):
             decided_by[label].append(decision.id)
             world.places[label] = place
-            world.spoken_of.add(label)
+            world.decided.add(label)
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
             world.conflicts += unlinked(decision, world)
@@ -164,13 +165,13 @@ def replay(
 
 
 def require_clean(curation: Curation) -> None:
-    """Raise ComparisonError when a precondition failed or an approval is stale: the strict mode."""
+    """Raise ComparisonError when a precondition failed or an approval is stale, as `--strict` asks."""
     problems = curation.problems()
     if problems:
         raise ComparisonError(
             f"the decisions do not fit these labels in {len(problems)} places",
             found="; ".join(problems[:8]),
-            fix="look at each on the page of: hbench hgldv2 review",
+            fix="hbench hgldv2 review makes a page that shows each of them",
         )
 
 

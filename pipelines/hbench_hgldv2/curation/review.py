@@ -1,7 +1,7 @@
-"""Makes the review page: the clusters as one self-contained HTML file, for curators to decide on.
+"""Makes the review page: one self-contained HTML file with the clusters, on which curators decide.
 
-Its cards are ordered by landmarks, in each the most doubtful label comes first, with suggestions and examples. The page
-exports decisions.yaml.
+Cards are ordered by landmarks; in each, the most doubtful label comes first, with suggestions and examples. The page exports
+decisions.yaml.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "comp
 
 
 class Second(NamedTuple):
-    """Another reviewer of the same labels, to compare with: a name, and the decisions."""
+    """Another reviewer of the same labels: a name, and the decisions to compare with."""
 
     name: str
     decisions: Decisions
 
 
 class Material(NamedTuple):
-    """What is reviewed: labels, how they are clustered, suggested groups by class id, the groups' known
-    kinds, decisions so far, each class's path in the taxonomy, where one was made, and another reviewer's decisions.
+    """The content of a review: labels, their clusters, suggested groups by class id, the known kinds of groups, the
+    decisions so far, the path of each class in the taxonomy, if one was made, and another reviewer's decisions.
     """
 
     labels: Sequence[Label]
@@ -65,7 +65,7 @@ def run(
     decisions: DecisionsFile = None,
     names: encode.Names = None,
     against: Annotated[
-        Path | None, "Another reviewer's decisions.yaml: the page tells κ and what you two disagree on."
+        Path | None, "Another reviewer's decisions.yaml: the page shows κ and what you two disagree on."
     ] = None,
     demo: Annotated[bool, "Try it: released labels, two reviewers, in the folder demo of the work folder."] = False,
 ) -> None:
@@ -109,7 +109,7 @@ def make_demo(work: Path) -> None:
 
 
 def material_in(work: Path, decisions: Decisions, known_kinds: Mapping[str, str]) -> Material:
-    """What the work folder has to review."""
+    """Read the content of a review from the work folder."""
     labels, clustered = read_rows(work / "labels.csv", Label), read_rows(work / "clusters.csv", Clustered)
     placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decisions).placed()
     tree = work / "taxonomy.csv"
@@ -118,7 +118,7 @@ def material_in(work: Path, decisions: Decisions, known_kinds: Mapping[str, str]
 
 
 def _made_with(work: Path) -> Inputs:
-    """The settings that the records of the embeddings and of the clusters tell."""
+    """Read the settings in the records of the embeddings and of the clusters."""
     encoding, clustering = record_of(work / "embeddings.npz"), record_of(work / "clusters.csv")
     if encoding is None or clustering is None:
         return Inputs()
@@ -128,7 +128,7 @@ def _made_with(work: Path) -> Inputs:
 
 
 def page(material: Material, *, title: str = "Review of super-categories", made_with: Inputs | None = None) -> str:
-    """The review as one HTML document without any outside resource; labels are text in it, whatever they contain."""
+    """Write the review as one HTML document without outside resources; labels are escaped."""
     text = json.dumps(content(material, made_with or Inputs()), ensure_ascii=False)
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     environment = jinja2.Environment(
@@ -144,7 +144,7 @@ def page(material: Material, *, title: str = "Review of super-categories", made_
 
 
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
-    """The page's data: labels in the order of the clusters, and the state the decisions so far lead to."""
+    """Collect the page's data: labels in the order of the clusters, and the state after the decisions so far."""
     curation = replay(material.labels, material.clusters, material.decisions)
     by_id = {label.class_id: label for label in material.labels}
     return {
@@ -160,7 +160,7 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
 
 
 def inputs_of(material: Material, made_with: Inputs) -> Inputs:
-    """The inputs that a page's decisions are made over: these labels and clusters, or those of earlier decisions."""
+    """Return the inputs of a page's decisions: these labels and clusters, or those of the decisions so far."""
     if material.decisions.decisions:
         return material.decisions.inputs
     labels, clusters = digest(label.class_id for label in material.labels), partition_digest(material.clusters)
@@ -168,7 +168,7 @@ def inputs_of(material: Material, made_with: Inputs) -> Inputs:
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
-    """All that is known of a label; numbers to four places, and None where there is none."""
+    """Collect all that is known of a label, numbers rounded to four places and None for nan."""
     numbers = {name: round(value, 4) for name, value in row._asdict().items() if isinstance(value, float)}
     return {
         **label._asdict(),
@@ -184,7 +184,7 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
 
 
 def _second(material: Material) -> dict[str, Any] | None:
-    """Where the other reviewer has the labels."""
+    """Return the places of the labels by the other reviewer's decisions."""
     if material.second is None:
         return None
     curation = replay(material.labels, material.clusters, material.second.decisions)
@@ -192,7 +192,7 @@ def _second(material: Material) -> dict[str, Any] | None:
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
-    """Where labels are that some decision speaks of; `open` marks the ambiguous ones that are left open."""
+    """Return the places of labels that a decision names; `open` marks ambiguous ones without a choice."""
     return {
         row.class_id: {"status": row.status, "group": row.group} | ({"open": True} if row.reason == "ambiguous" else {})
         for row in curation.rows

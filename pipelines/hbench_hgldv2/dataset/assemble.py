@@ -1,8 +1,8 @@
 """Assembles the dataset: applies the curated mapping to landmarks, as the official five-column files and as label trees.
 
-Every landmark with a class has a row; it has a super-category when its class has a group, or, for an ambiguous one,
-when all its classes have the same group. A landmark that gets none so may get one from its images (`assign`), and then
-has a row even without a class, as in the release. `source` says for each row where its super-category is from.
+Every landmark with a class has a row. It has a super-category if its class has a group, or, for an ambiguous landmark, if all
+its classes have the same group. A landmark without one may get one from its images (`assign`); it then has a row even without
+a class, as in the release. `source` says for each row how it got its super-category.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from hbench_hgldv2.labels.released import Released
 
 LEVELS = ("natural_or_human_made", "supercategory", "landmark")
 SHOWN = 20  # inconsistencies on the card; the step quality lists all
-BETWEEN = " / "  # between the classes of an ambiguous landmark
+BETWEEN = " / "  # separates the classes of an ambiguous landmark
 
 
 class Sourced(NamedTuple):
-    """A released row, its split, and where its super-category is from.
+    """A row of a released file, its split, and the source of its super-category.
 
-    `source`: "labelled" by its class, "recovered" from several classes of one group, "assigned" by its images (how many
-    voted and the share that agreed are in `images` and `share`); without a super-category "ambiguous", "dropped" or
-    "unassigned", as curation left it.
+    `source` is "labelled" by its class, "recovered" from several classes of one group, or "assigned" by its images, of which
+    `images` voted and the `share` agreed; without a super-category it is "ambiguous", "dropped" or "unassigned".
     """
 
     split: str
@@ -73,9 +72,9 @@ def run(
         Path | None, "Folder of GLDv2's metadata: with it the dataset hgldv2 is built too, in dataset/."
     ] = None,
 ) -> None:
-    """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv to those it gives nothing, where there are such.
+    """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv, if they exist, to those without a group.
 
-    hierarchy.csv says in `source` where each super-category is from.
+    The column `source` of hierarchy.csv says how each landmark got its super-category.
 
     \b
     hbench hgldv2 assemble --raw gldv2/raw
@@ -102,12 +101,12 @@ def run(
 
 
 def file_of(work: Path, split: str) -> Path:
-    """The assembled five-column file of a split, where hbench's build looks for the released one."""
+    """The path of a split's assembled five-column file, laid out as `hbench build` expects the released one."""
     return work / "hierarchy" / gldv2.LABELS.format(split)
 
 
 def _odd(work: Path, mapping: Sequence[Placed]) -> list[quality.Inconsistency]:
-    """The inconsistencies of a mapping that the card shows, by the embeddings where there are some."""
+    """Find the inconsistencies of a mapping that the card shows, by the embeddings, if they exist."""
     placed = [row for row in mapping if row.status == "group"]
     path = work / "embeddings.npz"
     vectors = encode.rows_of(path, [row.class_id for row in placed]) if path.exists() else None
@@ -115,7 +114,7 @@ def _odd(work: Path, mapping: Sequence[Placed]) -> list[quality.Inconsistency]:
 
 
 def _build(work: Path, raw: Path) -> None:
-    """Build the dataset hgldv2 over these labels: the metadata it needs is copied next to them, the images stay in `raw`."""
+    """Build the dataset hgldv2 with these labels; its metadata are copied next to them, the images stay in `raw`."""
     for name in (gldv2.TRAIN, gldv2.INDEX, gldv2.TRUTH):
         source = gldv2.metadata_file(raw, name)
         if not source.exists():
@@ -132,7 +131,7 @@ def _build(work: Path, raw: Path) -> None:
 def assemble(
     selection: Iterable[CleanedLandmark], mapping: Sequence[Placed], split: str, assigned: Iterable[Assigned] = ()
 ) -> Assembled:
-    """The rows of one split, in the selection's order; what curators decided goes before what images say.
+    """Make the rows of one split, in the selection's order; the curators' decisions precede the votes of images.
 
     Raises DataError when a class, or the group of an assigned landmark, is not in the mapping.
     """
@@ -144,19 +143,18 @@ def assemble(
         if landmark.split != split or (landmark.status == "dropped" and landmark.landmark_id not in by_images):
             continue
         group, kind, source = _place(landmark, placed) if landmark.status != "dropped" else ("", "", "dropped")
-        found = by_images.get(landmark.landmark_id) if not group else None
-        if found:
-            group, kind, source = found.group, _kind(found, kinds), "assigned"
+        voted = by_images.get(landmark.landmark_id) if not group else None
+        if voted:
+            group, kind, source = voted.group, _kind(voted, kinds), "assigned"
         classes = () if landmark.status == "dropped" else landmark.classes
         label = landmark.raw_label or BETWEEN.join(placed[class_id].label for class_id in classes)
-        votes = (found.images, found.share) if found else (0, 0.0)
+        votes = (voted.images, voted.share) if voted else (0, 0.0)
         sourced.append(Sourced(split, landmark.landmark_id, landmark.category, label, group, kind, source, *votes))
     return Assembled(sourced, dict(Counter(row.source for row in sourced)))
 
 
 def tree_of(rows: Sequence[Released]) -> tuple[LabelTree, Labels]:
-    """The label tree natural/human-made → super-category → landmark of the labelled rows, and their labels int32 (N,
-    3).
+    """Make the tree natural/human-made → super-category → landmark of the labelled rows, and their labels int32 (N, 3).
 
     Raises DataError when no row is labelled, TreeError when a super-category is both natural and human-made.
     """
@@ -168,28 +166,28 @@ def tree_of(rows: Sequence[Released]) -> tuple[LabelTree, Labels]:
     )
 
 
-def _kind(found: Assigned, kinds: Mapping[str, str]) -> str:
-    """The kind of an assigned landmark's group."""
-    if found.group not in kinds:
+def _kind(assigned: Assigned, kinds: Mapping[str, str]) -> str:
+    """Return the kind of an assigned landmark's group."""
+    if assigned.group not in kinds:
         raise DataError(
-            f"landmark {found.landmark_id} is assigned to {found.group!r}, which is not a group of mapping.csv",
-            fix="assign again: the decisions have changed since",
+            f"landmark {assigned.landmark_id} is assigned to {assigned.group!r}, which is not a group of mapping.csv",
+            fix="run assign again: the decisions have changed since",
         )
-    return kinds[found.group]
+    return kinds[assigned.group]
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str, str, str]:
-    """Group, kind and the reason: labelled, recovered, ambiguous, dropped or unassigned."""
+    """Return group, kind and reason of a landmark: labelled, recovered, ambiguous, dropped or unassigned."""
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:
         raise DataError(
             f"class {absent[0]!r} of landmark {landmark.landmark_id} is not in the mapping",
             fix="replay the decisions again",
         )
-    found = {(placed[i].status, placed[i].group, placed[i].kind) for i in landmark.classes}
-    if len(found) > 1:
+    places = {(placed[i].status, placed[i].group, placed[i].kind) for i in landmark.classes}
+    if len(places) > 1:
         return "", "", "ambiguous"
-    ((status, group, kind),) = found
+    ((status, group, kind),) = places
     if status != "group":
         return "", "", status
     return group, kind, "labelled" if landmark.status == "kept" else "recovered"

@@ -1,8 +1,8 @@
-"""Assigns landmarks without a class to finished super-categories, by a vote of the images of each.
+"""Assigns landmarks without a class to super-categories, by a vote of their images.
 
-The step the authors released (SupRank, gldv2_labels.py): each image takes the super-category of the raw class name
-whose text is nearest to it, or a softmax-weighted vote of its nearest names; the landmark takes the majority of its
-images.
+This is the step that the authors released (SupRank, gldv2_labels.py): an image votes for the super-category of the class name
+whose text is nearest to it, or for that with the largest softmax-weighted sum over its nearest names; the landmark gets the
+super-category with most votes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Vote = Callable[[NDArray[np.float32], NDArray[np.int64], int], NDArray[np.int64]
 
 
 class Assigned(NamedTuple):
-    """A landmark, its super-category, how many images voted and the share of them that agreed."""
+    """A landmark, its super-category, the number of images that voted and the share of them that agreed."""
 
     landmark_id: int
     group: str
@@ -43,10 +43,10 @@ def run(
     *,
     images: Annotated[Path, ".npz with ids (image ids) and vectors, from the image tower of the model of the labels."],
     landmarks: Annotated[Path, "CSV with columns id, landmark_id."],
-    split: Annotated[Split, "Whose landmark ids these are."],
+    split: Annotated[Split, "Split of the landmark ids."],
     vote: Annotated[Literal["nearest", "top5"], "By the nearest class name, or by the five nearest."] = "nearest",
 ) -> None:
-    """Assign the landmarks of images to the curated groups; `assemble` takes over those that no class places.
+    """Assign the landmarks of images to the curated groups; `assemble` uses this for landmarks without a group.
 
     \b
     hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_image_to_landmark.csv
@@ -75,17 +75,17 @@ def run(
 
 
 def file_of(work: Path, split: str) -> Path:
-    """The landmarks of a split that images gave a super-category; ids of train and index are different spaces."""
+    """The path of a split's assigned landmarks; train and index number their landmarks independently."""
     return work / f"assigned_{split}.csv"
 
 
 def nearest_name(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """The group of each image's most similar class name, the official "clip" mode: (n, C), (C,) -> (n,)."""
+    """Return the group of each image's most similar class name, the official mode "clip": (n, C), (C,) -> (n,)."""
     return np.asarray(groups[similar.argmax(axis=1)])
 
 
 def nearest_names(similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """The group with the largest sum of exp(100·similarity) over the five most similar names, the "knn" mode."""
+    """Return the group with the largest sum of exp(100·similarity) over the five most similar names, the mode "knn"."""
     count = min(NEIGHBOURS, similar.shape[1])
     top = np.argsort(-similar, axis=1, kind="stable")[:, :count]
     scores = np.take_along_axis(similar, top, axis=1).astype(np.float64)
@@ -98,10 +98,9 @@ def nearest_names(similar: NDArray[np.float32], groups: NDArray[np.int64], n_gro
 def assign(
     images: Vectors, landmarks: Sequence[int], names: Vectors, groups: Sequence[str], *, vote: Vote = nearest_name
 ) -> list[Assigned]:
-    """One row per landmark, sorted by id: unit vectors (n, D) of images with their landmarks, (C, D) of class names
-    with their groups.
+    """Assign a group to every landmark: unit vectors (n, D) of images with their landmarks, (C, D) of names with groups.
 
-    Ties of a landmark's vote go to the group of its first image in the order given. Raises DataError when the
+    Rows are sorted by landmark. A tie goes to the group for which a landmark's images voted first. Raises DataError when the
     dimensions differ.
     """
     if images.shape[1] != names.shape[1]:
@@ -113,11 +112,11 @@ def assign(
         )
     known = sorted(set(groups))
     numbers = np.asarray([known.index(group) for group in groups])
-    found = [
+    votes = [
         vote(images[start : start + BLOCK] @ names.T, numbers, len(known)) for start in range(0, len(images), BLOCK)
     ]
     ballots: dict[int, Counter[int]] = defaultdict(Counter)
-    for landmark, group in zip(landmarks, np.concatenate(found) if found else (), strict=True):
+    for landmark, group in zip(landmarks, np.concatenate(votes) if votes else (), strict=True):
         ballots[landmark][int(group)] += 1
     return [_row(landmark, ballots[landmark], known) for landmark in sorted(ballots)]
 
@@ -126,6 +125,6 @@ VOTES: Mapping[str, Vote] = {"nearest": nearest_name, "top5": nearest_names}
 
 
 def _row(landmark: int, ballot: Mapping[int, int], known: Sequence[str]) -> Assigned:
-    winner = max(ballot, key=lambda group: ballot[group])  # the first seen among equals, as Counter.most_common has it
+    winner = max(ballot, key=lambda group: ballot[group])  # the first seen among equals, like Counter.most_common
     total = sum(ballot.values())
     return Assigned(landmark, known[winner], total, ballot[winner] / total)

@@ -1,4 +1,4 @@
-"""Writes the dataset card: what an assembled hierarchy holds, how unbalanced it is, and what is known to be odd about it."""
+"""Writes the dataset card: the content of an assembled hierarchy, its imbalance, and its known inconsistencies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
 
 
 class Imbalance(NamedTuple):
-    """How uneven group sizes are: shares of the largest and the ten largest, largest over smallest, exp(entropy)."""
+    """The imbalance of group sizes: shares of the largest and the ten largest, largest over smallest, exp(entropy)."""
 
     top1: float
     top10: float
@@ -29,8 +29,7 @@ class Imbalance(NamedTuple):
 
 
 def imbalance(sizes: Sequence[int]) -> Imbalance:
-    """The imbalance of group sizes, all positive; effective = exp(−Σ p·ln p), the number of equal groups as uneven as
-    these.
+    """Measure the imbalance of positive group sizes; effective = exp(−Σ p·ln p) is the number of groups of equal size.
 
     >>> imbalance([10, 10])
     Imbalance(top1=0.5, top10=1.0, ratio=1.0, effective=2.0)
@@ -48,7 +47,7 @@ def card(
     odd: Sequence[Inconsistency],
     sources: Mapping[str, str],
 ) -> str:
-    """The card as Markdown: rows and counts per split, inconsistencies, and the sha256 of what it was made from."""
+    """Write the card as Markdown from rows and counts per split, inconsistencies, and the sha256 of the inputs."""
     labelled = {name: [row for row in rows if row.hierarchical_label] for name, rows in splits.items()}
     groups = {name: Counter(row.hierarchical_label for row in rows) for name, rows in labelled.items()}
     kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}

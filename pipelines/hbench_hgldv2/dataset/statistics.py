@@ -1,4 +1,4 @@
-"""Counts a hierarchy's landmarks per super-category and images per landmark, and draws them as SupRank's Fig. 9 and 10 do.
+"""Counts landmarks per super-category and images per landmark, and draws them like Fig. 9 and 10 of SupRank.
 
 >>> rows = [Released(1, "", "abbey", "church", "human-made"), Released(2, "", "", "", "")]
 >>> [count.found for count in counts({"index": rows}, {})][:4]
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMATS = (".svg", ".png", ".pdf")
 COLOURS = {"human-made": "#2457c5", "natural": "#2c7a4b"}
 SPLIT_FILLS = (1.0, 0.45)  # the opacity of the bars of the first and the second split
-PUBLISHED = {  # what the released files and the paper's configuration (gldv2_hier.yaml) have
+PUBLISHED = {  # the counts in the released files and the paper's configuration (gldv2_hier.yaml)
     "super-categories": 78,
     "human-made": 60,
     "natural": 18,
@@ -42,7 +42,7 @@ PUBLISHED = {  # what the released files and the paper's configuration (gldv2_hi
 
 
 class Count(NamedTuple):
-    """A number of this hierarchy beside the published one; None where none is published."""
+    """A number of this hierarchy next to the published one; None where none is published."""
 
     what: str
     found: int
@@ -59,7 +59,7 @@ def run(
     out: Annotated[Path | None, "statistics.svg in the work folder, or .png, .pdf."] = None,
     as_json: Annotated[bool, "Print it as JSON."] = False,
 ) -> None:
-    """Count what a hierarchy has next to what is published, and draw Fig. 9 and 10 of the paper (SupRank).
+    """Count a hierarchy's landmarks and images next to the published counts, and draw Fig. 9 and 10 of SupRank.
 
     \b
     hbench hgldv2 statistics --raw gldv2/raw
@@ -88,20 +88,20 @@ def run(
 
 
 def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> list[Count]:
-    """Super-categories per kind and, of each split, labelled landmarks and, where they were counted, images."""
+    """Count super-categories per kind and, in each split, labelled landmarks and, where they are known, images."""
     labelled = {split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()}
     kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
-    found = {"super-categories": len(kinds)} | {kind: list(kinds.values()).count(kind) for kind in COLOURS}
+    numbers = {"super-categories": len(kinds)} | {kind: list(kinds.values()).count(kind) for kind in COLOURS}
     for split, rows in labelled.items():
-        found[f"{split} landmarks"] = len(rows)
+        numbers[f"{split} landmarks"] = len(rows)
         if split in images:
             seen = [images[split][row.landmark_id] for row in rows if row.landmark_id in images[split]]
-            found |= {f"{split} landmarks with images": len(seen), f"{split} images": sum(seen)}
-    return [Count(what, number, PUBLISHED.get(what)) for what, number in found.items()]
+            numbers |= {f"{split} landmarks with images": len(seen), f"{split} images": sum(seen)}
+    return [Count(what, number, PUBLISHED.get(what)) for what, number in numbers.items()]
 
 
 def images_of(raw: Path, split: str) -> dict[int, int]:
-    """Landmark -> its images: in train_clean.csv for train, in index_image_to_landmark.csv for the index."""
+    """Count the images of each landmark, in train_clean.csv for train, in index_image_to_landmark.csv for the index."""
     with open_table(gldv2.metadata_file(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)) as lines:
         rows = csv.DictReader(lines)
         if split == "train":
@@ -112,8 +112,9 @@ def images_of(raw: Path, split: str) -> dict[int, int]:
 def draw(
     path: Path, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]], kind: str
 ) -> None:
-    """Bars of landmarks per super-category, the largest first, on a log scale; below, where images were counted, how many
-    labelled landmarks have how many images. `kind` is svg, png or pdf; the same rows give the same bytes.
+    """Draw bars of landmarks per super-category, largest first, on a log scale, and, below, landmarks by number of images.
+
+    The lower part needs counted images. `kind` is svg, png or pdf; the same rows give the same bytes.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -164,6 +165,6 @@ def _finish(axes: Axes, title: str) -> None:
 
 
 def _plain_numbers(axis: Axis) -> None:
-    """Write ticks such as 1,000: names of groups must not be read as formulas, which powers of ten would be."""
+    """Write ticks such as 1,000 instead of powers of ten, which are formulas, and formulas are off for the group names."""
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter("")

@@ -1,7 +1,7 @@
-"""Clusters labels by their vectors: with k-means as in the paper, or with linkages, whose dendrogram is a tree of any depth.
+"""Clusters labels by their vectors: with k-means, as in the paper, or with linkages.
 
-The result depends on the set of labels, the seed and the settings alone: labels are sorted first, clusters are numbered
-by size, and the arithmetic runs on one thread. What decisions say must be linked or must not be is respected.
+The result depends on the set of labels, the seed and the settings alone: labels are sorted first, clusters are numbered by
+size, and the arithmetic runs on one thread. The must-links and cannot-links among the decisions are respected.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Ids = NDArray[np.int64]
 Merges = NDArray[np.float64]
 DEFAULT_K = 140  # 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
 RESAMPLES, SHARE = 10, 0.8
-Seed = Annotated[int, "Of everything drawn at random."]
-LARGE = 5_000  # labels beyond which scikit-learn's k-means takes minutes and faiss's seconds
-FORBIDDEN = 1e3  # a distance no merge of unit vectors comes near
+Seed = Annotated[int, "Seed of all random choices."]
+LARGE = 5_000  # with more labels than this scikit-learn's k-means takes minutes, and faiss's seconds
+FORBIDDEN = 1e3  # a distance far beyond that of any merge of unit vectors
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """How to cluster: `k` clusters, the seed, the restarts of k-means."""
+    """The settings of a clustering: `k` clusters, the seed, the restarts of k-means."""
 
     k: int
     seed: int = 0
@@ -46,9 +46,11 @@ class ClusterSettings:
 
 
 class Clustered(NamedTuple):
-    """A label in clusters.csv. `name` is the cluster's medoid; `margin` how much nearer its own centroid is than the
-    next one; `outlier` that even its nearest label is unusually far; `coassociation` how often it met its cluster's
-    other labels again in refits, nan where none were made."""
+    """A label in clusters.csv: `name` is the medoid of its cluster, `margin` how much nearer its centroid is than the next.
+
+    `outlier`: whether even its nearest label is unusually far. `coassociation`: how often refits put it together with the
+    other labels of its cluster; nan without refits.
+    """
 
     class_id: str
     cluster: int
@@ -99,9 +101,9 @@ def run(
     clusters = cluster(ids, vectors, settings, chosen, links)
     with terminal.progress() as bar:
         fits = refits(ids, vectors, chosen, settings, resamples=resamples)
-        held = coassociation(ids, clusters, list(bar.track(fits, total=resamples, description="refits")))
+        together = coassociation(ids, clusters, list(bar.track(fits, total=resamples, description="refits")))
     rows = details({label.class_id: label.label for label in labels}, vectors, clusters)
-    rows = [row._replace(coassociation=held[row.class_id]) for row in rows]
+    rows = [row._replace(coassociation=together[row.class_id]) for row in rows]
     counts = {
         "labels": len(rows),
         "clusters": len(set(clusters.values())),
@@ -112,7 +114,7 @@ def run(
 
 
 def read_clusters(work: Path) -> dict[str, int]:
-    """Class -> its cluster, from clusters.csv."""
+    """Read class -> cluster from clusters.csv."""
     return {row.class_id: row.cluster for row in read_rows(work / "clusters.csv", Clustered)}
 
 
@@ -123,9 +125,9 @@ def cluster(
     algorithm: Algorithm,
     links: Links | None = None,
 ) -> dict[str, int]:
-    """Class id -> cluster 0 … k−1, the largest first: n ids, unit vectors (n, D).
+    """Cluster n class ids by their unit vectors (n, D); return class id -> cluster 0 … k−1, the largest first.
 
-    Raises UsageError when k is not in 1 … n (labels that must be linked count once), or cannot-links need more
+    Raises UsageError when k is not in 1 … n, where must-linked labels count once, or when the cannot-links need more
     clusters.
     """
     order = np.argsort(np.asarray(class_ids))
@@ -135,38 +137,38 @@ def cluster(
     if not 1 <= settings.k <= len(points):
         raise UsageError("this many clusters cannot be made", expected=f"1 … {len(points)}", found=f"k = {settings.k}")
     with threadpool_limits(limits=1):
-        found = separate(points, algorithm(points, weights, settings, apart), apart)
-    return _by_size(dict(zip(ids, found[nodes].tolist(), strict=True)))
+        of_points = separate(points, algorithm(points, weights, settings, apart), apart)
+    return _by_size(dict(zip(ids, of_points[nodes].tolist(), strict=True)))
 
 
 def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, int]) -> list[Clustered]:
-    """How well each label sits in its cluster: `names` are class id -> label in the order of the vectors (n, D).
+    """Measure how well each label fits its cluster: `names` are class id -> label, in the order of the vectors (n, D).
 
-    Sorted by cluster, the most doubtful label (lowest silhouette) first.
+    Rows are sorted by cluster, with the most doubtful label (lowest silhouette) first.
     """
     ids = list(names)
-    found = np.asarray([clusters[i] for i in ids])
-    centres = _centroids(vectors, found)
+    numbers = np.asarray([clusters[i] for i in ids])
+    centres = _centroids(vectors, numbers)
     similar = vectors @ centres.T
-    own = similar[np.arange(len(ids)), found]
+    to_centre = similar[np.arange(len(ids)), numbers]
     others = similar.copy()
-    others[np.arange(len(ids)), found] = -np.inf
-    nearest = others.argmax(axis=1) if len(centres) > 1 else found
-    margins = own - np.where(len(centres) > 1, others.max(axis=1), own)
-    scores, far = silhouettes(vectors, found.tolist()), outliers(vectors)
-    medoids = [names[ids[_first_best(similar[:, c], found == c)]] for c in range(len(centres))]
+    others[np.arange(len(ids)), numbers] = -np.inf
+    nearest = others.argmax(axis=1) if len(centres) > 1 else numbers
+    margins = to_centre - np.where(len(centres) > 1, others.max(axis=1), to_centre)
+    scores, far = silhouettes(vectors, numbers.tolist()), outliers(vectors)
+    medoids = [names[ids[_first_best(similar[:, c], numbers == c)]] for c in range(len(centres))]
     rows = [
-        Clustered(i, int(c), medoids[c], float(1 - o), float(s), int(n), float(m), bool(f))
-        for i, c, o, s, n, m, f in zip(ids, found, own, scores, nearest, margins, far, strict=True)
+        Clustered(i, int(c), medoids[c], float(1 - t), float(s), int(n), float(m), bool(f))
+        for i, c, t, s, n, m, f in zip(ids, numbers, to_centre, scores, nearest, margins, far, strict=True)
     ]
     return sorted(rows, key=lambda row: (row.cluster, row.silhouette, row.class_id))
 
 
 def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:
-    """The silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,), 0 in clusters of one.
+    """Compute the silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,); 0 in clusters of one.
 
-    s = (b − a) / max(a, b), a and b the mean distances to the others of one's cluster and to the nearest other cluster.
-    The mean cosine distance to a cluster is 1 − x·mean, so no pair of vectors is ever formed: O(n·k·D).
+    s = (b − a) / max(a, b), where a and b are the mean distances to the others in the same cluster and to the nearest other
+    cluster. The mean cosine distance to a cluster is 1 − x·mean, so O(n·k·D) operations suffice and no pairs are formed.
     """
     ids = numbered(clusters)
     sizes = np.bincount(ids).astype(np.float64)
@@ -175,21 +177,21 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
     exact = vectors.astype(np.float64)
     distances = 1 - exact @ (_sums(exact, ids) / sizes[:, None]).T
     rows = np.arange(len(ids))
-    own = distances[rows, ids] * sizes[ids] / np.maximum(sizes[ids] - 1, 1)
+    within = distances[rows, ids] * sizes[ids] / np.maximum(sizes[ids] - 1, 1)
     others = distances.copy()
     others[rows, ids] = np.inf
     nearest = others.min(axis=1)
-    return np.where(sizes[ids] > 1, (nearest - own) / np.maximum(np.maximum(own, nearest), 1e-12), 0.0)
+    return np.where(sizes[ids] > 1, (nearest - within) / np.maximum(np.maximum(within, nearest), 1e-12), 0.0)
 
 
 def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Group ids as 0 … G−1, by first appearance."""
+    """Number group ids 0 … G−1, by first appearance."""
     number: dict[Hashable, int] = {}
     return np.asarray([number.setdefault(i, len(number)) for i in ids], np.int64)
 
 
 def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
-    """Labels less similar to their nearest other label than Tukey's fence Q1 − 1.5·IQR: (n, D) -> bool (n,)."""
+    """Mark labels whose similarity to the nearest label is below Tukey's fence, Q1 − 1.5·IQR: (n, D) -> bool (n,)."""
     nearest = np.full(len(vectors), -1.0)
     for start in range(0, len(vectors), block):
         similar = vectors[start : start + block] @ vectors.T
@@ -203,7 +205,7 @@ def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
 def refits(
     ids: Sequence[str], vectors: Vectors, algorithm: Algorithm, settings: ClusterSettings, *, resamples: int = 10
 ) -> Iterator[Ids]:
-    """Clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the nearest centroid."""
+    """Yield clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the nearest centroid."""
     rng = np.random.default_rng(settings.seed)
     size = max(settings.k, round(SHARE * len(ids)))
     for seed in range(resamples):
@@ -211,14 +213,14 @@ def refits(
         part = cluster(
             [ids[i] for i in chosen], vectors[chosen], ClusterSettings(settings.k, settings.seed + seed, 1), algorithm
         )
-        found = np.asarray([part[ids[i]] for i in chosen])
-        centres = np.stack([vectors[chosen][found == c].mean(axis=0) for c in range(int(found.max()) + 1)])
+        numbers = np.asarray([part[ids[i]] for i in chosen])
+        centres = np.stack([vectors[chosen][numbers == c].mean(axis=0) for c in range(int(numbers.max()) + 1)])
         distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T
         yield distances.argmin(axis=1)
 
 
 def stability(fits: Sequence[NDArray[np.integer]]) -> float:
-    """The mean ARI of all pairs of clusterings of the same labels; nan for fewer than two."""
+    """Compute the mean ARI of all pairs of clusterings of the same labels; nan for fewer than two."""
     pairs = list(combinations(fits, 2))
     return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")
 
@@ -226,14 +228,15 @@ def stability(fits: Sequence[NDArray[np.integer]]) -> float:
 def coassociation(
     ids: Sequence[str], clusters: Mapping[str, int], fits: Sequence[NDArray[np.integer]]
 ) -> dict[str, float]:
-    """How firmly each label sits in its cluster: class id -> the mean, over refits and over the other labels of its
-    cluster, of [both are in one cluster of the refit]; 1 for a label alone in its cluster, nan without refits.
+    """Compute how often refits put a label together with the other labels of its cluster: class id -> share.
+
+    The share is the mean over refits and over those labels; 1 for a label alone in its cluster, nan without refits.
     """
-    own = np.asarray([clusters[i] for i in ids], np.int64)
-    others = np.bincount(own)[own] - 1
+    numbers = np.asarray([clusters[i] for i in ids], np.int64)
+    others = np.bincount(numbers)[numbers] - 1
     total = np.zeros(len(ids))
     for fit in fits:
-        _, pair = np.unique(own * (int(fit.max()) + 1) + fit, return_inverse=True)
+        _, pair = np.unique(numbers * (int(fit.max()) + 1) + fit, return_inverse=True)
         together = np.bincount(pair)[pair] - 1
         total += np.where(others > 0, together / np.maximum(others, 1), 1.0)
     shares = total / len(fits) if fits else np.full(len(ids), np.nan)
@@ -241,7 +244,7 @@ def coassociation(
 
 
 def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()) -> Merges:
-    """The merges of a linkage ("ward" on Euclidean, "average" on cosine distances), in scipy's form: (n, D) -> (n − 1, 4)."""
+    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances), like scipy: (n, D) -> (n − 1, 4)."""
     import fastcluster
 
     distances = _condensed(vectors, _ROOTS[method])
@@ -254,7 +257,7 @@ def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequ
 def kmeans(
     points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
 ) -> Ids:
-    """Lloyd's k-means of scikit-learn, the best of several k-means++ starts."""
+    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts."""
     from sklearn.cluster import KMeans
 
     model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)
@@ -265,7 +268,7 @@ def kmeans(
 def faiss_kmeans(
     points: Vectors, weights: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
 ) -> Ids:
-    """Lloyd's k-means of faiss, for many labels."""
+    """Run Lloyd's k-means of faiss, for many labels."""
     import faiss
 
     model = faiss.Kmeans(
@@ -282,7 +285,7 @@ def faiss_kmeans(
 
 
 def _linkage(method: Literal["ward", "average"]) -> Algorithm:
-    """A linkage, cut at k."""
+    """Make an algorithm that cuts a linkage into k clusters."""
 
     def cut(
         points: Vectors, _: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
@@ -305,7 +308,7 @@ _ROOTS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _condensed(vectors: Vectors, shape: Callable[[Any], Any], *, block: int = 256) -> NDArray[np.float64]:
-    """The upper triangle of the distances, row by row, without ever forming the square: (n·(n − 1)/2,)."""
+    """Compute the upper triangle of the distances, (n·(n − 1)/2,), in blocks, without the whole matrix in memory."""
     position, result = 0, np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
         distances = shape(np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None))
@@ -320,7 +323,7 @@ def _position(i: int, j: int, n: int) -> int:
 
 
 def _points(vectors: Vectors, nodes: Ids) -> tuple[Vectors, NDArray[np.float32]]:
-    """Labels that must be linked, as one point, their mean direction, with their number as weight."""
+    """Merge must-linked labels into one point, their mean direction, with their number as weight."""
     return _centroids(vectors, nodes), np.bincount(nodes).astype(np.float32)
 
 
@@ -330,7 +333,7 @@ def _centroids(vectors: Vectors, clusters: Ids) -> Vectors:
 
 
 def _sums(vectors: NDArray[Any], clusters: Ids) -> NDArray[Any]:
-    """The sum of the vectors of each cluster: (n, D), (n,) -> (k, D)."""
+    """Sum the vectors of each cluster: (n, D), (n,) -> (k, D)."""
     sums = np.zeros((int(clusters.max()) + 1, vectors.shape[1]), vectors.dtype)
     np.add.at(sums, clusters, vectors)
     return sums

@@ -1,4 +1,4 @@
-"""Links: labels that curators said must share a cluster, and labels that must not.
+"""Respects the links of curators: labels that must share a cluster, and labels that must not.
 
 >>> nodes, apart = collapse(["a", "b", "c"], Links(must=(("a", "c"),), cannot=(("a", "b"),)))
 >>> nodes.tolist(), apart
@@ -27,7 +27,7 @@ class Links(NamedTuple):
 
 
 def links_of(decisions: Decisions) -> Links:
-    """The links among the decisions."""
+    """Collect the links among the decisions."""
     listed = decisions.decisions
     return Links(
         tuple(d.labels for d in listed if isinstance(d, MustLink)),
@@ -36,10 +36,10 @@ def links_of(decisions: Decisions) -> Links:
 
 
 def collapse(class_ids: Sequence[str], links: Links) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-    """The node of each label, linked labels sharing one, and the pairs of nodes to keep apart, sorted.
+    """Return the node of each label, which linked labels share, and the sorted pairs of nodes to keep apart.
 
-    Labels that are not among `class_ids` are ignored: they may have left the data. Raises ConfigError when labels must
-    be linked and must not be.
+    Labels outside of `class_ids` are ignored, since they may have left the data. Raises ConfigError for labels that must be
+    linked and must not be.
     """
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(class_ids)
@@ -62,13 +62,15 @@ def collapse(class_ids: Sequence[str], links: Links) -> tuple[NDArray[np.int64],
 
 
 def separate(
-    points: NDArray[np.float32], found: NDArray[np.int64], apart: Iterable[tuple[int, int]]
+    points: NDArray[np.float32], clusters: NDArray[np.int64], apart: Iterable[tuple[int, int]]
 ) -> NDArray[np.int64]:
-    """The clusters after moving, of each pair that must be apart and is not, the point that fits less well to the
-    nearest cluster that takes it: (n, D), (n,) -> (n,). Raises UsageError when no cluster does."""
-    result = found.copy()
+    """Separate the pairs that must be apart: move the point that fits less well to the nearest possible cluster.
+
+    (n, D), (n,) -> (n,). Raises UsageError when no cluster is possible.
+    """
+    result = clusters.copy()
     graph = nx.Graph(list(apart))
-    centres = np.stack([points[found == c].mean(axis=0) for c in range(int(found.max()) + 1)])
+    centres = np.stack([points[clusters == c].mean(axis=0) for c in range(int(clusters.max()) + 1)])
     for a, b in sorted(graph.edges):
         if result[a] != result[b]:
             continue

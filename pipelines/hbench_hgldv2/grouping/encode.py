@@ -1,7 +1,7 @@
-"""Encodes labels: one unit vector each, from a text encoder chosen by name.
+"""Encodes labels as unit vectors, with a text encoder chosen by name.
 
-Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local sentence encoder,
-loaded through open_clip), "file:EMBEDDINGS.npz" (made elsewhere).
+Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local sentence encoder, loaded
+by open_clip), "file:EMBEDDINGS.npz" (vectors made elsewhere).
 
 >>> vectors = tfidf(["church building", "church ruin", "waterfall"])
 >>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
@@ -33,9 +33,9 @@ Vectors = NDArray[np.float32]
 Encoder = Callable[[Sequence[Label], str], Vectors]
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
-GROUP = "group:"  # the id prefix of group names among the embeddings
+GROUP = "group:"  # begins the ids of group names among the embeddings
 BATCH = 64
-Names = Annotated[Path | None, "Wanted group names, a line each (name or name,kind): they become suggestions."]
+Names = Annotated[Path | None, "Group names to suggest, a line each (name, or name,kind)."]
 encoders: Registry[Callable[[str], Encoder]] = Registry("text encoder")
 
 
@@ -69,7 +69,7 @@ def run(
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:
-    """Group name -> kind ("" without one), from a file with a line each; the official list's header is skipped."""
+    """Read group name -> kind ("" without one) from a file with a line each; the official list's header is skipped."""
     if names is None:
         return {}
     with open_table(names) as lines:
@@ -78,34 +78,34 @@ def kinds_in(names: Path | None) -> dict[str, str]:
 
 
 def _weights(local: Path) -> str:
-    """What identifies a local encoder: the sha256 of its weights or embeddings; "" for one known by its name."""
+    """Return what identifies a local encoder, the sha256 of its weights or embeddings; "" for one known by its name."""
     files = [local] if local.is_file() else sorted(local.glob("*.safetensors")) if local.name and local.is_dir() else []
     return sha256(files[0]) if files else ""
 
 
 def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:
-    """Unit vectors float32 (n, D) of the labels, in order, from an encoder such as "open_clip:ViT-B-32/openai".
+    """Encode the labels, in order, as unit vectors float32 (n, D), with an encoder such as "open_clip:ViT-B-32/openai".
 
-    Raises UnknownName for another encoder, UsageError for a prompt without exactly one "{}".
+    Raises UnknownName for an unknown encoder, UsageError for a prompt without exactly one "{}".
     """
     if prompt.count("{}") != 1:
-        raise UsageError("the prompt must say where the label goes", expected="one {}", found=repr(prompt))
+        raise UsageError("the prompt must contain {} in place of the label", expected="one {}", found=repr(prompt))
     kind, _, argument = name.partition(":")
     return unit(encoders[kind](argument)(labels, prompt))
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
-    """Vectors scaled to length one; raises DataError for a zero or infinite one."""
+    """Scale vectors to length one; raises DataError for a zero or infinite one."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
         raise DataError("vectors have no direction", expected="finite, not all zero", found=f"rows {examples(bad)}")
-    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)  # so that unit vectors read from a file stay what they are
+    exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)  # unit vectors read from a file keep their bits
     return np.asarray(vectors / exact, np.float32)
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
-    """TF-IDF of character n-grams (2–5, within words), reduced by an SVD: no model, no download."""
+    """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD; needs no model."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -123,18 +123,18 @@ def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
 
 
 def load(path: Path, labels: Sequence[Label]) -> Vectors:
-    """The unit vectors (n, D) of the labels in an .npz with `ids` and `vectors`; raises DataError."""
+    """Read the unit vectors (n, D) of the labels from an .npz with `ids` and `vectors`; raises DataError."""
     return rows_of(path, [label.class_id for label in labels])
 
 
 def rows_of(path: Path, names: Sequence[str]) -> Vectors:
-    """The unit vectors (n, D) of these ids, in their order; raises DataError when one is not in the file."""
+    """Read the unit vectors (n, D) of these ids, in their order; raises DataError when one is not in the file."""
     ids, vectors = _read(path)
     row = {str(name): number for number, name in enumerate(ids)}
     missing = [name for name in names if name not in row]
     if missing or len(ids) != len(vectors):
         raise DataError(
-            f"{path} does not cover what is asked for",
+            f"{path} lacks vectors of these labels",
             expected=f"{len(names)} ids with a vector each",
             found=f"no {examples(missing)}" if missing else f"{len(ids)} ids, {len(vectors)} vectors",
             fix="encode the labels again",
@@ -143,7 +143,7 @@ def rows_of(path: Path, names: Sequence[str]) -> Vectors:
 
 
 def ids_of(path: Path) -> list[str]:
-    """The ids in an embeddings file; raises DataError for another file."""
+    """Read the ids in an embeddings file; raises DataError for any other file."""
     return [str(i) for i in _read(path)[0]]
 
 
@@ -158,7 +158,7 @@ def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
 
 @encoders.register("tfidf")
 def _tfidf(argument: str) -> Encoder:
-    # A prompt would only add the same letters to all.
+    # The prompt is not used: it would add the same letters to every label.
     return lambda labels, prompt: tfidf([label.label for label in labels])
 
 
@@ -175,60 +175,59 @@ def _open_clip(argument: str) -> Encoder:
         with _quiet():
             model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
         texts = [prompt.format(label.label) for label in labels]
-        found = []
+        vectors = []
         with torch.inference_mode():
             for start in range(0, len(texts), BATCH):
                 tokens = tokenize(texts[start : start + BATCH])
-                found.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
-        return np.concatenate(found)
+                vectors.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
+        return np.concatenate(vectors)
 
     return run
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the log lines of three libraries about retries and about unused parts of a model."""
-    from transformers.utils import logging as of_transformers
+    """Silence the log lines of three libraries on retries and on unused parts of a model."""
+    from transformers.utils import logging as transformers_logging
 
-    of_transformers.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         logging.disable(logging.NOTSET)
-        of_transformers.enable_progress_bar()
+        transformers_logging.enable_progress_bar()
 
 
 def _load_clip(argument: str) -> tuple[Any, Any]:
-    """A model of open_clip's zoo, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local checkpoint."""
+    """Load a model of open_clip, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local checkpoint."""
     import open_clip
 
     name, _, pretrained = argument.partition("/")
     if name not in open_clip.list_models() or not pretrained:
         raise UsageError(
-            "this is not a model of open_clip",
+            f"{argument!r} is not a model of open_clip",
             expected="MODEL/PRETRAINED, such as ViT-L-14/laion2b_s32b_b82k, or a folder",
-            found=argument,
-            fix="open_clip.list_pretrained() lists them",
+            fix="open_clip.list_pretrained() lists the models",
         )
     try:
         return open_clip.create_model(name, pretrained=pretrained), open_clip.get_tokenizer(name)
     except (OSError, RuntimeError) as error:
         raise DataError(
-            f"the weights of {argument} cannot be had",
+            f"the weights of {argument} cannot be loaded",
             found=str(error).splitlines()[0],
-            fix="give a local checkpoint as MODEL/FILE, or use --encoder tfidf or file:EMBEDDINGS.npz",
+            fix="name a local checkpoint as MODEL/FILE, or use --encoder tfidf or file:EMBEDDINGS.npz",
         ) from None
 
 
 def _load_folder(folder: Path) -> tuple[Any, Any]:
-    """The sentence encoder in a local folder in Hugging Face's layout, as open_clip's text tower with mean pooling."""
+    """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower with mean pooling."""
     import open_clip
 
     text: dict[str, Any] = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder)}
     text |= {"hf_proj_type": None, "hf_pooler_type": "mean_pooler"}
     width = read_json(folder / "config.json")["hidden_size"]
-    # open_clip builds no model without a vision tower; this one is never run
+    # open_clip requires a vision tower; this one is never run
     vision = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16}
     name = f"sentence-{width}-{folder.resolve().name}"
     with tempfile.TemporaryDirectory() as scratch:

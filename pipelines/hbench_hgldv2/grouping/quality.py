@@ -1,6 +1,6 @@
 """Measures a grouping of labels: agreement with a reference, effort left to a curator, and, without a reference, coherence.
 
-`found` and `reference` are group ids of the same n labels; `weights` count what each label stands for (its landmarks).
+`clusters` and `reference` are group ids of the same n labels; `weights` are the numbers of landmarks of each label.
 
 >>> measures = agreement_with([0, 0, 1, 1], ["a", "a", "a", "b"])
 >>> measures["purity"], measures["effort"]  # fragments (0,a) (1,a) (1,b): 2·3 − 2 − 2
@@ -38,11 +38,11 @@ from hbench_hgldv2.grouping.cluster import (
 from hbench_hgldv2.grouping.encode import Vectors, load, tfidf
 from hbench_hgldv2.labels.label import Label, head_noun, normalised
 
-PRIOR = 3  # pairs of the average group that a group's spread starts from
+PRIOR = 3  # pairs of the average group that are added to each group's mean and variance
 
 
 class Recall(NamedTuple):
-    """How a reference group fared: the largest share of it in one cluster, and in how many clusters it lies."""
+    """The recall of a reference group: its largest share in one cluster, and the number of clusters that hold it."""
 
     group: str
     labels: int
@@ -51,9 +51,9 @@ class Recall(NamedTuple):
 
 
 class Inconsistency(NamedTuple):
-    """Two labels that are near in meaning or wording, in different groups, and how sure that is worth a question.
+    """Two labels in different groups that are near in meaning or wording, which is a question to the curators.
 
-    `sure` is in spreads of similarity inside their groups; `repeats` if a surer pair asks the same of one of the two.
+    `sure` is in standard deviations of the similarity inside their groups; `repeats`: a surer pair asks the same question.
     """
 
     label: str
@@ -84,7 +84,7 @@ def run(
         groups_in(mapping) if mapping else {class_id: str(number) for class_id, number in read_clusters(work).items()}
     )
     truth = groups_in(reference) if reference else {}
-    measures, fared = measured(labels, groups, truth)
+    measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
     if mapping is None:
         measures["without a reference"]["stability"] = _stability(work, labels, vectors)
@@ -93,15 +93,15 @@ def run(
     odd = inconsistencies([labels[i].label for i in judged], true_groups, vectors[judged])
     inputs = [path for path in (reference, mapping or work / "clusters.csv") if path]
     record = made_by("quality", [work / "labels.csv", work / "embeddings.npz", *inputs], {})
-    content = {"measures": measures, "recalls": [row._asdict() for row in fared]}
+    content = {"measures": measures, "recalls": [row._asdict() for row in recalled]}
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     write(work / "quality.json", record, {"pairs": len(odd)}, lambda path: write_text(path, text))
-    write(work / "quality.svg", record, {}, lambda path: draw_recalls(path, fared))
+    write(work / "quality.svg", record, {}, lambda path: draw_recalls(path, recalled))
     write_rows(work / "inconsistencies.csv", odd, Inconsistency, record=record, counts={"pairs": len(odd)})
     if as_json:
         terminal.show_json(measures)
     else:
-        _show(measures, fared)
+        _show(measures, recalled)
         fresh = sum(not row.repeats for row in odd)
         terminal.say(
             f"{fresh} questions to curators, the surest first, and {len(odd)} pairs of near labels in different groups: "
@@ -112,7 +112,7 @@ def run(
 def measured(
     labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float]], list[Recall]]:
-    """The measures over labels that both have, unweighted and weighted by landmarks, and each group's recall."""
+    """Measure the labels that both have, unweighted and weighted by landmarks, and the recall of each group."""
     shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
     ours, theirs = [groups[label.class_id] for label in shared], [truth[label.class_id] for label in shared]
     weights = [label.landmarks for label in shared]
@@ -123,7 +123,7 @@ def measured(
 
 
 def coherence(labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]) -> dict[str, float]:
-    """The mean silhouette and the lexical coherence of the labels that are grouped."""
+    """Compute the mean silhouette and the lexical coherence of the grouped labels."""
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return {
@@ -133,64 +133,65 @@ def coherence(labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, st
 
 
 def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
-    """The stability of the work folder's clustering, with the settings in its record."""
+    """Compute the stability of the work folder's clustering, with the settings in its record."""
     record = record_of(work / "clusters.csv")
     if record is None:
-        raise DataError("clusters.csv has no record", expected="the settings it was made with", fix="cluster again")
+        raise DataError(
+            "clusters.csv has no record", expected="a record with its settings", fix="run hbench hgldv2 cluster again"
+        )
     settings = ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
     algorithm = algorithms[str(record.settings["algorithm"])]
     return stability(list(refits([label.class_id for label in labels], vectors, algorithm, settings)))
 
 
-def _show(measures: Mapping[str, Mapping[str, float]], fared: Sequence[Recall]) -> None:
+def _show(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> None:
     for title, values in measures.items():
         terminal.show_table(title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()])
-    if fared:
-        worst = [(row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments)) for row in fared[:15]]
+    if recalled:
+        worst = [(row.group, str(row.labels), f"{row.recall:.2f}", str(row.fragments)) for row in recalled[:15]]
         terminal.show_table("worst groups", Recall._fields, worst)
 
 
 def agreement_with(
-    found: Sequence[Hashable], reference: Sequence[Hashable], weights: Sequence[int] | None = None
+    clusters: Sequence[Hashable], reference: Sequence[Hashable], weights: Sequence[int] | None = None
 ) -> dict[str, float]:
-    """Purity, inverse purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort left to a curator.
+    """Compute purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort left to a curator.
 
-    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G, unweighted, where a
-    fragment is a (cluster, group) pair that holds labels. Purity and NMI rise with the number of clusters: never
-    compare them across k.
+    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G, unweighted, where a fragment is a
+    (cluster, group) pair with labels. Purity and NMI grow with the number of clusters, so they cannot be compared across k.
     """
-    copies = np.ones(len(found), np.int64) if weights is None else np.asarray(weights)
-    clusters, groups = (np.repeat(numbered(ids), copies) for ids in (found, reference))
-    table = contingency_matrix(groups, clusters)
-    cells = contingency_matrix(numbered(reference), numbered(found)) > 0
-    (_, fp), (fn, tp) = pair_confusion_matrix(groups, clusters).tolist()
+    copies = np.ones(len(clusters), np.int64) if weights is None else np.asarray(weights)
+    numbers, groups = (np.repeat(numbered(ids), copies) for ids in (clusters, reference))
+    table = contingency_matrix(groups, numbers)
+    cells = contingency_matrix(numbered(reference), numbered(clusters)) > 0
+    (_, fp), (fn, tp) = pair_confusion_matrix(groups, numbers).tolist()
     return {
         "purity": float(table.max(axis=0).sum() / table.sum()),
         "inverse_purity": float(table.max(axis=1).sum() / table.sum()),
-        "nmi": float(metrics.normalized_mutual_info_score(groups, clusters)),
-        "ami": float(metrics.adjusted_mutual_info_score(groups, clusters)),
-        "ari": float(metrics.adjusted_rand_score(groups, clusters)),
-        "homogeneity": float(metrics.homogeneity_score(groups, clusters)),
-        "completeness": float(metrics.completeness_score(groups, clusters)),
+        "nmi": float(metrics.normalized_mutual_info_score(groups, numbers)),
+        "ami": float(metrics.adjusted_mutual_info_score(groups, numbers)),
+        "ari": float(metrics.adjusted_rand_score(groups, numbers)),
+        "homogeneity": float(metrics.homogeneity_score(groups, numbers)),
+        "completeness": float(metrics.completeness_score(groups, numbers)),
         "pairwise_f1": 2 * tp / (2 * tp + fp + fn) if tp else float(fp + fn == 0),
         "effort": float(2 * cells.sum() - cells.shape[0] - cells.shape[1]),
     }
 
 
-def recalls(found: Sequence[Hashable], reference: Sequence[str]) -> list[Recall]:
-    """How each reference group fared, worst first."""
-    clusters: dict[str, Counter[Hashable]] = {}
-    for cluster, group in zip(found, reference, strict=True):
-        clusters.setdefault(group, Counter())[cluster] += 1
+def recalls(clusters: Sequence[Hashable], reference: Sequence[str]) -> list[Recall]:
+    """Compute the recall of each reference group, worst first."""
+    of_group: dict[str, Counter[Hashable]] = {}
+    for cluster, group in zip(clusters, reference, strict=True):
+        of_group.setdefault(group, Counter())[cluster] += 1
     rows = [
         Recall(group, count.total(), max(count.values()) / count.total(), len(count))
-        for group, count in clusters.items()
+        for group, count in of_group.items()
     ]
     return sorted(rows, key=lambda row: (row.recall, row.group))
 
 
 def lexical_coherence(labels: Sequence[str], clusters: Sequence[Hashable]) -> float:
-    """The share of labels whose head noun is the commonest of their cluster."""
+    """Compute the share of labels whose head noun is the most frequent in their cluster."""
     nouns: dict[Hashable, Counter[str]] = {}
     for label, cluster in zip(labels, clusters, strict=True):
         nouns.setdefault(cluster, Counter())[head_noun(label)] += 1
@@ -200,13 +201,13 @@ def lexical_coherence(labels: Sequence[str], clusters: Sequence[Hashable]) -> fl
 def inconsistencies(
     labels: Sequence[str], groups: Sequence[str], vectors: Vectors | None = None, *, near: float = 0.55
 ) -> list[Inconsistency]:
-    """Pairs of labels in different groups that share the first or the last word, or whose cosine similarity is at least
-    `near`; the surest first, and those that repeat a surer pair's question after all others.
+    """Find pairs of labels in different groups that share the first or last word, or have a similarity of at least `near`.
 
-    sure = (s − (m₁ + m₂)/2) / √((v₁ + v₂)/2): their similarity s against mean m and variance v of the similarities
-    inside the two groups. A pair asks whether each belongs to the other's group, and repeats the question if a surer
-    pair has asked it of either. Such a pair is a question to the curators, not an error: "church ruin" → ruins but
-    "castle ruin" → castle / fort. Without `vectors` characters are compared (TF-IDF).
+    The surest pairs come first, and those that repeat a surer pair's question last. sure = (s − (m₁ + m₂)/2) /
+    √((v₁ + v₂)/2): their cosine similarity s against mean m and variance v of the similarities inside the two groups. A
+    pair asks whether each label belongs to the other's group; it repeats the question if a surer pair asks it of either.
+    Such a pair is a question to the curators, not an error: "church ruin" → ruins, but "castle ruin" → castle / fort.
+    Without `vectors`, characters are compared (TF-IDF).
     """
     names = [normalised(label) for label in labels]
     reasons: dict[tuple[int, int], str] = {}
@@ -221,27 +222,27 @@ def inconsistencies(
         return []
     sure = _sure(apart, groups, tfidf(names) if vectors is None else vectors)
     surest = sorted(zip(apart, sure, strict=True), key=lambda row: (-row[1], labels[row[0][0]], labels[row[0][1]]))
-    asked: set[tuple[int, str]] = set()
-    found = []
+    earlier: set[tuple[int, str]] = set()
+    rows = []
     for (i, j), value in surest:
         questions = {(i, groups[j]), (j, groups[i])}
-        repeats = not asked.isdisjoint(questions)
-        asked |= questions
-        found.append(Inconsistency(labels[i], groups[i], labels[j], groups[j], reasons[i, j], value, repeats))
-    return sorted(found, key=lambda row: row.repeats)
+        repeats = not earlier.isdisjoint(questions)
+        earlier |= questions
+        rows.append(Inconsistency(labels[i], groups[i], labels[j], groups[j], reasons[i, j], value, repeats))
+    return sorted(rows, key=lambda row: row.repeats)
 
 
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
-    """How many spreads inside their groups the labels of each pair are nearer than labels of these groups are.
+    """Compute by how many standard deviations the labels of each pair are nearer than labels inside their groups.
 
-    Small groups borrow: each group's mean and variance are taken with PRIOR pairs of the average group added.
+    PRIOR pairs of the average group are added to each group's mean and variance, for the sake of small groups.
     """
     ids, exact = numbered(groups), vectors.astype(np.float64)
     within = [_similarities(exact[ids == group]) for group in range(int(ids.max()) + 1)]
     every = np.concatenate(within)
     mean, variance = (float(every.mean()), float(every.var())) if len(every) else (0.0, 1.0)
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
-    squares = [np.square(row - own).sum() for row, own in zip(within, means, strict=True)]
+    squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
     counts = np.asarray([len(row) for row in within])
     variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
     left, right = np.asarray(pairs).T
@@ -251,7 +252,7 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 
 
 def _similarities(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The cosine similarities of all pairs of unit vectors (n, D) -> (n·(n−1)/2,)."""
+    """Compute the cosine similarities of all pairs of unit vectors, (n, D) -> (n·(n−1)/2,)."""
     return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
 
 
@@ -268,7 +269,7 @@ def _by_word(names: Sequence[str], pick: Callable[[str], str]) -> dict[str, list
 
 
 def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:
-    """Bars of each group's recall, worst on top, with its labels and fragments; the same rows give the same bytes."""
+    """Draw a bar per group with its recall, worst on top, labels and fragments; the same rows give the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

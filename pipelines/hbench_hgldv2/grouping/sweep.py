@@ -1,7 +1,7 @@
-"""Sweeps the number of clusters k: what each would cost and give, so that a curator chooses k with open eyes.
+"""Sweeps the number of clusters k, and measures each result, so that a curator can choose k.
 
-Silhouette is flat over k and inertia has no elbow on such labels; stability and the curator's effort tell more. The
-default is k ≈ 1.5–2 × the wanted number of groups: merging whole clusters is cheap, splitting them is not.
+On such labels the silhouette is flat over k and inertia has no elbow; stability and the curator's effort say more. The
+default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters is cheap, splitting them is not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hbench_hgldv2.labels.label import Label
 
 
 class Swept(NamedTuple):
-    """One k. `splits` and `merges` are what a curator would have to do to reach the reference; nan without one."""
+    """The measures of one k. A curator reaches the reference with this many `splits` and `merges`; nan without one."""
 
     k: int
     silhouette: float
@@ -91,31 +91,26 @@ def sweep(
     reference: dict[str, str] | None = None,
     resamples: int = 10,
 ) -> Iterator[Swept]:
-    """One row per settings; `names` are (class id, label) of the vectors; only labels of the reference are judged."""
+    """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id -> group."""
     ids = [class_id for class_id, _ in names]
-    for one in settings:
-        clusters = cluster(ids, vectors, one, algorithm)
-        found = [clusters[i] for i in ids]
-        judged = [i for i in ids if reference and i in reference]
+    for setting in settings:
+        clusters = cluster(ids, vectors, setting, algorithm)
+        numbers = [clusters[i] for i in ids]
         yield Swept(
-            one.k,
-            float(silhouettes(vectors, found).mean()),
-            stability(list(refits(ids, vectors, algorithm, one, resamples=resamples))),
-            lexical_coherence([label for _, label in names], found),
-            *_against(clusters, judged, reference or {}),
+            setting.k,
+            float(silhouettes(vectors, numbers).mean()),
+            stability(list(refits(ids, vectors, algorithm, setting, resamples=resamples))),
+            lexical_coherence([label for _, label in names], numbers),
+            *_against(clusters, reference or {}),
         )
 
 
-def _against(clusters: dict[str, int], judged: Sequence[str], reference: dict[str, str]) -> tuple[float, ...]:
-    if not judged:
+def _against(clusters: dict[str, int], reference: dict[str, str]) -> tuple[float, ...]:
+    """Measure the labels that the reference has: purity, NMI, ARI, splits and merges."""
+    pairs = [(number, reference[class_id]) for class_id, number in clusters.items() if class_id in reference]
+    if not pairs:
         return (float("nan"),) * 5
-    found, groups = [clusters[i] for i in judged], [reference[i] for i in judged]
-    measures = agreement_with(found, groups)
-    fragments = len(set(zip(found, groups, strict=True)))
-    return (
-        measures["purity"],
-        measures["nmi"],
-        measures["ari"],
-        fragments - len(set(found)),
-        fragments - len(set(groups)),
-    )
+    numbers, groups = zip(*pairs, strict=True)
+    measures, fragments = agreement_with(numbers, groups), len(set(pairs))
+    effort = (fragments - len(set(numbers)), fragments - len(set(groups)))
+    return measures["purity"], measures["nmi"], measures["ari"], *effort

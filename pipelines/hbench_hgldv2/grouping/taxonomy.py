@@ -1,7 +1,7 @@
 """Proposes a taxonomy: a tree of several levels from Wikidata's subclass graph (P279), next to the curated one.
 
-Cycles are condensed, over-general classes left out, ancestors without enough landmarks skipped, and each class gets the
-one parent that tells most (information content). What is removed is kept beside the tree, so that the proposal can be
+Cycles are condensed, classes that are too general are left out, ancestors with too few landmarks are skipped, and each class
+gets the parent with the highest information content. The removed edges are kept in a table, so that the proposal can be
 audited.
 """
 
@@ -43,7 +43,7 @@ HUMAN_MADE = frozenset({"Q811979", "Q8205328", "Q11908691"})
 
 
 class Removed(NamedTuple):
-    """An edge that is in Wikidata and not in the tree: child, parent, and why."""
+    """An edge of Wikidata that is not in the tree: child, parent, and the reason."""
 
     child: str
     parent: str
@@ -51,7 +51,7 @@ class Removed(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One row of taxonomy.csv: a class, its place in the tree, and what was left aside for it."""
+    """A row of taxonomy.csv: a class, its place in the tree, and the other parents that it might have."""
 
     class_id: str
     label: str
@@ -64,10 +64,10 @@ class Node(NamedTuple):
 
 
 class Taxonomy(NamedTuple):
-    """The tree, from ROOT down, the removed edges, and each node's other possible parents.
+    """A tree with the root ROOT, the removed edges, and the other possible parents of each node.
 
-    A node has the attributes `landmarks` (of it and all below), `kind` (natural, human-made or review) and `members`,
-    the classes of a condensed cycle.
+    The attributes of a node are `landmarks` (of it and all below), `kind` (natural, human-made or review) and `members`, the
+    classes of a condensed cycle.
     """
 
     tree: nx.DiGraph[str]
@@ -78,7 +78,7 @@ class Taxonomy(NamedTuple):
 def run(
     work: Path,
     *,
-    least: Annotated[int, "Landmarks below an ancestor worth keeping."] = 17,
+    least: Annotated[int, "An ancestor needs at least this many landmarks below it."] = 17,
     contact: Contact = None,
     offline: Offline = False,
     rate: Rate = 1.0,
@@ -94,13 +94,13 @@ def run(
 
 
 def propose(work: Path, source: FactSource, *, least: int) -> None:
-    """Make taxonomy.csv and taxonomy_removed.csv from a source."""
+    """Make taxonomy.csv and taxonomy_removed.csv with facts from a source."""
     labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id.startswith("Q")]
     if not labels:
         raise DataError(
             "no class has a QID, so no subclass of it is known",
             expected="labels scraped from Wikidata",
-            fix="scrape, then clean without --released",
+            fix="run hbench hgldv2 scrape, then clean without --released",
         )
     parents = ancestors_of([label.class_id for label in labels], source.entities)
     made = taxonomy(parents, {label.class_id: label.landmarks for label in labels if label.landmarks}, least=least)
@@ -117,7 +117,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
 def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
-    """Class -> its direct superclasses (best-ranked P279), for the classes and all above them, twelve steps up."""
+    """Find the direct superclasses (best-ranked P279) of the classes and of all classes up to twelve levels above them."""
     parents: dict[str, tuple[str, ...]] = {}
     unknown = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
@@ -130,11 +130,11 @@ def ancestors_of(
 
 
 def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1) -> Taxonomy:
-    """The tree over the classes that have landmarks and the ancestors worth keeping.
+    """Make the tree of the classes with landmarks and of the ancestors that are kept.
 
-    `least`: an ancestor is kept when at least this many landmarks lie below it and it joins two kept nodes. Every class
-    with landmarks is in the tree; the parent of a node is the kept ancestor of the highest information content −ln p, p
-    its share of landmarks, ties by id. Raises TreeError should the result be no arborescence.
+    An ancestor is kept if at least `least` landmarks are below it and it joins two kept nodes. The parent of a node is the
+    kept ancestor of the highest information content −ln p, where p is its share of the landmarks; ties go by id. Raises
+    TreeError if the result is not a tree.
     """
     removed: list[Removed] = []
     graph, members = _condensed(_graph(parents, landmarks, removed), landmarks, removed)
@@ -161,7 +161,7 @@ def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int],
 
 
 def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str:
-    """Natural or human-made by what a class leads up to; "review" when both or neither."""
+    """Return "natural" or "human-made" by the classes above; "review" for both or neither."""
     graph: nx.DiGraph[str] = nx.DiGraph([(child, parent) for child, above in parents.items() for parent in above])
     up = {above for member in members if member in graph for above in nx.descendants(graph, member)} | set(members)
     natural, made = bool(up & NATURAL), bool(up & HUMAN_MADE)
@@ -169,20 +169,20 @@ def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str
 
 
 def rows(result: Taxonomy, names: Mapping[str, str]) -> list[Node]:
-    """The nodes below the root, in tree order."""
+    """List the nodes below the root, in tree order."""
     depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(result.tree, ROOT).items()}
     order = list(nx.dfs_preorder_nodes(result.tree, ROOT, sort_neighbors=sorted))[1:]
     parent = {child: above for above, child in result.tree.edges}
     nodes = []
     for node in order:
-        told = result.tree.nodes[node]
-        place = (parent[node], depth[node], int(told["landmarks"]), str(told["kind"]))
-        nodes.append(Node(node, names.get(node, node), *place, result.alternatives[node], told["members"]))
+        facts = result.tree.nodes[node]
+        place = (parent[node], depth[node], int(facts["landmarks"]), str(facts["kind"]))
+        nodes.append(Node(node, names.get(node, node), *place, result.alternatives[node], facts["members"]))
     return nodes
 
 
 def paths(nodes: Iterable[Node]) -> dict[str, str]:
-    """Class -> the labels of what it is a subclass of in the tree, the nearest first, joined by " < "."""
+    """Write, for each class, the labels of the classes above it in the tree, the nearest first, joined by " < "."""
     known = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
     def above(node: Node) -> list[str]:
@@ -195,7 +195,7 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
 def _graph(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
-    """Child → parent edges without the stop-list; a stopped class that has landmarks of its own stays, alone."""
+    """Make the graph of child → parent edges without classes that are too general; one with landmarks stays, isolated."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
     for child, above in sorted(parents.items()):
@@ -212,7 +212,7 @@ def _graph(
 def _condensed(
     graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
-    """The graph with every cycle as one node, named by its member with most landmarks; each node's members."""
+    """Condense every cycle into one node, named like its member with most landmarks; return also the members of nodes."""
     name: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
     for part in nx.strongly_connected_components(graph):
@@ -232,9 +232,9 @@ def _condensed(
 def _below(
     graph: nx.DiGraph[str], members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
 ) -> dict[str, int]:
-    """Landmarks of each node and of everything below it, each landmark's class counted once."""
-    own = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
-    return {node: own[node] + sum(own[below] for below in nx.ancestors(graph, node)) for node in graph}
+    """Count the landmarks of each node and of all nodes below it, each node once."""
+    here = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
+    return {node: here[node] + sum(here[below] for below in nx.ancestors(graph, node)) for node in graph}
 
 
 def _kept(
@@ -244,18 +244,18 @@ def _kept(
     weights: Mapping[str, int],
     least: int,
 ) -> set[str]:
-    """The classes with landmarks, and from below the ancestors that join at least two kept nodes and weigh enough."""
+    """Choose the classes with landmarks and, from the bottom up, the ancestors that join two kept nodes and weigh enough."""
     kept: set[str] = set()
     for node in nx.topological_sort(graph):
-        own = any(landmarks.get(member, 0) for member in members[node])
-        if own or (weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1):
+        occurs = any(landmarks.get(member, 0) for member in members[node])
+        if occurs or (weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1):
             kept.add(node)
     return kept
 
 
 def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
-    """The first kept nodes on every way from `node`."""
-    found: set[str] = set()
+    """Find the first kept node on every path from `node`."""
+    nearest: set[str] = set()
     seen, waiting = {node}, [node]
     while waiting:
         for other in steps(waiting.pop()):
@@ -263,7 +263,7 @@ def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -
                 continue
             seen.add(other)
             if other in kept:
-                found.add(other)
+                nearest.add(other)
             else:
                 waiting.append(other)
-    return found
+    return nearest

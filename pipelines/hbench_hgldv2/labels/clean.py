@@ -1,8 +1,7 @@
 """Selects the landmarks that keep a class, those that are ambiguous, and those that are dropped, and says by which rule.
 
-Rules look at the classes of one landmark in a fixed order; a landmark with several classes left is ambiguous and kept
-apart, because curation may send all of them to one group. Classes are keyed by QID; labels are attributes that drift
-with time.
+Rules look at the classes of a landmark in a fixed order. A landmark with several classes left is ambiguous, and kept apart,
+because curation may put all of them into one group. Classes are identified by QID, since their labels change with time.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ EXAMPLES = 3
 
 
 class Rule(NamedTuple):
-    """A class that says nothing visual: "drop" rejects its landmarks, "too_generic" ignores it next to another."""
+    """A rule on a class without visual meaning: "drop" rejects its landmarks, "too_generic" ignores it next to others."""
 
     label: str
     qid: str
@@ -35,9 +34,9 @@ class Rule(NamedTuple):
 
 
 class CleanedLandmark(NamedTuple):
-    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", by `reason`.
+    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", for a `reason`.
 
-    `raw_label` is how a released file spells the landmark's class, with case and qualifiers; "" for scraped ones.
+    `raw_label` is the class as a released file spells it, with case and qualifiers; "" for scraped landmarks.
     """
 
     split: str
@@ -84,7 +83,7 @@ def run(
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:
-    """The rules in a CSV with columns label, qid, action, why; raises ConfigError naming the line at fault."""
+    """Read rules from a CSV with columns label, qid, action, why; raises ConfigError that names the wrong line."""
     rules = read_rows(path, Rule)
     for line, rule in enumerate(rules, start=2):
         if rule.action not in ACTIONS:
@@ -93,10 +92,10 @@ def read_rules(path: Path = RULES) -> list[Rule]:
 
 
 def select(links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Rule]) -> list[CleanedLandmark]:
-    """What becomes of each landmark, in order.
+    """Keep, drop or mark as ambiguous each landmark, in order.
 
-    Reasons: those of scraping; "irrelevant", all classes dropped by rule; "too_generic", none but generic classes;
-    "no_label", no class with a label in any language; "several_classes", more than one left.
+    Reasons: those of scraping; "irrelevant": a rule drops all classes; "too_generic": only generic classes; "no_label": no
+    class has a label in any language; "several_classes": more than one is left.
     """
     labels = {name.class_id: name.label for name in names}
     actions = _actions(rules, labels)
@@ -104,10 +103,10 @@ def select(links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Ru
 
 
 def selection_of(splits: Mapping[str, Iterable[Released]]) -> tuple[list[CleanedLandmark], list[ClassName]]:
-    """The selection and the classes in released files, whose classes are known by their text only.
+    """Make a selection and its classes of released files, whose classes are known by their text only.
 
-    The key is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class; the
-    landmark keeps the text as it is released.
+    The id is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are one class; the landmark
+    keeps the released text.
     """
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():
@@ -121,7 +120,7 @@ def selection_of(splits: Mapping[str, Iterable[Released]]) -> tuple[list[Cleaned
 
 
 def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) -> list[Label]:
-    """One label per class of a kept or ambiguous landmark, most landmarks first, then by id."""
+    """Make a label for each class of a kept or ambiguous landmark, sorted by landmarks, most first, then by id."""
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     shown: dict[str, list[str]] = defaultdict(list)
     for row in selection:
@@ -138,7 +137,7 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
 
 
 def counts(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
-    """Landmarks per split and status, and per reason."""
+    """Count the landmarks per split and status, and per reason."""
     result: Counter[str] = Counter()
     for row in selection:
         result[f"{row.split} {row.status}"] += 1
@@ -168,7 +167,7 @@ def _verdict(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) 
 
 
 def _actions(rules: Sequence[Rule], labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Class id -> action: by QID, or by label where the rule has no QID."""
-    by_text = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
-    found = {class_id: by_text[normalised(label)] for class_id, label in labels.items() if normalised(label) in by_text}
-    return found | {rule.qid: rule.action for rule in rules if rule.qid}
+    """Return class id -> action: by QID, or by label for rules without a QID."""
+    texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
+    by_label = {class_id: texts[normalised(label)] for class_id, label in labels.items() if normalised(label) in texts}
+    return by_label | {rule.qid: rule.action for rule in rules if rule.qid}

@@ -1,4 +1,4 @@
-"""A label: a class of landmarks, what "instance of" says they are, with its English name and how often it occurs.
+"""Defines a label: a class of landmarks, as "instance of" states it, with its English name and its number of landmarks.
 
 >>> normalised("Synagogue (1630s–1970s)"), head_noun("church of Finland"), normalised("castle (High Middle Ages")
 ('synagogue', 'church', 'castle')
@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple, get_args
 
 Split = Literal["train", "index"]
 SPLITS: tuple[str, ...] = get_args(Split)
-PREFIX = "label:"  # the id of a class known by its text only, as in the released files
+PREFIX = "label:"  # begins the id of a class that is known by its text only, such as in the released files
 
 
 class Label(NamedTuple):
-    """One class: its id (a QID, or "label:…"), English label, landmarks per split, and categories of three of them."""
+    """A class: its id (a QID, or "label:…"), English label, landmarks per split, and three landmarks' categories."""
 
     class_id: str
     label: str
@@ -29,35 +29,35 @@ class Label(NamedTuple):
 
     @property
     def landmarks(self) -> int:
-        """How many landmarks have this class alone."""
+        """The number of landmarks that have this class alone."""
         return self.n_train + self.n_index
 
 
 def normalised(label: str) -> str:
-    """A raw label without qualifiers: "(…)" at the end cut even if unclosed, spaces collapsed, case folded, NFC."""
+    """Normalise a raw label: cut "(…)" at its end, even if unclosed, collapse spaces, fold case; NFC."""
     text = unicodedata.normalize("NFC", label)
     return " ".join(re.sub(r"\s*\([^)]*\)?\s*$", "", text).split()).casefold()
 
 
 def head_noun(label: str) -> str:
-    """The last word of a label before "of", "in", "for" …: what kind of thing English says it is."""
+    """Return the last word of a label before "of", "in", "for" …, which in English names the kind of thing."""
     phrase = re.split(r"\s+(?:of|in|for|at|on|from|by|with)\s+|,", normalised(label))[0]
     words = re.findall(r"[\w'’-]+", phrase)
     return words[-1] if words else normalised(label)
 
 
 def digest(class_ids: Iterable[str]) -> str:
-    """The sha256 of a set of classes, whatever their order: their sorted ids, a line each."""
+    """Return the sha256 of a set of classes: of their sorted ids, in a line each."""
     return hashlib.sha256("\n".join(sorted(class_ids)).encode()).hexdigest()
 
 
 def partition_digest(clusters: Mapping[str, int]) -> str:
-    """The sha256 of a partition of classes, whatever the clusters' numbers and order."""
+    """Return the sha256 of a partition of classes, independent of the numbers and order of the clusters."""
     return digest(digest(members) for members in members_of(clusters).values())
 
 
 def members_of(clusters: Mapping[str, int]) -> dict[int, list[str]]:
-    """Cluster -> its classes, sorted."""
+    """Return cluster -> classes, sorted."""
     result: dict[int, list[str]] = {}
     for class_id in sorted(clusters):
         result.setdefault(clusters[class_id], []).append(class_id)

@@ -16,7 +16,7 @@ from hbench_hgldv2.curation.decisions import Ambiguous, AnyDecision, Decisions, 
 from hbench_hgldv2.labels.label import PREFIX, Label, normalised
 
 KINDS = ("human-made", "natural")
-SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions of the 156 classes that are known here
+SAMPLE = Path(__file__).with_name("released_sample.yaml")  # decisions about 156 released classes
 
 
 class Released(NamedTuple):
@@ -38,17 +38,19 @@ def run(
 ) -> None:
     """Turn released super-categories into decisions: a move per group, and labels in several groups as ambiguous.
 
-    Where the work folder has labels, the decisions are about those of them that the files name; `hbench hgldv2
-    agreement` shows where curators went another way.
+    If the work folder has labels, the decisions are about those that the files name; `hbench hgldv2 agreement` shows where
+    curators decided differently.
 
     \b
     hbench hgldv2 decisions --released train_label_to_hierarchical.csv --released index_label_to_hierarchical.csv
     """
     if sample == bool(released):
-        raise UsageError("decisions are made of released files or of the sample", fix="--released FILE, or --sample")
+        raise UsageError(
+            "decisions are made of released files or of the sample", fix="give either --released FILE or --sample"
+        )
     target = out or work / "decisions.yaml"
     if out is None and target.exists():
-        raise UsageError(f"{target} is there already", fix="-o FILE writes another one")
+        raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
     labels = read_rows(work / "labels.csv", Label) if (work / "labels.csv").exists() else None
     rows = [shipped_sample()] if sample else [read(path) for path in released]
     made = decisions_of(rows, labels)
@@ -58,7 +60,7 @@ def run(
 
 
 def read(path: Path) -> list[Released]:
-    """The rows of a released file; raises DataError for other columns, a landmark given twice, or half a label."""
+    """Read the rows of a released file; raises DataError for other columns, a repeated landmark, or half a label."""
     seen: set[int] = set()
     rows = read_rows(path, Released)
     for row in rows:
@@ -72,7 +74,7 @@ def read(path: Path) -> list[Released]:
 
 
 def shipped_sample() -> list[Released]:
-    """The labels that the shipped decisions place, without case and qualifier, as rows: a landmark each."""
+    """Make rows, with a landmark each, of the labels in the shipped decisions, which lack case and qualifiers."""
     shipped = decisions_file.load(SAMPLE)
     placed = [(i, move.to) for move in shipped.decisions if isinstance(move, Move) for i in move.labels]
     return [
@@ -82,10 +84,10 @@ def shipped_sample() -> list[Released]:
 
 
 def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:
-    """Decisions that reproduce released files: a move per group, and classes found in several groups as ambiguous.
+    """Make decisions that reproduce released files: a move per group, and classes in several groups as ambiguous.
 
-    Landmarks that have a group without a class, assigned by their images, are not decided about. With `labels`,
-    for those whose text the files have, under their own ids. Raises DataError for a group of two kinds.
+    Landmarks with a group but without a class, which images assigned, are left out. With `labels`, the decisions are about
+    the labels whose text the files have, by their ids. Raises DataError for a group of two kinds.
     """
     groups: dict[str, Group] = {}
     placed: Mapping[str, set[str]] = defaultdict(set)
@@ -93,7 +95,7 @@ def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | 
         group = groups.setdefault(row.hierarchical_label, Group.model_validate({"kind": row.natural_or_human_made}))
         if group.kind != row.natural_or_human_made:
             raise DataError(
-                f"group {row.hierarchical_label!r} is of two kinds",
+                f"group {row.hierarchical_label!r} has two kinds",
                 expected=group.kind,
                 found=row.natural_or_human_made,
             )
@@ -105,10 +107,10 @@ def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | 
         }
     moves: list[AnyDecision] = []
     for number, name in enumerate(sorted(groups), start=1):
-        ids = tuple(sorted(class_id for class_id, found in placed.items() if found == {name}))
+        ids = tuple(sorted(class_id for class_id, names in placed.items() if names == {name}))
         if ids:
             moves.append(Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released"))
-    several = sorted((class_id, tuple(sorted(found))) for class_id, found in placed.items() if len(found) > 1)
+    several = sorted((class_id, tuple(sorted(names))) for class_id, names in placed.items() if len(names) > 1)
     for number, (class_id, choices) in enumerate(several, start=1):
         moves.append(
             Ambiguous(

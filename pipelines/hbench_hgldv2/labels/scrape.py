@@ -1,7 +1,6 @@
-"""Links every landmark to its Commons category, that to a Wikidata item, and that to the classes the item is an instance of.
+"""Links every landmark to its Commons category, the category to a Wikidata item, and the item to its classes.
 
-Where the facts come from (the APIs, the query service, dumps) is a FactSource of five functions; following them is the
-same for all.
+The facts come from a FactSource of five functions: the APIs, the query service or dumps. Following them is the same for all.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from hbench_hgldv2.wikimedia.facts import MISSING, MOST_HOPS, QID, Entity, FactS
 # Category, disambiguation, list, project page, disambiguation category.
 META_CLASSES = frozenset({"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"})
 MOST_TOPICS = 3
-SPOKEN = ("en", "mul")  # a label in "mul" is every language's default, where English has none of its own
+SPOKEN = ("en", "mul")  # a label in "mul" is the default of all languages without a label
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
 NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical.csv")
 
 
 class Landmark(NamedTuple):
-    """A landmark of one split; ids of train and index are different id spaces, so the split is part of the key."""
+    """A landmark of one split; train and index number their landmarks independently, so the split is part of the key."""
 
     split: str
     landmark_id: int
@@ -39,9 +38,9 @@ class Landmark(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A landmark and its classes; `reason` says why there are none, "" where there are some.
+    """A landmark and its classes; without any, `reason` says why, else it is "".
 
-    `raw_label` is what the category's infobox prints, labels with qualifiers, to compare with the released files.
+    `raw_label` is the text of the category's infobox, labels with qualifiers, to compare with the released files.
     """
 
     split: str
@@ -61,7 +60,7 @@ class Link(NamedTuple):
 
 
 class ClassName(NamedTuple):
-    """A class and its label; `language` differs from "en" where English has none."""
+    """A class and its label; `language` is not "en" where there is no English label."""
 
     class_id: str
     label: str
@@ -85,7 +84,7 @@ def run(
     rate: Rate = 1.0,
     cache: CacheFile = None,
 ) -> None:
-    """Link every landmark to its classes. Interrupt it as you like: it resumes where it was.
+    """Link every landmark to its classes. An interrupted run resumes where it stopped.
 
     \b
     hbench hgldv2 scrape --raw gldv2/raw --contact you@example.org
@@ -93,12 +92,12 @@ def run(
     """
     if via == "dumps":
         if dumps is None:
-            raise UsageError("no folder of dumps is named", fix="--dumps FOLDER")
+            raise UsageError("--via dumps needs the folder of the dumps", fix="give --dumps FOLDER")
         link(work, raw, dump_files.source(dumps), {"via": via, "limit": limit})
         return
     for name, url in server:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"--server {name} is not an address", expected="http://… or https://…", found=url)
+            raise UsageError(f"the server of {name} is not an address", expected="http://… or https://…", found=url)
     servers = SERVERS._replace(**dict(server))
     with opened(work, contact=contact, offline=offline, rate=rate, cache=cache) as client:
         source = api.source(client, servers) if via == "api" else query_service.source(client, servers)
@@ -106,7 +105,7 @@ def run(
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
-    """Make links.csv and classes.csv from a source, unless they are there already."""
+    """Make links.csv and classes.csv with facts from a source, unless they are up to date."""
     files = {split: _landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
@@ -129,16 +128,17 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
 
 
 def expected_requests(titles: int) -> int:
-    """How many requests this many categories take, within a tenth.
+    """Estimate the number of requests for this many categories, within a tenth.
 
-    A batch of 50 titles is asked for their pages. Those with an item, and a tenth more for their main topics, are asked for
-    as entities; those without for their wikitext and, 200 at once, for P373: 2.1 batches if all have one, 2.25 if none has.
+    Every batch of 50 titles takes a request for their pages. Titles with an item take one for their entities, and a tenth more
+    for main topics; those without take one for their wikitext and, 200 at once, one for P373. That makes 2.1 requests per
+    batch if all have an item, 2.25 if none has.
     """
     return round(2.2 * titles / BATCH) + 4
 
 
 def _landmark_file(raw: Path, split: str) -> Path:
-    """The file of a split's landmarks: the released hierarchy serves too, since it names the categories."""
+    """Find the file of a split's landmarks; a released hierarchy will do, since it names the categories."""
     for name in NAMES:
         for path in (raw / name.format(split), raw / Path(name.format(split)).name):
             if path.exists():
@@ -149,7 +149,7 @@ def _landmark_file(raw: Path, split: str) -> Path:
 
 
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
-    """The landmarks of train_ or index_label_to_category.csv (columns landmark_id, category); raises DataError."""
+    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category); raises DataError."""
     with open_table(path) as lines:
         reader = csv.DictReader(lines)
         columns = reader.fieldnames or ()
@@ -163,9 +163,9 @@ def read_landmarks(path: Path, split: str) -> list[Landmark]:
 
 
 def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Link], list[ClassName]]:
-    """One link per landmark, in order, and the names of all classes met, sorted by id.
+    """Link every landmark, in order, and name all their classes, sorted by id.
 
-    Raises IntegrityError unless every title ends in exactly one of found, redirected, missing, invalid, no item.
+    Raises IntegrityError unless every title is exactly one of found, redirected, missing, invalid, no_item.
     """
     titles = {landmark.category: title_of(landmark.category) for landmark in landmarks}
     unique_titles = list(dict.fromkeys(titles.values()))
@@ -176,14 +176,14 @@ def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Lin
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
-    beside = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
-    names = source.names([*class_ids, *sorted(beside, key=_qid_order)])
+    qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
+    names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
     links = [link._replace(raw_label=_in_english(link.raw_label, names)) for link in links]
     return links, [ClassName(i, *names.get(i, Named())) for i in class_ids]
 
 
 def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
-    """The page of each title: soft redirects followed, then P373 tried for what has no item."""
+    """Find the page of each title: follow soft redirects, then look for titles without an item by P373."""
     pages = source.pages([title for title in titles if _is_title(title)])
     pages |= {title: Page(title, "invalid") for title in titles if not _is_title(title)}
     pages |= _follow_soft({title: page for title, page in pages.items() if page.status == "no_item"}, source)
@@ -193,7 +193,7 @@ def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
 
 
 def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]:
-    """The entities of the items and of the main topics (P301) they lead to, at most three hops."""
+    """Find the entities of the items and of their main topics (P301), at most three hops away."""
     known: dict[str, Entity] = {}
     unknown = _new_ids(items, known)
     for _ in range(MOST_TOPICS + 1):
@@ -205,9 +205,9 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
 
 
 def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, str]:
-    """The item that a category is about, its entity, and the reason for having no class, "" where it has one.
+    """Return the item that a category is about, its entity, and the reason for having no class, "" if it has one.
 
-    A category's own item leads to its main topic (P301); an item of a Wikimedia class without a topic is not a place.
+    The item of a category leads to its main topic (P301); an item of a Wikimedia class without a topic is not a place.
     """
     entity, seen = entities.get(item, MISSING), {item}
     while entity.topics and entity.topics[0] in entities and entity.topics[0] not in seen and len(seen) <= MOST_TOPICS:
@@ -224,14 +224,14 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, st
 
 
 def counts(links: Sequence[Link]) -> dict[str, int]:
-    """Landmarks per status, per way of linking, and per reason for having no class."""
-    found = Counter(f"status {link.status}" for link in links)
-    found += Counter(f"via {link.via}" for link in links if link.via)
-    return dict(found + Counter(link.reason for link in links if link.reason))
+    """Count the landmarks per status, per way of linking, and per reason for having no class."""
+    total = Counter(f"status {link.status}" for link in links)
+    total += Counter(f"via {link.via}" for link in links if link.via)
+    return dict(total + Counter(link.reason for link in links if link.reason))
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
-    """The pages that category-redirect templates lead to, at most five hops, never round in a circle."""
+    """Find the pages to which category-redirect templates lead, in at most five hops and never in a circle."""
     places = {title: page.title for title, page in pages.items()}
     seen = {title: {page.title} for title, page in pages.items()}
     result: dict[str, Page] = {}
@@ -241,12 +241,12 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         targets = source.soft_targets(sorted(set(places.values())))
         places = {t: targets.get(p, "") for t, p in places.items()}
         places = {t: p for t, p in places.items() if _is_title(p) and p not in seen[t]}
-        found = source.pages(sorted(set(places.values()))) if places else {}
+        page_of = source.pages(sorted(set(places.values()))) if places else {}
         for title, place in places.items():
             seen[title].add(place)
-            if found[place].item:
-                result[title] = Page(found[place].title, "redirected", found[place].item, "soft redirect")
-        places = {t: found[p].title for t, p in places.items() if found[p].status == "no_item"}
+            if page_of[place].item:
+                result[title] = Page(page_of[place].title, "redirected", page_of[place].item, "soft redirect")
+        places = {t: page_of[p].title for t, p in places.items() if page_of[p].status == "no_item"}
     return result
 
 
@@ -259,23 +259,23 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
 
 
 def _infobox(entity: Entity) -> str:
-    """The classes as QIDs, each followed by its qualifiers in parentheses."""
-    beside = entity.qualifiers or ("",) * len(entity.classes)
-    return ", ".join(f"{qid} ({said})" if said else qid for qid, said in zip(entity.classes, beside, strict=True))
+    """Write the classes as QIDs, followed by their qualifiers in parentheses."""
+    qualifiers = entity.qualifiers or ("",) * len(entity.classes)
+    return ", ".join(f"{qid} ({text})" if text else qid for qid, text in zip(entity.classes, qualifiers, strict=True))
 
 
 def _in_english(text: str, names: Mapping[str, Named]) -> str:
-    """A text with its QIDs replaced by their English labels, where they have one."""
+    """Replace the QIDs in a text by their English labels, where they have one."""
 
-    def label(found: re.Match[str]) -> str:
-        name = names.get(found[0], Named())
-        return name.text if name.language in SPOKEN and name.text else found[0]
+    def label(match: re.Match[str]) -> str:
+        name = names.get(match[0], Named())
+        return name.text if name.language in SPOKEN and name.text else match[0]
 
     return QID.sub(label, text)
 
 
 def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:
-    """Ids worth asking for, once each: one malformed id would spoil its whole batch."""
+    """List the new, well-formed ids, once each: a malformed one would make the server refuse its whole batch."""
     return [i for i in dict.fromkeys(ids) if QID.fullmatch(i) and i not in known]
 
 

@@ -1,6 +1,6 @@
-"""The MediaWiki and Wikidata APIs as a source of links: pages, redirects, entities and labels, fifty to a request.
+"""Reads facts from the MediaWiki and Wikidata APIs: pages, redirects, entities and labels, fifty per request.
 
-What has no item is looked for by P373, two hundred names to a query of the query service: the APIs' search takes one.
+Titles without an item are looked up by P373 in the query service, two hundred per query: the APIs' search takes one.
 
 >>> soft_redirect("{{Category redirect|reason=x|1=Old Bridge, Mostar}}")
 'Category:Old Bridge, Mostar'
@@ -48,7 +48,7 @@ REDIRECT_TEMPLATES = (
 
 
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:
-    """The two APIs as a source, and the query service for P373."""
+    """Make a source of the two APIs, and of the query service for P373."""
     commons, wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
 
     def pages(titles: Sequence[str]) -> dict[str, Page]:
@@ -74,7 +74,7 @@ def source(client: Client, servers: Servers = SERVERS) -> FactSource:
 def _answered(
     client: Client, endpoint: Endpoint, params: Mapping[str, str], name: str, values: Sequence[str]
 ) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
-    """Batches of values with the data of their answers; an id that is refused by itself is a missing item."""
+    """Yield batches of values with the data of their answers; an id that is refused alone is a missing item."""
     for batch, answers in client.ask_batched(endpoint, params, name, values):
         if not isinstance(answers, Refused):
             yield batch, [answer.data for answer in answers]
@@ -88,10 +88,10 @@ def _answered(
 
 
 def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Page]:
-    """The page of each requested title, from the answers (with continuations) to one `prop=pageprops` query.
+    """Find the page of each requested title in the answers (with continuations) to one `prop=pageprops` query.
 
-    A title is followed by name through `normalized` and `redirects`, never by position: pages come in their own order,
-    and two titles may be one page. Format versions 1 and 2 are read. Raises SourceError when a title is in no answer.
+    A title is followed by name through `normalized` and `redirects`, never by position, because pages come in any order and
+    two titles may be one page. Format versions 1 and 2 are read. Raises SourceError for a title without an answer.
     """
     renamed: dict[str, str] = {}
     redirected: dict[str, str] = {}
@@ -101,7 +101,7 @@ def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> 
         for entry in query.get("normalized", ()):
             renamed[unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]] = entry["to"]
         for entry in query.get("redirects", ()):
-            if "tointerwiki" in entry:  # the page leads to another wiki: it is there, and has no item of its own
+            if "tointerwiki" in entry:  # the page exists, leads to another wiki, and has no item
                 pages.setdefault(entry["from"], {})
             else:
                 redirected[entry["from"]] = entry["to"]
@@ -113,7 +113,7 @@ def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> 
 
 
 def wikitexts_of(answers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Page title -> wikitext, from the answers to one `prop=revisions&rvprop=content&rvslots=main` query."""
+    """Read page title -> wikitext from the answers to one `prop=revisions&rvprop=content&rvslots=main` query."""
     texts: dict[str, str] = {}
     for answer in answers:
         for page in _listed(answer.get("query", {}).get("pages", ())):
@@ -124,9 +124,9 @@ def wikitexts_of(answers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def soft_redirect(wikitext: str) -> str | None:
-    """The title a category-redirect template points to, which `redirects=1` does not follow; None without one.
+    """Find the title to which a category-redirect template points, which `redirects=1` does not follow; None without one.
 
-    What is in comments and in <nowiki> is not a template.
+    Text in comments and in <nowiki> does not count.
     """
     for template in mwparserfromhell.parse(wikitext).filter_templates():
         name = " ".join(str(template.name).replace("_", " ").split()).casefold()
@@ -152,12 +152,12 @@ def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping
 
 
 def _listed(pages: Any) -> Iterable[dict[str, Any]]:
-    """Version 2 lists the pages, version 1 maps page ids to them."""
+    """Return the pages of an answer: version 2 lists them, version 1 maps page ids to them."""
     return pages.values() if isinstance(pages, Mapping) else pages
 
 
 def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
-    """Add what a continuation tells about a page to what is known of it."""
+    """Add the facts on a page in a continuation to those known so far."""
     for key, value in page.items():
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             into[key] |= value
@@ -169,9 +169,9 @@ def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
 
 
 def entities_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str, Entity]:
-    """The entity of each requested id, from one wbgetentities answer; raises SourceError when one is not accounted for.
+    """Read the entity of each requested id from one wbgetentities answer; raises SourceError for an id without an answer.
 
-    A redirected item stands under the id asked for and carries its target's id; a missing or deleted one is MISSING.
+    A redirected item has the requested id as key and its target's as `item`; a missing or deleted one is MISSING.
     """
     contents = answer.get("entities") or {}
     absent = [i for i in requested if i not in contents]
@@ -185,17 +185,16 @@ def entities_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str
 
 
 def names_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str, Named]:
-    """The English label of each requested id, from one wbgetentities answer with `languagefallback`."""
+    """Read the English label of each requested id from one wbgetentities answer with `languagefallback`."""
     contents = answer.get("entities") or {}
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {i: Named(label.get("value", ""), label.get("language", "")) for i, label in labels.items()}
 
 
 def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Item value -> the first of the best statements that has it: the preferred ones if any, else the normal ones, never
-    deprecated ones.
+    """Map each item value to its first statement of the best rank: preferred if there are any, else normal, never deprecated.
 
-    Unknown and absent values (somevalue, novalue) are not values; order is the item's.
+    Unknown and absent values (somevalue, novalue) do not count; the order is that of the statements.
     """
     by_rank: dict[str, dict[str, Mapping[str, Any]]] = {"preferred": {}, "normal": {}}
     has_preferred = any(statement.get("rank") == "preferred" for statement in statements)
@@ -207,7 +206,7 @@ def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def qualified(statement: Mapping[str, Any]) -> str:
-    """What an infobox prints in parentheses after a class: years, then items as QIDs.
+    """Write the qualifiers of a statement as an infobox prints them after a class: years, then items as QIDs.
 
     >>> year = {"snaktype": "value", "datavalue": {"value": {"time": "+1976-05-01T00:00:00Z", "precision": 11}}}
     >>> qualified({"qualifiers": {"P580": [year]}}), qualified({"qualifiers": {"P582": [year]}}), qualified({})
@@ -238,7 +237,7 @@ def _entity(content: Mapping[str, Any]) -> Entity:
 
 
 def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
-    """The year of the first time value, or its decade or century where it is no more precise; "" without one."""
+    """Return the year of the first time value, or its decade or century if that is its precision; "" without one."""
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
     match = re.match(r"([+-])(\d+)", str(value.get("time", ""))) if isinstance(value, Mapping) else None
     if not match:

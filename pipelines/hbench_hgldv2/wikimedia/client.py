@@ -1,7 +1,7 @@
-"""Asks Wikimedia's APIs politely: serial, below a rate, patient, and never twice for what the cache holds.
+"""Sends requests to Wikimedia's APIs: one at a time, below a rate, with retries, and never twice.
 
-It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Every answer is kept for good in one
-sqlite file before it is used: a run replays offline, and a killed one loses at most the request in flight.
+It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Every answer is kept in one sqlite file
+before it is used: a run can be repeated offline, and a killed one loses at most the request in flight.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ NOT_ANSWERED = (
     requests.exceptions.ChunkedEncodingError,
     requests.exceptions.ContentDecodingError,
 )
-BATCH = 50  # values of one parameter, for clients without the apihighlimits right
+BATCH = 50  # most values of one parameter for clients without the apihighlimits right
 
 
 class Servers(NamedTuple):
-    """Where Wikimedia answers: the APIs of Commons and Wikidata, and the query service."""
+    """The addresses of the APIs of Commons and Wikidata, and of the query service."""
 
     commons: str = "https://commons.wikimedia.org/w/api.php"
     wikidata: str = "https://www.wikidata.org/w/api.php"
@@ -47,7 +47,7 @@ class Servers(NamedTuple):
 
 SERVERS = Servers()
 
-# The options of every step that asks Wikimedia.
+# The options of every step that sends requests to Wikimedia.
 Contact = Annotated[str | None, "Your mail address or URL: Wikimedia asks every client to say whom to write to."]
 Offline = Annotated[bool, "Answer from the cache only."]
 Rate = Annotated[float, "Most requests per second."]
@@ -55,7 +55,7 @@ CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in t
 
 
 class Endpoint(NamedTuple):
-    """Where to ask: MediaWiki APIs take `maxlag` and GET, falling back to POST; a query service always gets POST."""
+    """The address of a service: MediaWiki APIs take `maxlag` and GET, or else POST; a query service always gets POST."""
 
     url: str
     is_query_service: bool = False
@@ -63,7 +63,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Manners:
-    """How a client behaves: at most `rate` requests per second, waits in seconds, `attempts` per request."""
+    """The limits of a client: at most `rate` requests per second, waits in seconds, `attempts` per request."""
 
     rate: float = 1.0
     maxlag: int = 5
@@ -76,7 +76,7 @@ class Manners:
 
 @dataclass(frozen=True)
 class Clock:
-    """Time as the client sees it: `monotonic` and `wall` seconds, and how it waits."""
+    """The clock of a client: `monotonic` and `wall` seconds, and a function that waits."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -87,7 +87,7 @@ KEPT_HEADERS = ("ETag", "Age", "Date", "Content-Type", "MediaWiki-API-Error")
 
 
 class Answer(NamedTuple):
-    """A response as it came: HTTP status, the headers worth keeping, the body, and when (UTC, ISO)."""
+    """A response of a server: HTTP status, headers, body, and when it was fetched (UTC, ISO)."""
 
     status: int
     headers: Mapping[str, str]
@@ -96,7 +96,7 @@ class Answer(NamedTuple):
 
 
 class Cache:
-    """Answers by request, in a sqlite file that is made when missing; raises DataError when it is not such a file."""
+    """The answers by request, in a sqlite file, made if missing; raises DataError when it is another kind of file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,14 +124,14 @@ class Cache:
         return int(count)
 
     def get(self, request: str) -> Answer | None:
-        """The answer to a canonical request, or None."""
+        """Return the answer to a canonical request, or None."""
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
         return None if row is None else Answer(row[0], parse_json(row[1]), zlib.decompress(row[2]), row[3])
 
     def put(self, request: str, answer: Answer) -> None:
-        """Keep an answer; on return it is in the file."""
+        """Write an answer to the file before returning."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
@@ -144,7 +144,7 @@ class Cache:
 
 @dataclass
 class Client:
-    """Asks serially. `contact` is None for a client that only reads the cache; `tell` is called with remarks."""
+    """Sends requests one at a time; with `contact` None it only reads the cache. `tell` is called with remarks."""
 
     contact: str | None
     cache: Cache
@@ -159,15 +159,15 @@ class Client:
         if self.contact is not None:
             accepted = {"Accept-Encoding": "gzip", "Accept": "application/sparql-results+json, application/json"}
             self._session.headers.update({"User-Agent": user_agent(self.contact)} | accepted)
-        self._warned: set[str] = set()  # each warning is told once
-        # Another run may have asked a moment ago and been killed, so that even the first request waits its turn.
+        self._warned: set[str] = set()  # a warning is shown once
+        # Another run may have sent a request a moment ago and been killed, so even the first request waits.
         self._last = self.clock.monotonic()
 
     def ask(self, endpoint: Endpoint, params: Mapping[str, str]) -> Good | Refused:
-        """The answer to one request, from the cache or else from the server.
+        """Return the answer to one request, from the cache, or else from the server.
 
-        Raises SourceError when the server does not answer in `attempts` tries, DataError when only the cache may be
-        used.
+        Raises SourceError when the server does not answer in `attempts` tries, DataError for a request that is not in the
+        cache if only the cache may be used.
         """
         request = canonical(endpoint.url, params)
         answer = self.cache.get(request)
@@ -181,9 +181,9 @@ class Client:
     def ask_batched(
         self, endpoint: Endpoint, params: Mapping[str, str], name: str, values: Sequence[str], *, size: int = BATCH
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
-        """Batches of values with the answers to a request and its continuations.
+        """Yield batches of values with the answers to a request and its continuations.
 
-        A refused batch is halved until one refused value is left, which comes with its refusal.
+        A refused batch is halved until a single refused value is left, which is yielded with its refusal.
         """
         batches = [list(values[start : start + size]) for start in range(0, len(values), size)][::-1]
         answered = 0
@@ -225,7 +225,7 @@ class Client:
             self._wait(verdict, failures, endpoint)
 
     def _try(self, endpoint: Endpoint, params: Mapping[str, str], *, posts: bool) -> tuple[Verdict, Answer]:
-        """Make one request in its turn: no sooner than 1/rate after the one before."""
+        """Send one request, no sooner than 1/rate seconds after the previous one."""
         turn = self._last + 1 / self.manners.rate - self.clock.monotonic()
         if turn > 0:
             self.clock.sleep(turn)
@@ -243,21 +243,21 @@ class Client:
             )
         except NOT_ANSWERED as error:
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)
-        came = (response.status_code, response.headers, response.content)
-        verdict = judge(*came, now=self.clock.wall(), lag_wait=self.manners.lag_wait)
+        status, headers, body = response.status_code, response.headers, response.content
+        verdict = judge(status, headers, body, now=self.clock.wall(), lag_wait=self.manners.lag_wait)
         for warning in sorted(set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned):
             self._warned.add(warning)
             self.tell(f"the server warns: {warning}")
-        return verdict, Answer(response.status_code, dict(response.headers), response.content, fetched)
+        return verdict, Answer(status, dict(headers), body, fetched)
 
     def _wait(self, verdict: Again, failures: int, endpoint: Endpoint) -> None:
-        """Sleep as the server asks, or twice as long after each failure; raise SourceError after the last try."""
+        """Wait as long as the server asks, or twice as long after each failure; raise SourceError after the last try."""
         self.counts["retries"] += 1
         if failures == self.manners.attempts:
             raise SourceError(
                 f"{endpoint.url} did not answer in {failures} tries",
                 found=verdict.why,
-                fix="run again later: what was answered is kept",
+                fix="run again later: the answers so far are kept",
             )
         pause = verdict.wait or min(self.manners.first_wait * 2 ** (failures - 1), self.manners.longest_wait)
         self.tell(f"{verdict.why}; waiting {pause:.1f} s")
@@ -273,14 +273,14 @@ def opened(
     rate: float = 1.0,
     cache: Path | None = None,
 ) -> Iterator[Client]:
-    """Open a client on the work folder's cache, the only one at a time, that shows how far it is."""
+    """Open a client on the work folder's cache, which one client may use at a time, with a progress bar."""
     if contact is None and not offline:
         raise UsageError(
             "Wikimedia asks every client to say whom to write to", fix="--contact you@example.org, or --offline"
         )
     if not 0 < rate <= 10:
         raise ConfigError(
-            "this rate is not polite", expected="above 0, at most 10 requests per second", found=f"{rate:g}"
+            "--rate is out of range", expected="above 0, at most 10 requests per second", found=f"{rate:g}"
         )
     path = cache or work / "cache.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,15 +291,15 @@ def opened(
             client.on_progress = lambda done, total: bar.update(task, completed=done, total=total)
             yield client
     except Timeout:
-        raise DataError(f"another run is using {path}", fix="wait for it, or give another --cache") from None
+        raise DataError(f"another run is using {path}", fix="wait for it to end, or name another --cache") from None
 
 
 def user_agent(contact: str) -> str:
-    """`hbench/<version> (<contact>) requests/<version>`; raises UsageError unless the contact is a mail or a URL."""
+    """Make the User-Agent `hbench/<version> (<contact>) requests/<version>`; raises UsageError for another contact."""
     if not re.fullmatch(r"[^\s()<>@]+@[^\s()<>@]+\.[^\s()<>@]+|https?://[^\s()<>]+", contact):
         raise UsageError(
             "Wikimedia asks every client to say whom to write to",
-            expected="a mail address or a URL of yours",
+            expected="your mail address or URL",
             found=repr(contact),
             fix="--contact you@example.org",
         )
@@ -307,7 +307,7 @@ def user_agent(contact: str) -> str:
 
 
 def canonical(endpoint: str, params: Mapping[str, str]) -> str:
-    """A request as text that does not depend on the method, the order of parameters, or maxlag."""
+    """Write a request as text that does not depend on the method, the order of parameters, or maxlag."""
     return json.dumps([endpoint, sorted((k, v) for k, v in params.items() if k != "maxlag")], ensure_ascii=False)
 
 

@@ -1,7 +1,7 @@
-"""Wikimedia's dumps as a source of links: no request at all, for everything at once.
+"""Reads facts from Wikimedia's dumps, without any request.
 
-A folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz and a Wikidata truthy dump *truthy*.nt.gz
-or .bz2. The truthy dump is read once per hop, so filter it first: `bzgrep -E
+The folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz and a Wikidata truthy dump *truthy*.nt.gz or
+.bz2. The truthy dump is read once per hop, so filter it first: `bzgrep -E
 'prop/direct/P(31|279|301|971|373)>|label>.*@(en|mul) ' …`.
 
 >>> list(values_of(["INSERT INTO `page` VALUES (1,14,'Rock\\\\'n_roll, (1)',0),(2,0,NULL,0.5);"]))
@@ -34,12 +34,12 @@ from hbench_hgldv2.wikimedia.facts import (
     only_items,
 )
 
-DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # how a dump begins
+DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # the beginnings of dumps
 CATEGORY = "14"  # the namespace of categories
-# Two libraries read such rows. Four million of page_props (193 MB) took 13 s here and 6 s in mwsql 1.0.4, which gives "ab" for
-# the title "a),(b" and "anb" for "a\nb", fails on rows that stand on lines of their own, and is under the GPL; sqlglot 30
-# took 12 s for a hundred thousand.
-_QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'"  # possessive: a row is read once, from left to right
+# Two libraries read such rows. Four million of page_props (193 MB) took 13 s here and 6 s in mwsql 1.0.4; that gives "ab" for
+# the title "a),(b" and "anb" for "a\nb", fails on dumps with a row per line, and is under the GPL. sqlglot 30 took 12 s for a
+# hundred thousand rows.
+_QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'"  # possessive quantifiers, so that a row is read once, without backtracking
 _CELL = re.compile(rf"({_QUOTED}|[^'(),]*+),")
 _TUPLE = re.compile(rf"\(((?:{_QUOTED}|[^'(),]*+)(?:,(?:{_QUOTED}|[^'(),]*+))*+)\)")
 _ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
@@ -48,7 +48,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> FactSource:
-    """The dumps in a folder as a source, which knows no soft redirects; raises DataError naming a file that is missing."""
+    """Make a source of the dumps in a folder, without soft redirects; raises DataError that names a missing file."""
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
     return FactSource(
@@ -61,10 +61,10 @@ def source(folder: Path) -> FactSource:
 
 
 def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The rows of all INSERT statements of a MySQL or MariaDB dump, as text; NULL is "". Rows stand on the line of the
-    statement or, as newer mariadb-dump writes them, each on its own.
+    """Yield the rows of all INSERT statements of a MySQL or MariaDB dump, as text; NULL is "".
 
-    Raises DataError for a text in them that is not a row, and for a dump that is cut off.
+    The rows are on the line of the statement or, with newer versions of mariadb-dump, in a line each. Raises DataError for text
+    between them, and for a dump that is cut off.
     """
     inside, is_dump, is_complete = False, False, False
     for line in lines:
@@ -82,7 +82,7 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
-    """The rows of a line from a place on, between which there is nothing but commas."""
+    """Yield the rows of a line from `place`, with only commas between them."""
     for row in _TUPLE.finditer(line, place):
         if line[place : row.start()].strip(" ,\n"):
             break
@@ -93,11 +93,11 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
 
 
 def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Item, property (P31, label …), value and language of the N-Triples about items; unknown values are skipped."""
+    """Yield item, property (P31, label …), value and language of the N-Triples about items; skip unknown values."""
     for line in lines:
-        found = _TRIPLE.match(line)
-        if found:
-            item, predicate, entity, text, language = found.groups()
+        match = _TRIPLE.match(line)
+        if match:
+            item, predicate, entity, text, language = match.groups()
             value = entity or parse_json(text.replace("\\'", "'"))
             yield item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:]
 
@@ -106,8 +106,8 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]
     redirects = _redirects(tables)
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
-    wanted = set(ends.values())
-    by_id = {row[0]: row[2] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[2] in wanted}
+    targets = set(ends.values())
+    by_id = {row[0]: row[2] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[2] in targets}
     items = dict.fromkeys(by_id.values(), "")
     items |= {
         by_id[row[0]]: row[2] for row in _rows(tables["page_props"]) if row[1] == "wikibase_item" and row[0] in by_id
@@ -121,7 +121,7 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]
 
 
 def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
-    """Category -> the category its redirect names, for all that redirect (the table is small next to the pages)."""
+    """Read category -> target for all redirects between categories, a small table compared with the pages."""
     targets = {row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY}
     return {row[2]: targets[row[0]] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[0] in targets}
 
@@ -141,11 +141,11 @@ def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
 
 
 def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
-    """The truthy dump has the best-ranked statements only; an item without any line is missing."""
-    wanted = set(ids)
+    """Read entities from the truthy dump, which has the best-ranked statements only; an item without a line is missing."""
+    requested = set(ids)
     values: dict[str, dict[str, list[str]]] = {}
     for item, predicate, value, _ in triples(_lines(truthy)):
-        if item in wanted:
+        if item in requested:
             values.setdefault(item, {}).setdefault(predicate, []).append(value)
     for properties in values.values():
         properties[INSTANCE_OF] = list(dict.fromkeys(properties.get(INSTANCE_OF, ())))
@@ -153,25 +153,25 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
 
 
 def _names(truthy: Path, ids: Sequence[str]) -> dict[str, Named]:
-    wanted = set(ids)
+    requested = set(ids)
     labels = {
         (item, language): value
         for item, predicate, value, language in triples(_lines(truthy))
-        if predicate == "label" and language in ("en", "mul") and item in wanted
+        if predicate == "label" and language in ("en", "mul") and item in requested
     }
     return in_english(ids, labels)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, ...]]:
-    """The rows of a table; raises DataError that names the file where there are none, as categories always have some."""
-    none = True
+    """Yield the rows of a table; raises DataError that names the file, also for a table without rows."""
+    is_empty = True
     try:
         for row in values_of(_lines(path)):
-            none = False
+            is_empty = False
             yield row
     except (DataError, EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a dump", found=str(error)) from None
-    if none:
+    if is_empty:
         raise DataError(f"{path} has no rows", expected="INSERT INTO … VALUES (…), (…)", fix="download it again")
 
 
@@ -182,15 +182,15 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _file(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
         raise DataError(
             f"{folder} does not hold one dump {pattern}",
             expected="exactly one file",
-            found=", ".join(p.name for p in found) or "none",
+            found=", ".join(file.name for file in files) or "none",
             fix="download it from Wikimedia's dumps",
         )
-    return found[0]
+    return files[0]
 
 
 def _text(cell: str) -> str:

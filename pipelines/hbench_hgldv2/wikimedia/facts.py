@@ -1,4 +1,4 @@
-"""What Wikimedia knows that the pipeline asks for: pages of Commons, entities of Wikidata, and the source that tells them.
+"""Defines the facts of Wikimedia that the pipeline needs: pages of Commons, entities of Wikidata, and a source of both.
 
 >>> title_of("http://commons.wikimedia.org/wiki/Category:Nago-ji_(Tateyama,_Chiba)")
 'Category:Nago-ji (Tateyama, Chiba)'
@@ -21,9 +21,9 @@ MOST_HOPS = 5
 
 
 class Page(NamedTuple):
-    """What a requested title is: "found", "redirected", "missing", "invalid" or "no_item".
+    """The page of a requested title; its status is "found", "redirected", "missing", "invalid" or "no_item".
 
-    `title` is the page's own, `item` its Wikidata item, `via` how it was reached: sitelink, redirect, soft redirect or
+    `title` is that of the page, `item` its Wikidata item, `via` how that was reached: sitelink, redirect, soft redirect or
     P373.
     """
 
@@ -34,11 +34,11 @@ class Page(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """One item: `item` is its own id (another one after a redirect), "" when missing or deleted.
+    """An item of Wikidata: `item` is its id (another one after a redirect), "" if it is missing or deleted.
 
-    `classes`, `topics`, `parents` are the best-ranked values of P31, P301 and P279; `n_classes` counts all P31
-    statements; `preferred` tells that a rank chose among them; `combines` that it is an intersection of topics (P971);
-    `qualifiers` has the qualifiers of each of the classes, where the source tells them.
+    `classes`, `topics` and `parents` are the best-ranked values of P31, P301 and P279; `n_classes` counts all P31 statements;
+    `preferred`: whether a rank chose among these; `combines`: whether it is an intersection of topics (P971); `qualifiers`:
+    those of each class, if the source has them.
     """
 
     item: str
@@ -56,17 +56,17 @@ MISSING = Entity("")
 
 
 class Named(NamedTuple):
-    """The label of a class: the text and the language it is in ("" and "" without one)."""
+    """The label of a class: its text and language, "" and "" without one."""
 
     text: str = ""
     language: str = ""
 
 
 class FactSource(NamedTuple):
-    """Where facts come from: each function takes unique keys and answers for every one it knows something of.
+    """A source of facts: five functions that take unique keys and return a dictionary of the keys they know.
 
-    `pages` and `entities` answer for every key; `soft_targets` gives a title's category-redirect target, `by_category`
-    the item whose P373 names a title, `names` the English labels of classes.
+    `pages` and `entities` return every key; `soft_targets` returns the target of a title's category redirect, `by_category` the
+    item whose P373 names a title, `names` the English labels of classes.
     """
 
     pages: Callable[[Sequence[str]], dict[str, Page]]
@@ -77,29 +77,29 @@ class FactSource(NamedTuple):
 
 
 def title_of(url: str) -> str:
-    """The page title in a Commons URL: percent-decoded, spaces, NFC; raises DataError for another URL."""
+    """Read the page title from a Commons URL: percent-decoded, with spaces, NFC; raises DataError for any other URL."""
     _, site, path = url.partition(WIKI)
     if not site or not path:
-        raise DataError("this is not a Commons page", expected=f"https://{WIKI}Category:…", found=url)
+        raise DataError("this address is not a Commons page", expected=f"https://{WIKI}Category:…", found=url)
     return unicodedata.normalize("NFC", unquote(path, errors="strict").replace("_", " ").strip())
 
 
 def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
-    """The page of a title that exists, with its item, "" for none."""
+    """Make the page of an existing title, with its item, "" for none."""
     if not item:
         return Page(title, "no_item")
     return Page(title, "redirected", item, "redirect") if redirected else Page(title, "found", item, "sitelink")
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
-    """The entity whose best-ranked statements have these values, property -> items."""
+    """Make an entity of its best-ranked statements, property -> items."""
     classes = tuple(values.get(INSTANCE_OF, ()))
     topics, parents = tuple(values.get(MAIN_TOPIC, ())), tuple(values.get(SUBCLASS_OF, ()))
     return Entity(item, classes, topics, parents, len(classes), combines=COMBINES in values)
 
 
 def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Title -> item of the (title, item) pairs, for the titles that one item alone names."""
+    """Return title -> item for the titles with exactly one item among the (title, item) pairs."""
     items: dict[str, set[str]] = {}
     for title, item in pairs:
         items.setdefault(title, set()).add(item)
@@ -107,6 +107,6 @@ def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def in_english(ids: Sequence[str], labels: Mapping[tuple[str, str], str]) -> dict[str, Named]:
-    """The label of each id from (id, language) -> text: the English one, else that of all languages ("mul"), else none."""
+    """Choose the label of each id from (id, language) -> text: English, else that of all languages ("mul"), else none."""
     languages = {i: next((name for name in ("en", "mul") if (i, name) in labels), "") for i in ids}
     return {i: Named(labels[i, language], language) if language else Named() for i, language in languages.items()}

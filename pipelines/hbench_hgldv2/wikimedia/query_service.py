@@ -1,7 +1,6 @@
-"""The Wikidata Query Service as a source of links: fewer requests than the APIs, but no redirects of Commons
-categories.
+"""Reads facts from the Wikidata Query Service, with fewer requests than the APIs but without redirects of categories.
 
-A query has 60 seconds; one that runs out may answer with HTTP 200 and half a document, which the client asks for again.
+A query has 60 seconds. One that takes longer may end with HTTP 200 and half a document, which the client requests again.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?
 
 
 def source(client: Client, servers: Servers = SERVERS) -> FactSource:
-    """The query service as a source. It knows no revision, no wikitext, and only the best-ranked statements."""
+    """Make a source of the query service, which has neither revisions nor wikitext, and only best-ranked statements."""
     ask = QueryService(client, servers)
     return FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
 
 
 def iri_of(title: str) -> str:
-    """The IRI of a Commons page as Wikidata writes it: underscores, UTF-8 percent-escapes except ;@$!*(),/~: .
+    """Write the IRI of a Commons page like Wikidata: underscores, UTF-8 percent-escapes except ;@$!*(),/~: .
 
     >>> iri_of("Category:Bismarck's Tower (Köln)")
     'https://commons.wikimedia.org/wiki/Category:Bismarck%27s_Tower_(K%C3%B6ln)'
@@ -59,7 +58,7 @@ def iri_of(title: str) -> str:
 
 
 def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The rows of a SPARQL JSON result, variable -> value, items as ids, without blank nodes and unbound variables."""
+    """Read the rows of a SPARQL JSON result, variable -> value: items as ids, no blank nodes, no unbound variables."""
     return [
         {name: cell["value"].removeprefix(ENTITY) for name, cell in row.items() if cell["type"] != "bnode"}
         for row in answer["results"]["bindings"]
@@ -67,7 +66,7 @@ def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 class QueryService:
-    """The queries of this source, on one client."""
+    """The queries of this source, sent by one client."""
 
     def __init__(self, client: Client, servers: Servers) -> None:
         self._client, self._endpoint = client, Endpoint(servers.query, is_query_service=True)
@@ -79,13 +78,13 @@ class QueryService:
         return {title: existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
-        """Title -> the only item whose P373 names it."""
+        """Find the item of each title whose P373 is in exactly one item."""
         named = {title.partition(":")[2]: title for title in titles}
         rows = self._rows(BY_CATEGORY, [_literal(name) for name in named])
         return only_items((named[row["name"]], row["item"]) for row in rows)
 
     def entities(self, ids: Sequence[str]) -> dict[str, Entity]:
-        """A merged item is looked up once more under its target."""
+        """Find the entities of these ids; a merged item is looked up again under its target."""
         statements = self._statements(ids)
         absent = [f"wd:{i}" for i in ids if i not in statements]
         targets = {row["item"]: row["target"] for row in self._rows(REDIRECTS, absent)}
@@ -115,7 +114,7 @@ class QueryService:
 
 
 def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> Entity:
-    """An item without any of these properties cannot be told from a deleted one: neither has classes."""
+    """Make an entity; one without any of these properties is MISSING, like a deleted one: neither has classes."""
     if statements is None:
         return MISSING
     order = lambda qid: (len(qid), qid)  # noqa: E731

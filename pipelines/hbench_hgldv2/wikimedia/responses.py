@@ -1,4 +1,4 @@
-"""Judges the responses of Wikimedia's servers: whether to take them, ask again, halve the batch, or give up.
+"""Judges the responses of Wikimedia's servers: whether to use them, ask again, halve the batch, or give up.
 
 >>> judge(200, {}, b'{"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged."}}', now=0)
 Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)
@@ -16,34 +16,34 @@ from hbench.core.untrusted import parse_json
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504, *range(520, 525)})  # 520 … 524: a proxy that did not reach the server
 RETRIED_ERRORS = frozenset({"ratelimited", "readonly", "cirrussearch-too-busy-error"})
-INTERNAL = "internal_api_error_"  # how the codes of a server's own exceptions begin, whatever the exception
+INTERNAL = "internal_api_error_"  # begins the codes of a server's internal exceptions
 BATCH_ERRORS = frozenset({"no-such-entity", "toomanyvalues"})
 LEAST_LAG_WAIT = 5.0  # Manual:Maxlag parameter asks for at least five seconds
 SHOWN = 300
 
 
 class Good(NamedTuple):
-    """The parsed answer, with the server's harmless warnings."""
+    """An answer to use: its parsed data, with the server's harmless warnings."""
 
     data: dict[str, Any]
     warnings: tuple[str, ...]
 
 
 class Again(NamedTuple):
-    """Ask again, after at least `wait` seconds."""
+    """A response after which to ask again, in at least `wait` seconds."""
 
     why: str
     wait: float
 
 
 class Refused(NamedTuple):
-    """The batch cannot be answered as it is: halve it, or, if it is one value, take the refusal as the answer."""
+    """A refusal of the whole batch: halve it or, if it is a single value, use the refusal as the answer."""
 
     why: str
 
 
 class TooLong(NamedTuple):
-    """The URL is too long: send it as POST."""
+    """A refusal of the long URL: send the request as POST."""
 
     why: str
 
@@ -54,10 +54,10 @@ Verdict = Good | Again | Refused | TooLong
 def judge(
     status: int, headers: Mapping[str, str], body: bytes, *, now: float, lag_wait: float = LEAST_LAG_WAIT
 ) -> Verdict:
-    """What to make of a response; `now` is the time in seconds since 1970, for a Retry-After that is a date.
+    """Judge a response; `now` is the time in seconds since 1970, for a Retry-After that is a date.
 
-    Raises SourceError for what asking again cannot mend: 403 and other refusals, unknown API errors, and warnings of
-    unrecognised parameters, since such an answer is silently another one.
+    Raises SourceError where asking again does not help: for 403 and other refusals, unknown API errors, and warnings of
+    unrecognised parameters, since such an answer is to another question.
     """
     wait = retry_after(headers, now)
     text = body[:SHOWN].decode("utf-8", "replace").strip()
@@ -69,7 +69,7 @@ def judge(
         raise SourceError(
             "the server refuses this client (HTTP 403)",
             found=text,
-            fix="is the contact in the User-Agent real? See the User-Agent policy",
+            fix="check that --contact is a real address, as Wikimedia's User-Agent policy demands",
         )
     if status != 200:
         raise SourceError(f"the server answered HTTP {status}", expected="200", found=text)
@@ -83,7 +83,7 @@ def judge(
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """The seconds of a Retry-After header, given as integer, decimal or date; 0 without one."""
+    """Read the seconds of a Retry-After header, an integer, decimal or date; 0 without one."""
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
@@ -107,7 +107,7 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
 
 
 def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """The warnings of an answer; raises SourceError for one that makes it the answer to another question."""
+    """Read the warnings of an answer; raises SourceError for one that makes it the answer to another question."""
     blocks = data.get("warnings") or {}  # module -> {"warnings": text}, or {"*": text} in version 1
     warnings = tuple(str(text) for block in blocks.values() for text in block.values())
     grave = [text for text in warnings if "Unrecognized" in text]
