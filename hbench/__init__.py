@@ -149,7 +149,7 @@ def list_recipes(pattern: str = "*") -> list[str]:
 
 
 def list_leaderboards(pattern: str = "*") -> list[str]:
-    """The datasets that have a leaderboard, published or of one's own rows, that match a pattern."""
+    """The datasets that have a leaderboard, published or of your rows, that match a pattern."""
     from hbench.evaluation.leaderboard import names
 
     return _matching(names(), pattern)

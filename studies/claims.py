@@ -74,7 +74,7 @@ def read_values(path: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     if types != COLUMNS or any(table[name].null_count for name in COLUMNS):
         shown = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        raise DataError(f"{path} is no table of a study's values", expected=f"columns {shown}, without nulls")
+        raise DataError(f"{path} is not a table of a study's values", expected=f"columns {shown}, without nulls")
     found: dict[str, dict[str, dict[int, float]]] = {}
     for arm, seed, metric, value in zip(*(table[name].to_pylist() for name in COLUMNS), strict=True):
         found.setdefault(arm, {}).setdefault(metric, {})[seed] = value

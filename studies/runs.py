@@ -221,5 +221,5 @@ def _run(run: _Run) -> None:
     if done.returncode:
         raise HBenchError(
             f"{run.name}, did not end well (exit code {done.returncode})", found=done.stderr.strip()[-2000:],
-            fix="the same command goes on where it stopped",
+            fix="the same command resumes where it stopped",
         )  # fmt: skip

@@ -191,7 +191,7 @@ def read(name: str) -> Study:
     try:
         return build(Study, parse_toml(text), source=source)
     except ValueError as error:
-        raise ConfigError(f"{source} is no TOML", found=str(error)) from None
+        raise ConfigError(f"{source} is not TOML", found=str(error)) from None
 
 
 def _text(path: Path) -> str | None:

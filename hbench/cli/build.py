@@ -42,7 +42,7 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Your own CSV, parquet, or folder of images.")
 @click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
 @click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
-@click.option("--depth", type=click.IntRange(1), help="Only so many nested folders are levels.")
+@click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
 @click.option(
     "--background",

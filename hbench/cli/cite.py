@@ -39,7 +39,7 @@ def _names() -> list[str]:
 def command(name: str) -> None:
     """Print the BibTeX of NAME: a dataset, a metric, a loss, a method as leaderboards spell it, or hbench.
 
-    A paper is an @inproceedings or @article with its authors; what is no paper, as a README, an @misc with a note.
+    A paper is an @inproceedings or @article with its authors; what is not a paper, such as a README, an @misc with a note.
 
     \b
     Example: hbench cite hgldv2

@@ -95,7 +95,7 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 @click.option("--verify-only", is_flag=True, help="Fetch nothing: read every file again and compare checksums.")
 @click.option("--repair", is_flag=True, help="Read every file again and replace what is wrong.")
 @click.option("--remove-archives", is_flag=True, help="Remove each archive once it is unpacked.")
-@click.option("--adopt", type=EXISTING, help="Take the files that already lie in this folder, as they lie.")
+@click.option("--adopt", type=EXISTING, help="Take the files in this folder as they are.")
 @click.option(
     "--offline",
     is_flag=True,

@@ -56,13 +56,13 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 )
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 def command(model: str | None, models: Path | None, dataset: str, out: Path, split: str, **options: Any) -> None:
-    """Embed every image of a split with MODEL, in manifest order; interrupted, the same command goes on.
+    """Embed every image of a split with MODEL, in manifest order; interrupted, the same command resumes.
 
     \b
     MODEL: a run's folder or checkpoint, torchvision:resnet50, timm:NAME, open_clip:ARCH/TAG, or transformers:OWNER/NAME
     of the Hugging Face hub (timm:hf-hub:OWNER/NAME, open_clip:hf-hub:OWNER/NAME): with its own transform, at its own size.
 
-    Of --models, one that cannot be had is named at the end (exit code 4) and the others go on.
+    Of --models, one that cannot be had is named at the end (exit code 4) and the others continue.
 
     \b
     Example: hbench embed torchvision:resnet50 --dataset sop --out sop-r50.parquet
@@ -77,7 +77,7 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
         raise click.UsageError("Give either MODEL or --models.")
     listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
-    manner = embedding.EmbedOptions(
+    chosen = embedding.EmbedOptions(
         batch=options["batch"],
         workers=options["workers"],
         scales=_scales(options["scales"]),
@@ -89,11 +89,11 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
     with joined(options["device"]) as processes:
 
         def embed(given: Embedder, file: Path) -> None:
-            _embed(given, data, file, split=split, manner=manner, device=processes.device)
+            _embed(given, data, file, split=split, options=chosen, device=processes.device)
 
         def embed_unless_there(name: str, file: Path) -> str:
             given = make(name)
-            if embedding.is_embedded(given, file, data, split, manner):
+            if embedding.is_embedded(given, file, data, split, chosen):
                 return f"{file} is there"
             embed(given, file)
             return f"wrote {file}"
@@ -114,7 +114,7 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
 
 
 def _embed(
-    given: Embedder, data: Dataset, file: Path, *, split: str, manner: EmbedOptions, device: torch.device
+    given: Embedder, data: Dataset, file: Path, *, split: str, options: EmbedOptions, device: torch.device
 ) -> None:
     """Embed with a bar, or a line from time to time where no bar is watched."""
     from hbench.core.errors import examples
@@ -130,7 +130,7 @@ def _embed(
                 told.append(time.monotonic())
                 say(f"embedded {done:,} of {number:,} images")
 
-        left_out = embedding.embed(given, data, file, split=split, manner=manner, device=device, watch=watch)
+        left_out = embedding.embed(given, data, file, split=split, options=options, device=device, watch=watch)
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")
 

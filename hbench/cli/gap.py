@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 @click.option("--batch", type=click.IntRange(min=2), default=256, show_default=True, help="Gallery items per batch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random batches.")
 @click.option(
-    "--queries", type=click.IntRange(min=1), default=2000, show_default=True, help="Ask so many at most, drawn."
+    "--queries",
+    type=click.IntRange(min=1),
+    default=2000,
+    show_default=True,
+    help="Use this many at most, drawn at random.",
 )
 @click.option("--metrics", default="AP,H-AP,NDCG", show_default=True, help="Metrics separated by commas.")
 @click.option("--similarity", type=SIMILARITY, help="As in hbench evaluate.  [default: the dataset's]")
@@ -39,7 +43,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     """Measure how far metrics inside random batches of the gallery lie above those on the whole gallery of FILE.
 
     A loss that sums over batches optimises the former; the gap says what that leaves. Shown with the largest gap of AP
-    that a model could have that is perfect inside every batch, and for one with so many scores on the wrong side of
+    that a model could have that is perfect inside every batch, and for one with this many scores on the wrong side of
     ROADMAP's thresholds (0.9 and 0.6). A gap may be negative.
 
     Example: hbench gap mine.parquet --dataset sop --batch 256

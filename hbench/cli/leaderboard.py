@@ -41,7 +41,7 @@ def selecting(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--columns", help="Show these metrics, separated by commas.  [default: all that fit]"),
         click.option("--paper", "papers", multiple=True, help="Only rows whose source contains this text; repeatable."),
         click.option("--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."),
-        click.option("--top", type=click.IntRange(min=1), help="Only the first so many results."),
+        click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
     ]
     for option in reversed(options):
         function = option(function)
@@ -328,7 +328,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
 
 
 def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
-    """The table with as many metrics as the terminal has room for, and below it the notes and what was left out."""
+    """The table with as many metrics as fit into the terminal, and below it the notes and what was left out."""
     from hbench.evaluation.leaderboard import export as exports
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000

@@ -52,7 +52,7 @@ def command(
     from hbench.look.strips import SUFFIXES
 
     if out is not None and out.suffix not in SUFFIXES:
-        raise click.UsageError(f"{out} is no picture or page: end its name in {', '.join(SUFFIXES)}.")
+        raise click.UsageError(f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}.")
     as_json, as_csv = options.pop("as_json"), options.pop("as_csv")
     if sum(bool(options[way]) for way in WAYS) > 1:
         raise click.UsageError("Choose queries one way: --query, --class, --worst, --best, --severe or --random.")

@@ -34,7 +34,7 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
     """Make a folder of static pages of RUN.json: scores, mistakes, classes, queries, and an explorer; of several runs the
     differences, too.
 
-    What lies beside a report is used: RUN.by-query.parquet and RUN.top-k.parquet (hbench evaluate --top-k 20 -o RUN.json).
+    Files next to a report are used: RUN.by-query.parquet and RUN.top-k.parquet (hbench evaluate --top-k 20 -o RUN.json).
     Open DIR/index.html; no server is needed, and nothing is loaded from elsewhere.
 
     Example: hbench report mine.json baseline.json -o pages

@@ -171,13 +171,13 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command("show")
 @source_options
-@click.option("--depth", type=click.IntRange(1), help="Print so many levels.")
+@click.option("--depth", type=click.IntRange(1), help="Print this many levels.")
 @click.option(
     "--max-children",
     type=click.IntRange(0),
     default=12,
     show_default=True,
-    help="Print so many children of a node (0: all).",
+    help="Print this many children of a node (0: all).",
 )
 @click.option("--json", "as_json", is_flag=True, help="The statistics and the whole tree as JSON.")
 def show_command(source: TreeSource, *, depth: int | None, max_children: int, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 interpreter's lock.
 
 What is kept is kept for these very sources. numba itself looks at the file of a function, not at those of the functions it
-calls, and would go on with the old ones; so each module's code lies in a folder named after all sources it is made of.
+calls, and would keep using the old ones; so each module's code lies in a folder named after all sources it is made of.
 
 Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a third of a second, which
 a small test saves.

@@ -62,7 +62,7 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
 
 
 def _fast_keys(rows: NDArray[np.floating], items: int) -> NDArray[np.uint64]:
-    """The fast keys of some rows (n, D) of a set of so many items."""
+    """The fast keys of some rows (n, D) of a set of this many items."""
     if rows.dtype == np.float64:
         words: Any = (np.ascontiguousarray(rows) + 0.0).view(np.uint32)  # −0.0 becomes 0.0, as it does below
     else:
@@ -119,7 +119,7 @@ def duplicates(
 class Side:
     """Vectors (N, D) and labels (N, L), coarse to fine, of the queries or of the gallery.
 
-    `ignore` (N,): a gallery item is left out of the list of every query of its own group; -1 is no group. `known` uint8
+    `ignore` (N,): a gallery item is left out of the list of every query of its group; -1 means no group. `known` uint8
     (N,): under partial labels (hbench.tree.partial), how many levels are known, of both sides or of none.
     """
 

@@ -21,7 +21,7 @@ from hbench.engine.ranker import Ranker
 from hbench.engine.similarity import Rows
 
 STRIPES = (
-    512  # per row: the maxima of so many stripes are quick to take, and few items beside the best reach their bound
+    512  # per row: the maxima of this many stripes are quick to take, and few items beside the best reach their bound
 )
 SCORES_AT_ONCE = (
     1 << 20

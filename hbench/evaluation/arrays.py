@@ -57,7 +57,7 @@ def score(
     `unit`: what
     intervals are taken over, a level's classes (the finest by default) or "query". `memory` bounds what is held beyond the vectors,
     in bytes. Raises SubmissionError for vectors that cannot
-    be ranked, TreeError for labels that are no tree, UnknownName for names.
+    be ranked, TreeError for labels that form no tree, UnknownName for names.
     """
     if (gallery is None) != (gallery_labels is None):
         raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")

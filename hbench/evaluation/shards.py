@@ -52,7 +52,7 @@ class Part(NamedTuple):
         return cls(int(numbers[1]), int(numbers[2]))
 
     def blocks(self, blocks: int) -> range:
-        """The part's share of so many blocks."""
+        """The part's share of this many blocks."""
         return range(blocks * (self.number - 1) // self.of, blocks * self.number // self.of)
 
 
@@ -199,7 +199,7 @@ def _classes(test: str, arrays: dict[str, NDArray[Any]], levels: int) -> dict[st
 
 
 def _refuse_impossible(test: str, joined: dict[str, NDArray[Any]], levels: int) -> None:
-    """Raise SubmissionError for arrays of the right types that no evaluation on a tree of so many levels gives."""
+    """Raise SubmissionError for arrays of the right types that no evaluation on a tree of this many levels gives."""
     impossible = {
         "values that are infinite": np.isinf(joined["values"]).any(),
         f"a first level beyond {levels}": (joined["first_level"] > levels).any(),

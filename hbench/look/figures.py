@@ -122,7 +122,7 @@ def drawn(paint: Callable[[Figure], None], *, height: float, about: str, width: 
 
 
 def small_print(text: str, most: int = LETTERS) -> str:
-    """Lines of at most so many letters, broken after the bars of a signature or at spaces.
+    """Lines of at most this many letters, broken after the bars of a signature or at spaces.
 
     >>> small_print("sop@1|test|sim:cosine", 12)
     'sop@1|test|\\nsim:cosine'
@@ -147,7 +147,7 @@ def percent_axis(axes: Axes, which: str = "y") -> None:
 
 
 def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -> int:
-    """How many columns of these labels, each after its mark, a figure has room for.
+    """How many columns of these labels, each after its mark, fit into a figure.
 
     >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
     (2, 1)
@@ -163,13 +163,13 @@ def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:
 
 
 def legend_above(figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND) -> Legend:
-    """The legend above the panels, in as many columns as there is room for."""
+    """The legend above the panels, in as many columns as fit."""
     columns = legend_columns(labels, size)
     return figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2)
 
 
 def short(text: str, most: int = 24) -> str:
-    """A text of at most so many letters, its beginning kept.
+    """A text of at most this many letters, its beginning kept.
 
     >>> short("hyperbolic proxies", 10)
     'hyperboli…'

@@ -131,7 +131,7 @@ def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
     rows = np.full((len(job.ranker.queries), width), np.nan)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        rows[query] = trace(sequence)  # a row of its own for every query, whatever thread it comes from
+        rows[query] = trace(sequence)  # a separate row for every query, whatever thread it comes from
         return 0.0
 
     measure(replace(job, scorers=[keep], conditions="", by_name=None))

@@ -66,7 +66,7 @@ def series_color(number: int, of: int) -> str:
 
 
 def marker_of(number: int) -> str:
-    """A shape of its own for each of the first eight, then in turns."""
+    """A different shape for each of the first eight, then in turns."""
     return MARKERS[number % len(MARKERS)]
 
 

@@ -117,7 +117,7 @@ def browse(
     at_random: int | None = None,
 ) -> Results:
     """The first k results of some queries by embedding files, the queries chosen by the first file in one of the ways:
-    by id, of a class, the `worst` or `best` so many by a metric, those of the most severe first mistakes, or at random.
+    by id, of a class, this many of the `worst` or `best` by a metric, those of the most severe first mistakes, or at random.
 
     `similarity` and `ties` as for `hbench.evaluate`; by default the dataset's similarity.
 

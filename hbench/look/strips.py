@@ -161,7 +161,7 @@ def _data_url(image: Image.Image | None) -> str | None:
 
 
 def _short(text: str, most: int) -> str:
-    """A text of at most so many letters, its end kept: ids of images differ there.
+    """A text of at most this many letters, its end kept: ids of images differ there.
 
     >>> _short("species/genus/img_00001.jpg", 12)
     '…g_00001.jpg'

@@ -2,7 +2,7 @@
 
     loss = build_loss("happier", classes=11318, dim=512)
     value = loss(embeddings, labels)    # (B, D), int64 (B, L) coarse to fine -> scalar
-    value = loss(embeddings, labels, ref_embeddings, ref_labels)  # ranked in a set of its own
+    value = loss(embeddings, labels, ref_embeddings, ref_labels)  # ranked in a separate set
 
 >>> import torch
 >>> x = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]))

@@ -191,9 +191,7 @@ def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, An
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
     if isinstance(third, tuple | list):
-        raise ConfigError(
-            "these are no mined pairs", expected="3 or 4 tensors of indices", found=f"{len(third)} of them"
-        )
+        raise ConfigError("invalid mined pairs", expected="3 or 4 tensors of indices", found=f"{len(third)} of them")
     if third is None and fourth is not None and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth

@@ -77,7 +77,7 @@ def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
 
 
 class CompiledLists(Lists):
-    """Lists whose sums over pairs run in compiled code, but those of steps that are no sigmoid. Positives come by rank."""
+    """Lists whose sums over pairs run in compiled code, but those of steps other than a sigmoid. Positives come by rank."""
 
     def arrange(self) -> tuple[Tensor, Tensor]:
         scores, levels = self.scores.detach().contiguous(), self.levels.to(torch.uint8).numpy()

@@ -2,7 +2,7 @@
 
     loss = score × step for less relevant items × step for the others × relevance        ([T] §III, [E] §3.2)
 
-A query is never an item of its own list (`released=True` keeps it there, as the papers' code does).
+A query is never an item in its list (`released=True` keeps it there, as the papers' code does).
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def rank_loss(
 def recall_at_k(
     score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, simix: bool = False
 ) -> nn.Module:
-    """released: the query stays in its own list, as an item that is no positive."""
+    """released: the query stays in its own list, as an item that is not a positive."""
     loss = RankLoss(score, steps, relevance, own_level=(lambda depth: 0) if released else (lambda depth: depth + 1))
     return SiMix(loss) if simix else loss
 

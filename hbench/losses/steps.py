@@ -51,7 +51,7 @@ class SupRank:
 
     S(0) = 1, the upper of the two values the equation allows, so that S bounds the exact step from above at ties too.
     The released configurations replace the constants: `start` for the ½ of the middle piece, `offset` for σ(δ/τ)+½ of
-    the last (SOP: offset 1.44, start .5; iNat: offset 1, start 0, which is no upper bound).
+    the last (SOP: offset 1.44, start .5; iNat: offset 1, start 0, which is not an upper bound).
     """
 
     tau: float = 0.01
@@ -97,7 +97,7 @@ class LowerBound:
     def __post_init__(self) -> None:
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
-                "the piece-wise linear step is no lower bound",
+                "the piece-wise linear step is not a lower bound",
                 expected="beta ≥ 0, leak ≥ 0, gamma ≤ 1",
                 found=f"beta {self.beta:g}, leak {self.leak:g}, gamma {self.gamma:g}",
             )

@@ -71,7 +71,7 @@ def level_sequence(
 def _level_sequence_float64(
     scores: NDArray[np.floating], levels: NDArray[np.uint8], counts: NDArray[np.int64], tie_key: NDArray[np.uint8]
 ) -> LevelSequence:
-    """The audit mode: a float64 score leaves no room for the level in its key."""
+    """The audit mode: a float64 score leaves no bits for the level in its key."""
     order = np.lexsort((tie_key[levels], -scores))
     at = np.flatnonzero(levels[order])
     return LevelSequence(at + 1, levels[order][at], counts, _tied(scores[order], levels[order], at))

@@ -199,7 +199,7 @@ def _numbers(text: str, value: str) -> list[float]:
         return [float(number) for number in value.split(":")]
     except ValueError:
         raise UsageError(
-            f"a parameter of {text!r} is no number", expected="numbers separated by ':'", found=repr(value)
+            f"a parameter of {text!r} is not a number", expected="numbers separated by ':'", found=repr(value)
         ) from None
 
 

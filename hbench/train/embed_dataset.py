@@ -112,7 +112,7 @@ def embed_to_file(
     with joined(device) as processes:
         given = embedder(model, size=size, weights=weights)
         data = dataset if isinstance(dataset, Dataset) else load(dataset)
-        embed(given, data, Path(out), split=split, manner=options, device=processes.device)
+        embed(given, data, Path(out), split=split, options=options, device=processes.device)
     return Path(out)
 
 
@@ -122,32 +122,32 @@ def embed(
     file: Path,
     *,
     split: str = "test",
-    manner: EmbedOptions = AS_THEY_ARE,
+    options: EmbedOptions = AS_THEY_ARE,
     device: torch.device = ALONE.device,
     watch: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[str]:
-    """Write the embeddings of the items of a split, in manifest order; the items that were left out. Interrupted, it goes on
+    """Write the embeddings of the items of a split, in manifest order; the items that were left out. Interrupted, it resumes
     where it stopped.
 
     `watch` is told how many images are done and of how many. Raises UsageError for a file that exists, DataError for an
     image that cannot be read, unless such are skipped.
     """
-    _refuse_file(file, manner)
+    _refuse_file(file, options)
     manifest = _items(data, split)
     own = given.prepare
     images = Files(manifest, own) if own else images_of(data.name, manifest, given.images, vary=False)
-    if manner.skip_unreadable and isinstance(images, Files):
+    if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
-    views = Views(given.model, manner.scales, flip=manner.flip)
+    views = Views(given.model, options.scales, flip=options.flip)
     model = nn.Sequential(Normalise(given.images), views).to(device).eval()
-    request = _request(given, manifest, split, manner)
+    request = _request(given, manifest, split, options)
     parts = _take_parts(file, request)
     done = _next_row(parts)
-    workers = workers_for(images, given.images) if manner.workers is None else manner.workers
-    with torch.autocast(device.type, PRECISIONS[manner.precision], enabled=manner.precision != "float32"):
+    workers = workers_for(images, given.images) if options.workers is None else options.workers
+    with torch.autocast(device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"):
         left = np.arange(done, len(manifest))
-        pieces = embedded(model, images, left, batch=manner.batch, workers=workers, device=device)
-        for rows, vectors in _gathered(pieces, manner, lambda row: watch(row, len(manifest))):
+        pieces = embedded(model, images, left, batch=options.batch, workers=workers, device=device)
+        for rows, vectors in _gathered(pieces, options, lambda row: watch(row, len(manifest))):
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
     watch(len(manifest), len(manifest))
     found = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
@@ -161,21 +161,21 @@ def embed(
     return left_out
 
 
-def _refuse_file(file: Path, manner: EmbedOptions) -> None:
+def _refuse_file(file: Path, options: EmbedOptions) -> None:
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or another --out")
-    if manner.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
+    if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
             f"{file} could not say which images are left out", expected=" or ".join(embeddings.KEEP_LEFT_OUT),
             found=file.suffix or "no suffix", fix="another --out, such as embeddings.parquet",
         )  # fmt: skip
 
 
-def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, manner: EmbedOptions) -> bool:
+def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions) -> bool:
     """Whether a parquet file holds the embeddings that `embed` would write. Raises UsageError for a file that holds others."""
     if not file.exists():
         return False
-    wanted = _in_words(_request(given, _items(data, split), split, manner))
+    wanted = _in_words(_request(given, _items(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
             found = {key.decode(): value.decode() for key, value in (parquet.schema_arrow.metadata or {}).items()}
@@ -191,25 +191,25 @@ def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, manner: 
     return True
 
 
-def _request(given: Embedder, manifest: Manifest, split: str, manner: EmbedOptions) -> dict[str, object]:
-    """What tells embeddings from any other."""
+def _request(given: Embedder, manifest: Manifest, split: str, options: EmbedOptions) -> dict[str, object]:
+    """Return what tells these embeddings from any other."""
     same_anyway = {"workers", "part", "seconds"}  # may change from one attempt to the next
-    options = {name: value for name, value in asdict(manner).items() if name not in same_anyway}
-    return {"model": given.identity, "manifest": manifest.digest, "split": split, **options}
+    settings = {name: value for name, value in asdict(options).items() if name not in same_anyway}
+    return {"model": given.identity, "manifest": manifest.digest, "split": split, **settings}
 
 
 def _in_words(request: dict[str, object]) -> dict[str, str]:
     return {key: str(value) for key, value in request.items()}
 
 
-def _gathered(pieces: Iterator[Piece], manner: EmbedOptions, on_row: Callable[[int], None]) -> Iterator[Piece]:
-    """Pieces joined to parts of `manner.part` images, or of those that `manner.seconds` gave."""
+def _gathered(pieces: Iterator[Piece], options: EmbedOptions, on_row: Callable[[int], None]) -> Iterator[Piece]:
+    """Pieces joined to parts of `options.part` images, or of those that `options.seconds` gave."""
     waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:
         waiting.append(piece)
         on_row(int(piece[0][-1]) + 1)
-        if sum(len(rows) for rows, _ in waiting) >= manner.part or time.monotonic() - began >= manner.seconds:
+        if sum(len(rows) for rows, _ in waiting) >= options.part or time.monotonic() - began >= options.seconds:
             yield _joined(waiting)
             waiting, began = [], time.monotonic()
     if waiting:
@@ -272,7 +272,7 @@ def _take_parts(file: Path, request: dict[str, object]) -> Path:
     )  # such parts hold every image, and serve either way
     if about.exists() and about.read_text(encoding="utf-8") not in {wanted, whole}:
         raise UsageError(
-            f"{parts} holds parts of another model, split or manner", fix="remove it, or give another --out"
+            f"{parts} holds parts of another model, split or other options", fix="remove it, or give another --out"
         )
     write_text(about, wanted)
     return parts

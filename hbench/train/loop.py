@@ -6,7 +6,7 @@
     embed the test items -> test.parquet -> report.json
 
 A step depends on the recipe, its own number, and what a checkpoint holds, and on nothing else: on a CPU a resumed run
-goes on, bit for bit, as if it had never stopped.
+continues, bit for bit, as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, Moment
 from hbench.train.records.trackers import opened
 from hbench.train.records.validation import best_after, is_over, split_off, validated
-from hbench.train.run import TrainingRun, begin, let_body_rest, training_manifest
+from hbench.train.run import TrainingRun, begin, freeze_body, training_manifest
 from hbench.train.steps.gradients import (
     StepTensors,
     StepValues,
@@ -194,7 +194,7 @@ def _launched(
     for epoch in range(run.step // in_epoch, recipe.epochs):
         batches = _plan(recipe, manifest, epoch, processes).after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
-            let_body_rest(run, processes, resting=recipe.schedule.rests(run.step, in_epoch, recipe.epochs))
+            freeze_body(run, processes, frozen=recipe.schedule.rests(run.step, in_epoch, recipe.epochs))
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
             tensors = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
@@ -287,7 +287,7 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         earlier = resolve(str(path))
         other = list(differences(earlier.model_dump(), recipe.model_dump()))
         if not resume:
-            raise UsageError(f"{out} holds a run already", fix="--resume to go on with it, or another --out")
+            raise UsageError(f"{out} holds a run already", fix="--resume continues it; else name another --out")
         if other:
             raise UsageError(
                 f"{out} holds a run of another recipe", found=f"another {examples(other)}", fix="another --out"

@@ -141,7 +141,7 @@ def _device(name: str) -> torch.device:
         return device
     if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError(
-            "several processes cannot share one GPU", expected="--device cuda, a GPU of its own for each", found=name
+            "several processes cannot share one GPU", expected="--device cuda, one GPU for each", found=name
         )
     local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
     torch.cuda.set_device(local)

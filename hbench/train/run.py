@@ -67,13 +67,13 @@ class TrainingRun:
         checkpoints.save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
-        """Go on from a checkpoint. Raises DataError where it cannot be read or is of another model."""
+        """Resume from a checkpoint. Raises DataError where it cannot be read or is of another model."""
         state = checkpoints.load_state(folder)
         checkpoints.load_model(folder, self.model)
         with checkpoints.usable(folder / checkpoints.STATE):
-            self._go_on(state)
+            self._resume(state)
 
-    def _go_on(self, state: Mapping[str, Any]) -> None:
+    def _resume(self, state: Mapping[str, Any]) -> None:
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
@@ -113,13 +113,13 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     return TrainingRun(model, embed, objective, optimizers, scaler, layout, halted=halted)
 
 
-def let_body_rest(run: TrainingRun, processes: Processes, *, resting: bool) -> None:
-    """Differentiate the pretrained weights, or do not: during warm-up they rest, and most of a step is spared."""
+def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:
+    """Freeze the pretrained weights, or thaw them: frozen during warm-up, they spare most of a step."""
     groups = [group for optimizer in run.optimizers for group in optimizer.param_groups if group["name"] == BODY]
     body = [weight for group in groups for weight in group["params"]]
-    if any(weight.requires_grad == resting for weight in body):
+    if any(weight.requires_grad == frozen for weight in body):
         for weight in body:
-            weight.requires_grad_(not resting)
+            weight.requires_grad_(not frozen)
         run.embed = distributed(
             run.model, processes
         )  # DistributedDataParallel waits for the weights that it saw at first

@@ -137,7 +137,7 @@ def stripped(row: Iterable[str]) -> Row:
 def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     """The names from the coarsest level down to each node, which may be an inner one.
 
-    Raises UnknownName for a name that is no node of the table, TreeError for one that stands in several places.
+    Raises UnknownName for a name that is not a node of the table, TreeError for one that stands in several places.
 
     >>> paths_of_nodes(NameTable.of(("family", "genus"), [("Felidae", "Felis"), ("Felidae", "Lynx")]), ["Felidae", "Lynx"])
     [('Felidae',), ('Felidae', 'Lynx')]

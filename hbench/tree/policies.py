@@ -253,7 +253,7 @@ def policies_for(kind: str) -> list[Policy]:
 
 
 def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
-    """Apply policies by name. Raises TreeError for what is no tree then: its problems by node, and which policies mend them."""
+    """Apply policies by name. Raises TreeError for what is not a tree then: its problems by node, and which policies mend them."""
     mended = mend(table, names)
     try:
         mended.table.tree()

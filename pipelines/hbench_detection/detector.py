@@ -46,7 +46,7 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
 
 class ClassifierRankLoss(nn.Module):
     """RaMBO's AP losses of the log-probabilities log p(c | region), by which detections of a class are ranked at test time;
-    the background is no class of its own ([R] §4.6, §5.2)."""
+    the background is not a separate class ([R] §4.6, §5.2)."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ class Classification(BaseModel):
 
 
 class DetectionRecipe(BaseModel):
-    """`train` and `test`: lists of VOC, YEAR/PART. `shorter`, `longer`: an image is scaled so that its shorter side has so many
+    """`train` and `test`: lists of VOC, YEAR/PART. `shorter`, `longer`: an image is scaled so that its shorter side has this many
     pixels and its longer one no more than that. `drops`: after these epochs the learning rate is divided by ten. `warmup`: steps
     in which it rises to `lr`. `least_score`: detections below are left out. `source`: whose values these are."""
 

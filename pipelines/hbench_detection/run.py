@@ -39,10 +39,10 @@ def run(
     recipe: DetectionRecipe, root: Path, out: Path, *, device: str = "cpu", resume: bool = False,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> DetectionReport:  # fmt: skip
-    """Train, detect and score; raises DataError for files that are missing, ConfigError where the loss is no number."""
+    """Train, detect and score; raises DataError for files that are missing, ConfigError where the loss is not a number."""
     if (out / LAST).exists() and not resume:
         raise DataError(
-            f"{out} holds a run", expected="a new folder", fix="--resume goes on with it, or name another --out"
+            f"{out} holds a run", expected="a new folder", fix="--resume continues it; else name another --out"
         )
     training, test = part_of(root, recipe.train, recipe.classes), part_of(root, recipe.test, recipe.classes)
     out.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def learn(
     model: nn.Module, part: VocPart, recipe: DetectionRecipe, *, out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> list[float]:  # fmt: skip
-    """Train in place; the loss of every step of this call. With `out`, every epoch is kept there, and the last gone on with."""
+    """Train in place; the loss of every step of this call. With `out`, every epoch is kept there, and resumed from the last."""
     device = next(model.parameters()).device
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
@@ -216,9 +216,7 @@ def _gone_on(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> 
     try:
         state = load_tensors(path)
     except (ValueError, UnpicklingError, OSError, EOFError) as error:
-        raise DataError(
-            f"{path} cannot be gone on with", found=str(error), fix="begin again in another --out"
-        ) from None
+        raise DataError(f"{path} cannot be resumed", found=str(error), fix="begin again in another --out") from None
     with usable(path):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

@@ -58,7 +58,7 @@ class VocPart(NamedTuple):
 def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
     """The objects in an annotation; its corners count pixels from 1, both ends inside.
 
-    Raises DataError for a file that is no annotation, or an object of another class.
+    Raises DataError for a file that is not an annotation, or an object of another class.
     """
     try:
         root = parse_xml(text_of(path))

@@ -108,7 +108,7 @@ def test_the_shell_completes_verbs_and_names(typed, expected):
 
 
 def every_command():
-    """Each command below hbench that is no group, with the words that lead to it."""
+    """Each command below hbench that is not a group, with the words that lead to it."""
 
     def walk(command, words):
         if not isinstance(command, click.Group):

@@ -1,4 +1,4 @@
-"""A file is written whole or not at all, and nothing else is ever put in the place of what is no file."""
+"""A file is written whole or not at all, and nothing else is ever put in the place of what is not a file."""
 
 import gc
 import os

@@ -323,7 +323,7 @@ def test_a_run_goes_on_to_the_same_bits(few, tmp_path, name):
     with pytest.raises(DataError, match="cannot be loaded"):
         run(recipe, few, tmp_path / "halves", resume=True)
     (tmp_path / "halves" / "last.pt").write_bytes(b"nothing")
-    with pytest.raises(DataError, match="cannot be gone on with"):
+    with pytest.raises(DataError, match="cannot be resumed"):
         run(recipe, few, tmp_path / "halves", resume=True)
 
 

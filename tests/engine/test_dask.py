@@ -116,7 +116,7 @@ def test_a_scheduler_that_is_killed_is_missed(home, scheduler, tmp_path):
     ("address", "error", "words"),
     [
         *(
-            (address, UsageError, "is no address of a scheduler")
+            (address, UsageError, "is not an address of a scheduler")
             for address in ("nonsense", "tcp://[::", "tcp://127.0.0.1", "")
         ),
         ("tcp://127.0.0.1:9", SourceError, r"no scheduler answers at tcp://127\.0\.0\.1:9"),

@@ -110,15 +110,15 @@ def test_embedding_files_are_no_rankings(tmp_path, write):
         ("s.csv", b"id,images\nq1,a\nq1,b\n", "lists 1 queries more than once"),
         ("s.csv", b"id,images\nq1,a,b\n", "cannot be read"),
         ("s.csv", b"id,images\nq1,\xff\n", "cannot be read"),
-        ("s.csv", b"query,images\nq1,a\n", "is no ranking"),
-        ("s.csv", b"", "is no ranking"),
-        ("s.bin", b"\xff\xfe\x00\x01", "is no ranking"),
+        ("s.csv", b"query,images\nq1,a\n", "is not a ranking"),
+        ("s.csv", b"", "is not a ranking"),
+        ("s.bin", b"\xff\xfe\x00\x01", "is not a ranking"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4\n", "1 lines without six columns"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t\n", "1 lines without six columns"),
         ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 0.4 t t t\n", "six columns"),
-        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 high t\n", "1 scores that are no finite numbers"),
-        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 nan t\nq Q0 b 2 inf t\n", "2 scores that are no finite numbers"),
-        ("qrels", b"q 0 a 1\n", "is no ranking"),
+        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 high t\n", "1 scores that are not finite numbers"),
+        ("run", b"q Q0 a 1 0.5 t\nq Q0 b 2 nan t\nq Q0 b 2 inf t\n", "2 scores that are not finite numbers"),
+        ("qrels", b"q 0 a 1\n", "is not a ranking"),
     ],
 )
 def test_what_is_no_ranking_is_refused(tmp_path, name, content, words):
@@ -137,7 +137,7 @@ def test_missing_and_broken_rankings_are_refused(tmp_path):
     of_words = pa.table({"query": ["q"], "item": ["a"], "score": ["high"]})
     refused = [
         (path.unlink, "does not exist"),
-        (lambda: path.write_bytes(cut), "is no ranking"),
+        (lambda: path.write_bytes(cut), "is not a ranking"),
         (lambda: pq.write_table(without_query, path), "without a query"),
         (lambda: pq.write_table(of_words, path), "cannot be read"),
     ]

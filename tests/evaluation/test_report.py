@@ -1,4 +1,4 @@
-"""Reports on disk: what is written is what is read; what is no report is refused by name of the key."""
+"""Reports on disk: what is written is what is read; what is not a report is refused by name of the key."""
 
 import json
 import os

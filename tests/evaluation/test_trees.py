@@ -140,7 +140,7 @@ def test_what_cannot_be_scored_is_refused_before_it_is_ranked(tmp_path):
         raise AssertionError("ranked")
 
     examined = evaluated(data, given, tmp_path)
-    with pytest.raises(TreeError, match="23 of 24 fine classes are no leaves"):
+    with pytest.raises(TreeError, match="23 of 24 fine classes are not leaves"):
         trees.report_under(examined, trees.parse(str(few)), execute=never)
     for refused in ("", "shuffled:x", "shuffled,shuffled:0"):
         with pytest.raises(UsageError):

@@ -57,7 +57,7 @@ def model():
 
 def test_a_checkpoint_embeds_to_the_vectors_of_its_run(letters, trained, tmp_path):
     embedding.embed(
-        embedding.embedder(str(trained)), letters, tmp_path / "e.parquet", manner=embedding.EmbedOptions(batch=16)
+        embedding.embedder(str(trained)), letters, tmp_path / "e.parquet", options=embedding.EmbedOptions(batch=16)
     )
     ours, runs = (embeddings.read(path) for path in (tmp_path / "e.parquet", trained / "test.parquet"))
     assert ours.ids.tolist() == runs.ids.tolist() == letters.tests["test"].items.tolist()
@@ -85,16 +85,16 @@ def stopped_at(count):
     ids=["by number", "by time", "damaged"],
 )
 def test_parts_that_are_done_and_sound_are_not_done_again(letters, tmp_path, stop, options, kept):
-    manner, second = embedding.EmbedOptions(**options), model()
+    chosen, second = embedding.EmbedOptions(**options), model()
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(model(), letters, tmp_path / "e.npz", manner=manner, watch=stopped_at(stop))
+        embedding.embed(model(), letters, tmp_path / "e.npz", options=chosen, watch=stopped_at(stop))
     assert not (tmp_path / "e.npz").exists()
     if options.get("part") == 10:
         part = sorted((tmp_path / "e.npz.parts").glob("*.npz"))[1]
         part.write_bytes(part.read_bytes()[:100])
-    embedding.embed(second, letters, tmp_path / "e.npz", manner=manner)
+    embedding.embed(second, letters, tmp_path / "e.npz", options=chosen)
     assert second.model.seen == len(letters.tests["test"]) - kept
-    embedding.embed(model(), letters, tmp_path / "whole.npz", manner=manner)
+    embedding.embed(model(), letters, tmp_path / "whole.npz", options=chosen)
     assert (tmp_path / "e.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
     assert not (tmp_path / "e.npz.parts").exists()
 
@@ -105,11 +105,11 @@ def test_what_would_mix_or_replace_files_or_has_no_images_is_refused(letters, tm
     (tmp_path / "mine.npz").write_text("mine")
     flipped, skipping = embedding.EmbedOptions(flip=True), embedding.EmbedOptions(skip_unreadable=True)
     for error, problem, data, file, options in (
-        (UsageError, "another model", letters, "e.npz", {"manner": flipped}),
+        (UsageError, "another model", letters, "e.npz", {"options": flipped}),
         (UsageError, "exists", letters, "mine.npz", {}),
         (DataError, "not on this disk", dataclasses.replace(letters, name="elsewhere"), "x.npz", {}),
         (UnknownName, "split", letters, "x.npz", {"split": "validation"}),
-        (UsageError, r"\.parquet", letters, "x.npy", {"manner": skipping}),  # a file that cannot name what is left out
+        (UsageError, r"\.parquet", letters, "x.npy", {"options": skipping}),  # a file that cannot name what is left out
     ):
         with pytest.raises(error, match=problem):
             embedding.embed(model(), data, tmp_path / file, **options)
@@ -126,11 +126,11 @@ def test_images_that_cannot_be_read_are_named_and_left_out_where_asked(letters, 
     data = dataclasses.replace(letters, tests={"test": dataclasses.replace(letters.tests["test"], picture=picture)})
     wide = embedding.Embedder(Shape(), Images(size=64, resize=64, mean=(0.0,) * 3, std=(1.0,) * 3), "wide")
     with pytest.raises(DataError, match=bad[0]):
-        embedding.embed(wide, data, tmp_path / "e.npz", manner=embedding.EmbedOptions(workers=0))
+        embedding.embed(wide, data, tmp_path / "e.npz", options=embedding.EmbedOptions(workers=0))
     for batch in (1, 16):
         file = tmp_path / f"{batch}.npz"
-        manner = embedding.EmbedOptions(batch=batch, skip_unreadable=True, workers=0)
-        assert sorted(embedding.embed(wide, data, file, manner=manner)) == sorted(bad)
+        options = embedding.EmbedOptions(batch=batch, skip_unreadable=True, workers=0)
+        assert sorted(embedding.embed(wide, data, file, options=options)) == sorted(bad)
         kept = [item for item in data.tests["test"].items.tolist() if item not in bad]
         assert embeddings.read(file).ids.tolist() == kept
 

@@ -1,4 +1,4 @@
-"""Newick: its grammar, its quoting, and what is no Newick."""
+"""Newick: its grammar, its quoting, and what is not Newick."""
 
 import pytest
 from hypothesis import given

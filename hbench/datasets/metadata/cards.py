@@ -131,7 +131,7 @@ def _records(name: str, manifest: Manifest) -> dict[str, Any]:
         "gallery": ("sc:Boolean", "Whether it is ranked."),
     }
     if manifest.ignore is not None:
-        columns["ignore"] = ("sc:Integer", "Items of a query's group are left out of its list; -1 is no group.")
+        columns["ignore"] = ("sc:Integer", "Items of a query's group are left out of its list; -1 means no group.")
     fields = [
         {
             "@type": "cr:Field",

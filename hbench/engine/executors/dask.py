@@ -59,7 +59,7 @@ class File(NamedTuple):
 
 @contextmanager
 def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """A client of a running scheduler, or of so many local worker processes of one thread each, which end with it.
+    """A client of a running scheduler, or of this many local worker processes of one thread each, which end with it.
 
     Raises UsageError for an address that is none, SourceError where no scheduler answers.
     """
@@ -93,7 +93,7 @@ def _interrupts_wait() -> Iterator[None]:
 
 def _client(scheduler: str) -> Client:
     if not ADDRESS.fullmatch(scheduler):
-        raise UsageError(f"{scheduler!r} is no address of a scheduler", expected="tcp://HOST:PORT")
+        raise UsageError(f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT")
     try:
         return Client(scheduler, set_as_default=False)
     except (OSError, ValueError) as error:

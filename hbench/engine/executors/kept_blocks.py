@@ -1,4 +1,4 @@
-"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation goes on where it stopped."""
+"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes where it stopped."""
 
 from __future__ import annotations
 

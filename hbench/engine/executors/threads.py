@@ -1,7 +1,7 @@
 """Computes the blocks of a job with the threads of this process: from whole rows of scores, or from half of the products.
 
 Whole rows: the scores of a block are multiplied chunk by chunk and its queries then valued a few at a time; both are tasks for
-any thread. Where there is room for the scores of several blocks, one is multiplied while another is valued.
+any thread. Where memory holds the scores of several blocks, one is multiplied while another is valued.
 
 The triangle: where every item is a query and each has few positives, these are scored and sorted first. Then each tile of the
 upper triangle of the scores, a piece as in hbench/engine/score_blocks.py, is counted in the lists of its rows' and of its

@@ -21,7 +21,7 @@ TILE = 1024  # numbers to choose among at once, so that they and the choice stay
 def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]) -> Scalar:
     """Write the chosen (1, others 0) of n integers to the front of `out`; how many they are.
 
-    `out` has room for n + LANES; or it is in the array of the numbers, not behind them.
+    `out` holds n + LANES; or it is in the array of the numbers, not behind them.
     """
     found, lanes, n = np.uint64(0), np.uint64(LANES), np.uint64(len(numbers))
     for group in range(n // lanes):

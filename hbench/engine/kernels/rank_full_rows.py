@@ -21,16 +21,16 @@ def rank_whole(
     places, chosen = np.empty(TILE, np.int32), np.empty(TILE, np.uint8)
     for place in range(TILE):
         places[place] = np.int32(place)
-    room = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
+    buffers = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
     found, start = np.uint64(0), 0
     while found < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
         tile = keys[start : start + TILE]
-        ties, own = read_ties(tile, coding, room[0], chosen), chosen[: len(tile)]
+        ties, own = read_ties(tile, coding, buffers[0], chosen), chosen[: len(tile)]
         compress(ties, own, ties)
-        end = min(found + compress(places[: len(tile)], own, room[1]), np.uint64(len(ranks)))
+        end = min(found + compress(places[: len(tile)], own, buffers[1]), np.uint64(len(ranks)))
         above, ranks_here, levels_here = np.int32(start + 1), ranks[found:end], levels[found:end]
         for slot in range(len(ranks_here)):
-            ranks_here[slot] = above + room[1][slot]
+            ranks_here[slot] = above + buffers[1][slot]
         for slot in range(np.uint64(len(levels_here))):
             levels_here[slot] = coding.to_level[np.uint64(ties[slot])]
         found, start = end, start + TILE
@@ -45,7 +45,7 @@ def read_ties(
     none, mask = np.uint8(coding.of_level[0]), keys.dtype.type((1 << coding.bits) - 1)
     for item in range(len(keys)):
         ties[item] = np.uint8(keys[item] & mask)
-    for item in range(len(keys)):  # a loop of its own, which becomes vector instructions
+    for item in range(len(keys)):  # a separate loop, which becomes vector instructions
         chosen[item] = np.uint8(ties[item] != none)
     return ties[: len(keys)]
 

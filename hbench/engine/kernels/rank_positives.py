@@ -21,7 +21,7 @@ from hbench.engine.kernels.rank_full_rows import rank_whole
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
 BUCKETS = 8  # per positive: most then hold none or one, and a lookup seldom has to search
-MANY = 1 << 15  # positives whose buckets just fit the second cache; with so many the whole row is sorted
+MANY = 1 << 15  # positives whose buckets just fit the second cache; with this many the whole row is sorted
 TILE = 1024  # scores compared or put in buckets at once, in vector instructions, which stay in the first cache
 FEW = 16  # positives up to which it is quicker to compare every distractor with each of them
 

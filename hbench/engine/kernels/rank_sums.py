@@ -128,7 +128,7 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
     precision sum of the whole list."""
     cuts, discount, gains = request.cuts, request.tables.discount, request.gain
     hits, precision, gain = out.hits[query, level - 1], out.precision[query, level - 1], out.gain[query, level - 1]
-    done, precision_so_far, gain_so_far = np.int64(0), 0.0, 0.0  # a plain 0 has a type of its own, compiled for itself
+    done, precision_so_far, gain_so_far = np.int64(0), 0.0, 0.0  # a plain 0 has another type, compiled for itself
     for column in range(len(cuts)):
         end = count_up_to(ranks, cuts[column])
         precision_so_far += precision_sum(ranks, done, end)

@@ -156,7 +156,7 @@ class Parts(NamedTuple):
 
 
 def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Slices of rows of these sizes, each of so many that together they fit, but of one at least."""
+    """Slices of rows of these sizes, each of as many as fit together, but of one at least."""
     ends, first = np.cumsum(sizes), 0
     while first < len(sizes):
         before = ends[first] - sizes[first]

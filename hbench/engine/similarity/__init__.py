@@ -85,7 +85,7 @@ def _options(text: str, options: str) -> dict[str, float]:
         return {key.strip(): float(value) for key, value in pairs}
     except ValueError:
         raise UsageError(
-            f"an option of {text!r} is no number", expected="lorentz(curvature=0.1), for example", found=options
+            f"an option of {text!r} is not a number", expected="lorentz(curvature=0.1), for example", found=options
         ) from None
 
 

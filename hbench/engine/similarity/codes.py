@@ -12,7 +12,7 @@ from hbench.engine.similarity.rows import TILE, Rows
 def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
     """s = Σ_i (±1)(±1) = B − 2·(bits that differ), for packed codes of B = 8 D bits (N, D), as `numpy.packbits` makes them.
 
-    Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError where an entry is no byte.
+    Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError where an entry is not a byte.
     Codes of ±1, one entry a bit, are ranked so by `dot` as they are.
     """
     rows = Rows(unpacked(queries, "queries"))
@@ -28,7 +28,7 @@ def unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
         bad = np.flatnonzero((codes != part).any(axis=1))
         if len(bad):
             raise SubmissionError(
-                f"the {what} are no packed binary codes",
+                f"the {what} are not packed binary codes",
                 expected="integers of 0 to 255, eight bits each (numpy.packbits)",
                 found=f"other numbers in rows {examples(start + bad)}",
                 fix="pack them with numpy.packbits(bits, axis=1); for codes of ±1 use --similarity dot",

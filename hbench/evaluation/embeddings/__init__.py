@@ -118,7 +118,7 @@ def write(
     names = as_ids(ids, "the list given")
     if vectors.ndim != 2 or len(names) != len(vectors) or vectors.dtype.kind != "f":
         raise UsageError(
-            "these are no embeddings", expected="one vector of floats per id",
+            "these cannot be written as embeddings", expected="one vector of floats per id",
             found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
         )  # fmt: skip
     words = {**(metadata or {}), **({"left_out": json.dumps(list(left_out))} if left_out else {})}

@@ -14,7 +14,7 @@ A score is computed all the same; the doubts stand in its report, on stderr, and
 | all right at rank 1 | every query's first result is of its finest class, among 100 queries or more |
 
 Pictures that a dataset holds twice have equal vectors honestly, so shares of a few percent are let pass; a query whose
-own picture stands in the gallery under the same id is no copy.
+own picture stands in the gallery under the same id is not a copy.
 """
 
 from __future__ import annotations

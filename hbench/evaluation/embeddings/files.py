@@ -99,7 +99,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     listed = named.tolist() if isinstance(named, torch.Tensor) else named
     own = None if listed is None else as_ids(listed, path.name)
     if not isinstance(tensor, torch.Tensor):
-        raise SubmissionError(f"the vectors in {path} are no tensor", found=type(tensor).__name__)
+        raise SubmissionError(f"the vectors in {path} are not a tensor", found=type(tensor).__name__)
     dtype = str(tensor.dtype).removeprefix("torch.")
     whole = tensor.detach().contiguous()
     return _joined(path, (whole.view(torch.uint16) if dtype == "bfloat16" else whole).numpy(), own, ids, dtype=dtype)
@@ -146,7 +146,9 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
         return _folder_reader(path)(path, ids)
     if path.suffix.lower() not in READERS:
         raise foreign(path) or UsageError(
-            f"{path} is no embedding file by its suffix", expected=", ".join(READERS), found=path.suffix or "no suffix"
+            f"{path} is not an embedding file by its suffix",
+            expected=", ".join(READERS),
+            found=path.suffix or "no suffix",
         )
     if path.stat().st_size == 0:
         raise SubmissionError(f"{path} is empty", expected="ids and vectors", found="0 bytes")
@@ -172,7 +174,7 @@ def _folder_reader(path: Path) -> Reader:
         return read_arrow
     parts = sorted(child.name for child in path.iterdir() if child.is_dir() and any(child.glob("*.arrow")))
     raise SubmissionError(
-        f"{path} is no folder of embeddings",
+        f"{path} is not a folder of embeddings",
         expected="part-*.parquet, or the *.arrow files of a saved dataset",
         found=f"the splits {', '.join(parts)}" if parts else "neither",
         fix=f"name one of them, such as {path / parts[0]}" if parts else None,

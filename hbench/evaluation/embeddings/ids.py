@@ -186,7 +186,7 @@ def read(path: Path) -> Ids:
     """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else SubmissionError."""
     if path.suffix.lower() not in READERS:
         raise UsageError(
-            f"{path} is no file of ids", expected=f"one of {', '.join(READERS)}", found=path.suffix or "no suffix"
+            f"{path} is not a file of ids", expected=f"one of {', '.join(READERS)}", found=path.suffix or "no suffix"
         )
     if not path.is_file():
         raise SubmissionError(f"{path} does not exist", expected="a file with one id per vector")
@@ -232,12 +232,12 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
         values, Iterable
     ):  # a text is a list, of its letters
         raise SubmissionError(
-            f"the ids in {source} are no list", expected="one id per vector", found=type(values).__name__
+            f"the ids in {source} are not a list", expected="one id per vector", found=type(values).__name__
         )
     array = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise SubmissionError(
-            f"the ids in {source} are no list", expected="one id per vector", found=f"shape {array.shape}"
+            f"the ids in {source} are not a list", expected="one id per vector", found=f"shape {array.shape}"
         )
     if not len(array):
         return np.zeros(0, dtype=object)  # an empty array has any type
@@ -246,7 +246,7 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
     try:
         return from_texts(pa.array(NAMES[array.dtype.kind](array, source), pa.string()), source)
     except UnicodeEncodeError as error:
-        raise SubmissionError(f"an id in {source} is no valid Unicode", found=ascii(shorten(error.object))) from None
+        raise SubmissionError(f"an id in {source} is not valid Unicode", found=ascii(shorten(error.object))) from None
 
 
 def from_texts(texts: pa.Array, source: str) -> Ids:
@@ -315,7 +315,7 @@ def _json(path: Path) -> Ids:
     values = read_json(path, most=LIST)
     if not isinstance(values, list):
         raise SubmissionError(
-            f"{path} is no list of ids", expected="a JSON list of strings", found=type(values).__name__
+            f"{path} is not a list of ids", expected="a JSON list of strings", found=type(values).__name__
         )
     return as_ids(values, path.name)
 

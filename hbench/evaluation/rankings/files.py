@@ -80,7 +80,7 @@ def read(path: Path) -> Ranking:
     reader = _reader_of(path)
     if reader is None:
         raise SubmissionError(
-            f"{path} is no ranking",
+            f"{path} is not a ranking",
             expected="a CSV headed id,images, a TREC run of six columns, or parquet with query, item and score or rank",
         )
     with readable(path):
@@ -181,7 +181,7 @@ def _scored(query: pa.ChunkedArray, item: pa.ChunkedArray, scores: NDArray[np.fl
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         raise SubmissionError(
-            f"{path} has {len(bad):,} scores that are no finite numbers", found=f"rows {examples(bad + 1)}"
+            f"{path} has {len(bad):,} scores that are not finite numbers", found=f"rows {examples(bad + 1)}"
         )
     queries, items = (column.cast(pa.large_string()).combine_chunks() for column in (query, item))
     encoded = queries.dictionary_encode()

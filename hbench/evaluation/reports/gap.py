@@ -96,7 +96,7 @@ def random_batches(items: int, size: int, seed: int) -> list[Counts]:
 
 
 def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
-    """The same gallery, asked by so many of the queries, drawn at random; by all where there are no more."""
+    """The same gallery, with this many of the queries, drawn at random, or with all of them."""
     asked = len(test.queries.labels)
     if asked <= queries:
         return test

@@ -58,7 +58,7 @@ class OtherTree:
 def parse(text: str) -> list[OtherTree]:
     """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas.
 
-    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed that is no number.
+    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed that is not a number.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word)) for word in words]
@@ -74,7 +74,7 @@ def _from_file(path: Path) -> OtherTree:
         missing = sorted(set(own.names[-1]) - set(tree.names[-1]))
         if missing:
             raise TreeError(
-                f"{len(missing)} of {len(own.names[-1])} fine classes are no leaves of {path}",
+                f"{len(missing)} of {len(own.names[-1])} fine classes are not leaves of {path}",
                 expected=f"every name of level {own.levels[-1]}", found=examples(missing),
                 fix="hbench tree show DATASET lists the names; hbench tree export --policy makes a ragged tree even",
             )  # fmt: skip
@@ -89,7 +89,7 @@ def _from_file(path: Path) -> OtherTree:
 def _shuffled(word: str) -> OtherTree:
     _, _, text = word.partition(":")
     if not (text or "0").isdecimal():
-        raise UsageError("the seed of a shuffled tree is no number", expected="shuffled or shuffled:7", found=word)
+        raise UsageError("the seed of a shuffled tree is not a number", expected="shuffled or shuffled:7", found=word)
     seed = int(text or "0")
 
     def paths(own: LabelTree) -> Labels:

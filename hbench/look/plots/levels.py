@@ -99,7 +99,7 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
-    """The value beside its interval, on the side that has room."""
+    """The value beside its interval, on the side that has space."""
     value, low, high = ends
     left = value > 62
     panel.annotate(

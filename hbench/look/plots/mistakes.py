@@ -28,7 +28,7 @@ FIRST_WRONG = "first wrong"
 FIRST_MISTAKE = "HD-first-mistake"  # its values say the level of the first wrong result, too
 HEADING = 0.85
 SMALL = 6.5  # points of the legend
-PRINTED = 7.5  # percent from which on a number has room in its part of a bar
+PRINTED = 7.5  # percent from which on a number fits its part of a bar
 Counts = NDArray[np.int64]  # (L+1,): queries whose result is of each level 0 … L
 Rows = Mapping[str, Counts]  # by where it was looked: "rank 1", …, "first wrong"
 

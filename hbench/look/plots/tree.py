@@ -119,7 +119,7 @@ def _fill(value: float, scale: tuple[float, float]) -> str:
 
 
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
-    """Where the columns begin and end, in shares of the whole: as wide as most of the names that have room in their height."""
+    """Where the columns begin and end, in shares of the whole: as wide as most of the names that fit their height."""
     wishes = []
     for names, own in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(own) >= LETTER + 1).tolist()
@@ -156,7 +156,7 @@ def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fi
 
 
 def _fitting(name: str, ems: float) -> str:
-    """As much of a name as fits into so many ems."""
+    """As much of a name as fits into this many ems."""
     if text_width(name) <= ems:
         return name
     shown = next((length for length in range(len(name), 0, -1) if text_width(name[:length] + "…") <= ems), 0)

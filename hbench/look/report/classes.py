@@ -13,7 +13,7 @@ from hbench.look.report.runs import Floats, Reported
 from hbench.look.retrievals import TopLists
 from hbench.metrics.names import goodness
 
-ALL, WORST, BEST = 60, 30, 8  # classes of a level that are all listed; of more, so many from either end
+ALL, WORST, BEST = 60, 30, 8  # classes of a level that are all listed; of more, this many from either end
 MATRIX = 24  # classes of a confusion matrix that can still be read
 PAIRS = 12
 SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker

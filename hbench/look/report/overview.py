@@ -19,7 +19,7 @@ ADVICE = {
     TIED: "Equal scores are ordered by the ties policy, here against the model (pessimistic) or for it (optimistic); the true "
     "value lies between the two. Evaluate once more with the other --ties: if the scores hardly move, forget about it. If they "
     "do, items have the same vector: look for duplicate images, for embeddings rounded to few bits, or for a collapsed model.",
-    ALONE: "Their class has one item, so there is nothing to find. They are no mistake of the model; if they are many, look "
+    ALONE: "Their class has one item, so there is nothing to find. They are not mistakes of the model; if they are many, look "
     "whether labels or the split are what you meant.",
     INVERTED: "In their galleries a coarser level has so few items that each is worth more than an item of the finer level. The "
     "ranking that H-AP rewards most is then not fine before coarse. Where you optimise for the fine classes, read AP beside "

@@ -61,7 +61,7 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
 
 
 def cut_to(tree: LabelTree, items: NDArray[np.int64], most: int) -> tuple[LabelTree, NDArray[np.int64]]:
-    """The tree with its items (C,) by class, without as many of its finest levels as make it have at most so many nodes.
+    """The tree with its items (C,) by class, without as many of its finest levels as make it have at most this many nodes.
 
     >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
     >>> small, items = cut_to(tree, np.array([5, 1, 2]), 4)

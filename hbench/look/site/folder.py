@@ -58,7 +58,7 @@ def slug_of(name: str) -> str:
 def _read(names: Sequence[str]) -> list[tuple[str, Leaderboard]]:
     slugs = [slug_of(name) for name in names]
     if twice := sorted({slug for slug in slugs if slugs.count(slug) > 1}):
-        raise UsageError("every leaderboard has a page of its own", found=f"{', '.join(twice)} several times")
+        raise UsageError("every leaderboard has a separate page", found=f"{', '.join(twice)} several times")
     return [(name, leaderboard.read(name)) for name in names]
 
 

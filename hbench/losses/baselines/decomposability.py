@@ -114,7 +114,7 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
         lam = given["lam"]
         if not 0 <= lam <= 1:
             raise ConfigError(
-                "the weight of the decomposability loss is no share", expected="lam in 0 … 1", found=f"{lam:g}"
+                "the weight of the decomposability loss is not a share", expected="lam in 0 … 1", found=f"{lam:g}"
             )
         parts = [entry.build({name: given[name] for name in entry.parameters}) for entry in (first, second)]
         return WeightedSum(parts, [1 - lam, lam])

@@ -150,7 +150,7 @@ def require_positive(**values: float) -> None:
 
 
 def require_classes(labels: Tensor, classes: int) -> None:
-    """Refuse labels that are no class numbers 0 … C−1."""
+    """Refuse labels that are not class numbers 0 … C−1."""
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ConfigError(
             "a label has no proxy",

@@ -138,7 +138,9 @@ class RamboClasses(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= joint <= 1:
-            raise ConfigError("the weight of the joint AP is no share", expected="joint in 0 … 1", found=f"{joint:g}")
+            raise ConfigError(
+                "the weight of the joint AP is not a share", expected="joint in 0 … 1", found=f"{joint:g}"
+            )
         self.lam, self.joint, self.smoothing = lam, joint, smoothing
         self.shift = score_margin(margin) if shift is None else shift
         self.memory = ScoreMemory(memory, dim=1)

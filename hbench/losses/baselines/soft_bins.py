@@ -36,7 +36,7 @@ class SoftBinAP(BatchLoss):
         super().__init__()
         if bins < 2 or not lower < upper:
             raise ConfigError(
-                "these are no bins",
+                "invalid bins",
                 expected="bins ≥ 2, lower < upper",
                 found=f"bins {bins}, lower {lower:g}, upper {upper:g}",
             )

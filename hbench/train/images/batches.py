@@ -115,7 +115,7 @@ class Batches:
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
         self.device = device
         self._pieces: list[Keys] = []
-        # A generator of its own: by default a loader draws from torch's, which would make a resumed run another one.
+        # A separate generator: by default a loader draws from torch's, which would make a resumed run another one.
         self._loader: DataLoader[Any] = DataLoader(
             images, batch_sampler=_Pieces(self._pieces), num_workers=workers, persistent_workers=workers > 0,
             collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=device.type == "cuda",

@@ -47,7 +47,7 @@ class EpochBatches(NamedTuple):
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """The batches of (seed, epoch), the same on every machine; `steps` keeps the first so many. Raises ConfigError."""
+    """The batches of (seed, epoch), the same on every machine; `steps` keeps this many of the first. Raises ConfigError."""
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]
     return EpochBatches(rows, rng.integers(2**63, size=rows.shape))
@@ -59,7 +59,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 
     A class's items are cut into groups of m, the last filled up with others of its items (repeated where it has fewer
     than m); a group goes to the emptiest batch that has none of its class; free places get further groups. Classes of fewer
-    than `smallest` items are left out; of a class with more than `per_epoch`, so many are drawn.
+    than `smallest` items are left out; of a class with more than `per_epoch`, that many are drawn.
     """
     classes, m = _sampled(_members(labels[:, -1]), settings, rng), settings.per_class
     width = settings.batch // m
@@ -117,7 +117,7 @@ def _members(fine: NDArray[np.int32]) -> list[Rows]:
 
 
 def _sampled(classes: list[Rows], settings: Sampler, rng: np.random.Generator) -> list[Rows]:
-    """The items of an epoch: without small classes, and with at most so many of the large ones."""
+    """The items of an epoch: without small classes, and with at most `per_epoch` of the large ones."""
     most = settings.per_epoch
     large_enough = [items for items in classes if len(items) >= settings.smallest]
     return [rng.permutation(items)[:most] if most and len(items) > most else items for items in large_enough]

@@ -1,4 +1,4 @@
-"""Cuts and flips training images anew each time they are seen, each from a seed of its own.
+"""Cuts and flips training images anew each time they are seen, each from a separate seed.
 
 `augmentations` names those of image files (torchvision's), which give bytes, uint8 (C, H, W): a fourth of what floats take
 on their way to a GPU, where `Normalise` makes the net's numbers of them. Images held in memory are varied by `shifted`.

@@ -58,7 +58,7 @@ def build_backbone(
     """
     source, _, rest = name.partition(":")
     if not rest:
-        raise ConfigError(f"{name!r} is no backbone", expected="SOURCE:NAME", fix="such as torchvision:resnet50")
+        raise ConfigError(f"{name!r} is not a backbone", expected="SOURCE:NAME", fix="such as torchvision:resnet50")
     build = sources[source]
     from_file = weights not in {PRETRAINED, RANDOM}
     backbone = build(rest, RANDOM if from_file else weights, pools)

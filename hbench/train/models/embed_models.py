@@ -1,7 +1,7 @@
 """Embeds a dataset with many models, one after the other: a line per model in, a file per model out.
 
 A model that cannot be had does not stop the others. A file that holds what was asked for is left as it is, so that the same call
-goes on where it stopped.
+resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def file_name(model: str) -> str:
 def embed_models(
     models: dict[str, Path], embed: Callable[[str, Path], str], on_model: Callable[[str, str], None]
 ) -> dict[str, HBenchError]:
-    """Embed by every model, and go on after one that fails; the models that failed, each with its refusal.
+    """Embed by every model, and continue after one that fails; the models that failed, each with its refusal.
 
     `embed` writes the file of a model and says what became of it, which `on_model` is told, or of its failure.
     """
@@ -68,10 +68,10 @@ def embed_models(
 
 
 def refuse_failed(failed: dict[str, HBenchError], number: int) -> None:
-    """Raise DataError naming the models that failed, of so many."""
+    """Raise DataError naming the models that failed, of how many."""
     if failed:
         raise DataError(
             f"{len(failed)} of {number} models failed",
             found=", ".join(failed),
-            fix="the same command goes on with them",
+            fix="the same command resumes them",
         )

@@ -75,7 +75,7 @@ def _read_back(folder: Path) -> None:
     if bad:
         raise DataError(
             f"{len(bad)} weights of the model are not finite: the last checkpoint stays", found=examples(bad),
-            fix="go on from it with a smaller optimizer.lr, or precision float32 or bfloat16",
+            fix="resume from it with a smaller optimizer.lr, or precision float32 or bfloat16",
         )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def best_after(
 
 
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:
-    """Whether so many validations in a row were no better that the run stops early."""
+    """Whether the run stops early, since enough validations in a row were no better."""
     return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
 
 
