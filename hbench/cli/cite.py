@@ -49,10 +49,10 @@ def command(name: str) -> None:
     from hbench.core.errors import UnknownName
     from hbench.datasets.metadata.publications import bibtex
 
-    found = sources(name)
-    if not found:
+    listed = sources(name)
+    if not listed:
         raise UnknownName("dataset, metric, loss or method", name, _names())
-    show(bibtex(found).rstrip("\n"))
+    show(bibtex(listed).rstrip("\n"))
 
 
 def sources(name: str) -> dict[str, str]:
@@ -65,9 +65,9 @@ def sources(name: str) -> dict[str, str]:
         parts = specs[name].citation.split("; ")
         return {name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)}
     metric = name.partition("/")[0].partition("(")[0].partition("#")[0]
-    for each in (metric, metric.partition("@")[0], metric.partition("-mistake")[0].removesuffix("-first")):
-        if each in METRIC_SOURCES:
-            return {each: METRIC_SOURCES[each]}
+    for spelling in (metric, metric.partition("@")[0], metric.partition("-mistake")[0].removesuffix("-first")):
+        if spelling in METRIC_SOURCES:
+            return {spelling: METRIC_SOURCES[spelling]}
     return _of_rows(name) or _of_loss(name)
 
 
@@ -75,12 +75,12 @@ def _of_rows(method: str) -> dict[str, str]:
     """The papers of the rows of a method on any leaderboard, whatever the case of its letters."""
     from hbench.evaluation.leaderboard import names, read
 
-    found = {}
+    citations = {}
     for board in map(read, names()):
         for row in board.rows:
             if row.method.lower() == method.lower() and row.paper is not None:
-                found[row.paper.citation] = board.citations[row.paper.citation].text
-    return found
+                citations[row.paper.citation] = board.citations[row.paper.citation].text
+    return citations
 
 
 def _of_loss(name: str) -> dict[str, str]:

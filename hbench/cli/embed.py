@@ -122,12 +122,12 @@ def _embed(
 
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
-        told = [time.monotonic()]
+        last_said = [time.monotonic()]
 
         def watch(done: int, number: int) -> None:
             bars.update(task, completed=done, total=number)
-            if bars.disable and time.monotonic() - told[-1] >= EVERY:
-                told.append(time.monotonic())
+            if bars.disable and time.monotonic() - last_said[-1] >= EVERY:
+                last_said.append(time.monotonic())
                 say(f"embedded {done:,} of {number:,} images")
 
         left_out = embedding.embed(given, data, file, split=split, options=options, device=device, watch=watch)

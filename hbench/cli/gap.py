@@ -70,30 +70,30 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
             )
         with progress() as bars:
             on_batch = partial(_advance, bars, bars.add_task(f"batches of {name}", total=None))
-            found = gap_of(
+            gap = gap_of(
                 sampled(retrieval_of(manifest, given.queries), options["queries"], seed),
                 examined.conditions,
                 random_batches(items, batch, seed),
                 on_batch=on_batch,
             )
         signature = f"{examined.signature([name])}|queries:{options['queries']}|batch:{batch}|seed:{seed}"
-        (show_json if as_json else _show)(_document(found, signature))
+        (show_json if as_json else _show)(_document(gap, signature))
 
 
 def _advance(bars: Progress, task: TaskID, done: int, total: int) -> None:
     bars.update(task, completed=done, total=total)
 
 
-def _document(found: Gap, signature: str) -> dict[str, Any]:
-    columns = zip(found.metrics, found.inside, found.whole, found.queries, strict=True)
+def _document(gap: Gap, signature: str) -> dict[str, Any]:
+    columns = zip(gap.metrics, gap.inside, gap.whole, gap.queries, strict=True)
     return {
         "signature": signature,
         "metrics": {
             name: {"gap": inside - whole, "inside": inside, "whole": whole, "queries": int(queries)}
             for name, inside, whole, queries in columns
         },
-        "bound": found.bound,
-        "calibrated_bound": found.calibrated_bound,
+        "bound": gap.bound,
+        "calibrated_bound": gap.calibrated_bound,
     }
 
 

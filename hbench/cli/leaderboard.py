@@ -67,9 +67,9 @@ def list_(as_json: bool, as_csv: bool) -> None:
         except ConfigError as error:
             broken.append(error)
             continue
-        own = sum(row.run is not None for row in board.rows)
+        runs = sum(row.run is not None for row in board.rows)
         best, score = leader(board)
-        lines.append((name, len(board.rows), board.metric, score, best, own, board.protocol))
+        lines.append((name, len(board.rows), board.metric, score, best, runs, board.protocol))
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
         return
@@ -299,8 +299,8 @@ def selected(
     standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
     present = {metric for standing in standings for row in standing.rows for metric in row.scores}
     common = sorted(present, key=rarity(standings))
-    wanted = [board.key(text.strip()) for text in columns.split(",")] if columns else common
-    return board, standings, list(dict.fromkeys([key, *wanted]))
+    chosen_columns = [board.key(text.strip()) for text in columns.split(",")] if columns else common
+    return board, standings, list(dict.fromkeys([key, *chosen_columns]))
 
 
 def rarity(standings: Sequence[Standing]) -> Callable[[str], tuple[int, int]]:

@@ -22,12 +22,12 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
     from hbench.losses.entry import REQUIRED
 
     known = [name] if name else list(losses)
-    entries = [loss_entry(each) for each in known]
+    entries = [loss_entry(loss) for loss in known]
     parameters = [{p: "required" if d is REQUIRED else d for p, d in entry.parameters.items()} for entry in entries]
     if as_json:
         described = [
-            {"name": each, "formula": entry.formula, "paper": entry.paper, "parameters": own}
-            for each, entry, own in zip(known, entries, parameters, strict=True)
+            {"name": loss, "formula": entry.formula, "paper": entry.paper, "parameters": own}
+            for loss, entry, own in zip(known, entries, parameters, strict=True)
         ]
         show_json(described[0] if name else described)
     elif name:
@@ -36,8 +36,8 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
             show(f"  {parameter:<18}{default}")
     else:
         rows = [
-            [each, entry.formula, entry.paper, ", ".join(f"{p}={d}" for p, d in own.items())]
-            for each, entry, own in zip(known, entries, parameters, strict=True)
+            [loss, entry.formula, entry.paper, ", ".join(f"{p}={d}" for p, d in own.items())]
+            for loss, entry, own in zip(known, entries, parameters, strict=True)
         ]
         header = ["loss", "formula", "paper", "parameters"]
         show_csv(header, rows) if as_csv else show_table(None, header, rows, left=header[1:])

@@ -25,8 +25,8 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, separator, begun = incomplete.rpartition(self.separator) if self.separator else ("", "", incomplete)
-        found = [CompletionItem(before + separator + each) for each in self.listed() if each.startswith(begun)]
-        return found or [CompletionItem(incomplete, type="file")]
+        items = [CompletionItem(before + separator + name) for name in self.listed() if name.startswith(begun)]
+        return items or [CompletionItem(incomplete, type="file")]
 
 
 class OneOf(Known):

@@ -32,15 +32,15 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: b
         recipe = files.resolve(name, changes)
         show_json(recipe.model_dump(mode="json")) if as_json else show(files.as_toml(recipe).rstrip("\n"))
         return
-    found = [each for each in files.names() if fnmatch(each, name or "*")]
-    recipes = {each: files.resolve(each) for each in found}
+    names = [recipe_name for recipe_name in files.names() if fnmatch(recipe_name, name or "*")]
+    recipes = {recipe_name: files.resolve(recipe_name) for recipe_name in names}
     if as_json:
-        show_json({each: recipe.model_dump(mode="json") for each, recipe in recipes.items()})
+        show_json({recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()})
         return
     rows = []
-    for each, recipe in recipes.items():
+    for recipe_name, recipe in recipes.items():
         losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
         aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
-        rows.append([each, losses, recipe.model.backbone, aim])
+        rows.append([recipe_name, losses, recipe.model.backbone, aim])
     header = ["recipe", "losses", "backbone", "published row it aims at"]
     show_csv(header, rows) if as_csv else show_table(None, header, rows, left=header[1:])

@@ -90,7 +90,7 @@ def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width
     (3, 2)
     """
     needed = list(accumulate(3 + _narrowest(header, rows, position) for position in range(len(header))))
-    return max(2, sum(1 + each <= width for each in needed))
+    return max(2, sum(1 + column <= width for column in needed))
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:

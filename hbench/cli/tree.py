@@ -29,7 +29,7 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
     """The `depth` coarsest levels of a tree, the first `most` children of every node, each with its classes and
     items."""
     classes = [items_of_level(tree, np.ones_like(items), level) for level in range(1, tree.depth + 1)]
-    own = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
+    counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(len(items), int(items.sum()), at_leaf=False)}"))
     drawn: dict[Node, Tree] = {(0, 0): root}
     for level in range(min(depth, tree.depth)):
@@ -38,7 +38,7 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
             if (level, parent) in drawn:
                 branch = drawn[level, parent]
                 for i in children[:most]:
-                    count = _count(int(classes[level][i]), int(own[level][i]), at_leaf=level == tree.depth - 1)
+                    count = _count(int(classes[level][i]), int(counts[level][i]), at_leaf=level == tree.depth - 1)
                     drawn[level + 1, i] = branch.add(Text(visible(f"{tree.names[level][i]}  {count}".rstrip())))
                 if len(children) > most:
                     branch.add(Text(f"… {len(children) - most:,} more"))
@@ -57,11 +57,11 @@ def problem_lines(table: NameTable, problems: Iterable[TreeProblem], *, most: in
     levels = f"{len(table.levels)} levels ({', '.join(table.levels)})"
     yield f"{len(table.rows):,} rows of {levels}, {sum(table.rows.values()):,} items"
     for kind, group in groupby(problems, key=lambda problem: problem.kind):
-        found = list(group)
-        yield f"\n{kind} × {len(found):,}: {KINDS[kind]}"
-        for problem in islice(found, most):
+        members = list(group)
+        yield f"\n{kind} × {len(members):,}: {KINDS[kind]}"
+        for problem in islice(members, most):
             yield "  " + " ".join(filter(None, [problem.level, repr(problem.node), _where(problem)]))
-        yield from _rest(len(found), most)
+        yield from _rest(len(members), most)
         for policy in policies_for(kind):
             yield f"  --policy {policy.name}: {policy.text}"
     if runs_backwards(table):
@@ -191,9 +191,9 @@ def show_command(source: TreeSource, *, depth: int | None, max_children: int, as
     from hbench.tree.statistics import statistics
 
     tree, items = source.mended().table.tree()
-    found = statistics(tree, items)
+    figures = statistics(tree, items)
     if as_json:
-        show_json({"statistics": [level._asdict() for level in found], "tree": nested(tree, items)})
+        show_json({"statistics": [level._asdict() for level in figures], "tree": nested(tree, items)})
         return
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
@@ -205,7 +205,7 @@ def show_command(source: TreeSource, *, depth: int | None, max_children: int, as
             f"{level.effective:,.1f}",
             *(f"{name} ({size:,})" for name, size in (level.largest, level.smallest)),
         ]
-        for level in found
+        for level in figures
     ]
     show_table(
         None, ["level", "nodes", "branching (least / median / most)", "effective classes", "largest", "smallest"], rows

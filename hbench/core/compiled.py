@@ -72,17 +72,17 @@ def machine_code(
 
     def make(function: FunctionT) -> FunctionT:
         with LOADING:
-            told = numba.config.CACHE_DIR
+            usual = numba.config.CACHE_DIR
             folder = kept_in(Path(function.__code__.co_filename).parent)
             jit = numba.njit(
                 nogil=True, cache=bool(folder), error_model=error_model, fastmath=set(fastmath), no_cfunc_wrapper=True,
                 no_cpython_wrapper=no_cpython_wrapper,
             )  # fmt: skip
-            numba.config.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16]) if folder else told
+            numba.config.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16]) if folder else usual
             try:
                 return cast("FunctionT", jit(function))
             finally:
-                numba.config.CACHE_DIR = told
+                numba.config.CACHE_DIR = usual
 
     return make
 
@@ -93,8 +93,8 @@ def kept_in(package: Path) -> Path | None:
     folder; None where there is no such folder that is the user's own. What numba keeps it unpickles, so a folder that
     somebody else owns or may write to, as the system's for what is temporary, could make it run their code."""
     with LOADING:
-        told = importlib.import_module("numba").config.CACHE_DIR
-    for folder in [Path(told)] if told else [package / "__pycache__", cache_home() / "kernels"]:
+        named = importlib.import_module("numba").config.CACHE_DIR
+    for folder in [Path(named)] if named else [package / "__pycache__", cache_home() / "kernels"]:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
@@ -112,13 +112,13 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
     import grp
     import pwd
 
-    found = folder.stat()
+    status = folder.stat()
     writers = stat.S_IWOTH
     with suppress(KeyError):
-        if grp.getgrgid(found.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
+        if grp.getgrgid(status.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
             writers |= stat.S_IWGRP
-    shared = bool(found.st_mode & writers) and not (sticky and found.st_mode & stat.S_ISVTX)
-    return found.st_uid in {os.geteuid(), 0} and not shared
+    shared = bool(status.st_mode & writers) and not (sticky and status.st_mode & stat.S_ISVTX)
+    return status.st_uid in {os.geteuid(), 0} and not shared
 
 
 @cache
@@ -132,7 +132,7 @@ def sources_digest(module: str) -> str:
         if name not in sources:
             sources[name] = Path(str(sys.modules[name].__file__)).read_text(encoding="utf-8")
             for package, names in imported.findall(sources[name]):
-                modules = [package, *(f"{package}.{each}" for each in re.findall(r"\w+", names))]
+                modules = [package, *(f"{package}.{part}" for part in re.findall(r"\w+", names))]
                 waiting += [other for other in modules if other in sys.modules]
     version: str = importlib.import_module("numba").__version__
     words = [version, *(f"{name} {sources[name]}" for name in sorted(sources))]

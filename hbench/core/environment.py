@@ -56,7 +56,7 @@ def processor() -> dict[str, Any]:
     """What computes: the model, threads, numpy's product library, whether kernels are compiled and where they are kept."""
     from threadpoolctl import threadpool_info
 
-    blas = [f"{found['internal_api']} {found.get('architecture', '')}".strip() for found in threadpool_info()]
+    blas = [f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in threadpool_info()]
     return {
         "model": _model(),
         "machine": platform.machine(),
@@ -68,17 +68,17 @@ def processor() -> dict[str, Any]:
 
 def folders() -> dict[str, dict[str, Any]]:
     """The data and the cache folder: where, whether there, whose, and whether only their owner writes to them."""
-    found = {}
+    features = {}
     for name, path in (("data", data_home()), ("cache", cache_home())):
         there = path.exists()
-        found[name] = {
+        features[name] = {
             "path": str(path),
             "exists": there,
             "owner": _owner(path) if there else None,
             "writable": os.access(path, os.W_OK) if there else None,
             "only_by_owner": is_own(path) if there else None,
         }
-    return found
+    return features
 
 
 def _owner(path: Path) -> str:

@@ -113,7 +113,7 @@ def r_at_k(batch: Batch, *, cut: int, level: int) -> Floats:
 
 @fast("TR")
 def tr_at_k(batch: Batch, *, cut: int, level: int, norm: Callable[[int, int], int]) -> Floats:
-    total = np.array([norm(cut, each) for each in batch.positives(level).tolist()])
+    total = np.array([norm(cut, positives) for positives in batch.positives(level).tolist()])
     return ratio(batch.at_cut(batch.sums.hits, level, cut), total)
 
 

@@ -171,7 +171,7 @@ class Ranker:
             self._code(queries, gallery, tie_key)
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
-        tables += 0 if self.known is None else sum(each.nbytes for each in self.coded)
+        tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         sides = [(gallery.vectors, self.columns), (queries.vectors, self.queries)]
         content = _content_digest(*sides[: 1 if gallery is queries else 2])  # before rows are moved and scaled in place
         rows = similarity(queries.vectors, gallery.vectors)
@@ -233,7 +233,7 @@ class Ranker:
         if self.known is None:
             return counts
         rows, columns = self.left_out(first, last)
-        starts, ends = (each[first:last, 1::2] for each in self.coded)
+        starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(unknown, rows, inside.astype(np.int64))
@@ -314,11 +314,11 @@ def _left_out(
     """For a range of queries in canonical order, what is left out of their lists: itself, and its ignore group."""
     column_of = np.full(len(columns) + 1, -1)
     column_of[columns] = np.arange(len(columns))
-    own = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
+    self_columns = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]
 
     def itself(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows = np.flatnonzero(own[first:last] >= 0)
-        return rows, own[first:last][rows]
+        rows = np.flatnonzero(self_columns[first:last] >= 0)
+        return rows, self_columns[first:last][rows]
 
     if ignore[0] is None or ignore[1] is None:
         return itself
@@ -327,9 +327,11 @@ def _left_out(
     starts, ends = (np.searchsorted(members[by_group], groups, side=side) for side in ("left", "right"))
 
     def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        found = [by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0] for q in range(first, last)]
-        found = [np.unique(np.append(group, own[q : q + 1])) for q, group in enumerate(found, start=first)]
-        found = [each[each >= 0] for each in found]
-        return np.repeat(np.arange(last - first), list(map(len, found))), np.concatenate(found)
+        together = [by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0] for q in range(first, last)]
+        together = [
+            np.unique(np.append(group, self_columns[q : q + 1])) for q, group in enumerate(together, start=first)
+        ]
+        together = [some[some >= 0] for some in together]
+        return np.repeat(np.arange(last - first), list(map(len, together))), np.concatenate(together)
 
     return with_group

@@ -122,11 +122,11 @@ def _numbered(
     policies: Sequence[str],
 ) -> tuple[ArrayLike, tuple[ArrayLike, ArrayLike] | None, tuple[tuple[str, ...], ...]]:
     """Labels that are names, (N, L) or (N,), as numbers that the queries and the gallery share, and the names by number."""
-    sides = [np.asarray(each) for each in (labels, *(gallery or ())[1:])]
-    columns = [each[:, None] if each.ndim == 1 else each for each in sides]
-    if any(each.ndim != 2 or each.shape[1] != columns[0].shape[1] for each in columns):
+    sides = [np.asarray(names) for names in (labels, *(gallery or ())[1:])]
+    columns = [names[:, None] if names.ndim == 1 else names for names in sides]
+    if any(names.ndim != 2 or names.shape[1] != columns[0].shape[1] for names in columns):
         raise SubmissionError(
-            "the names of queries and gallery differ in levels", found=", ".join(str(each.shape) for each in sides)
+            "the names of queries and gallery differ in levels", found=", ".join(str(names.shape) for names in sides)
         )
     rows = [tuple(map(str, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))

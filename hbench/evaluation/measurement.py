@@ -102,8 +102,8 @@ def measured_sequences(
     """
     values = [[scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers]
     for row, scorer in scorers_by_name(scorers).items():
-        for query, own in (named or {}).items():
-            values[row][query] = scorer(query, own)
+        for query, by_name in (named or {}).items():
+            values[row][query] = scorer(query, by_name)
     first = [int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences]
     return Measurement(
         np.array(values, dtype=np.float64),

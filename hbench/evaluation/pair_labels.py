@@ -45,26 +45,26 @@ def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[
     return [Judged(rows[order[start:end]], levels[order[start:end]]) for start, end in itertools.pairwise(bounds)]
 
 
-def sequence_of(scores: NDArray[np.floating], own: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
+def sequence_of(scores: NDArray[np.floating], judged_items: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
     """The level sequence of one query from its scores of the whole gallery (G,), which are changed."""
     levels = np.zeros(len(scores), np.uint8)
-    positive, out = own.levels > 0, own.rows[own.levels < 0]
-    levels[own.rows[positive]] = own.levels[positive]
+    positive, out = judged_items.levels > 0, judged_items.rows[judged_items.levels < 0]
+    levels[judged_items.rows[positive]] = judged_items.levels[positive]
     scores[out] = -np.inf
-    return level_sequence(scores, levels, _counts(own, len(scores), len(tie_key)), tie_key)
+    return level_sequence(scores, levels, _counts(judged_items, len(scores), len(tie_key)), tie_key)
 
 
 def sequences_of_ranker(ranker: Ranker, lists: Sequence[Judged]) -> list[LevelSequence]:
     """The level sequences of all queries of a ranker, in input order."""
-    found: list[LevelSequence | None] = [None] * len(lists)
+    sequences: list[LevelSequence | None] = [None] * len(lists)
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
         scores[:, ranker.copies] = scores[:, ranker.originals]
         for canonical, query in zip(scores, ranker.rows(block).tolist(), strict=True):
-            own = np.empty_like(canonical)
-            own[ranker.columns] = canonical
-            found[query] = sequence_of(own, lists[query], ranker.tie_key)
-    return [sequence for sequence in found if sequence is not None]
+            ordered = np.empty_like(canonical)
+            ordered[ranker.columns] = canonical
+            sequences[query] = sequence_of(ordered, lists[query], ranker.tie_key)
+    return [sequence for sequence in sequences if sequence is not None]
 
 
 def sequences_of_ranking(
@@ -78,30 +78,30 @@ def sequences_of_ranking(
     rows = _rows(ranking.names, gallery)[ranking.items]
     place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
     sequences = []
-    for query, own in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
+    for query, judged_items in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
-        levels = _levels_of_rows(rows[start:end], own, len(gallery))
+        levels = _levels_of_rows(rows[start:end], judged_items, len(gallery))
         scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
         kept = levels >= 0
-        counts = _counts(own, len(gallery), len(tie_key))
+        counts = _counts(judged_items, len(gallery), len(tie_key))
         sequences.append(level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key))
     return sequences
 
 
-def _levels_of_rows(rows: NDArray[np.int64], own: Judged, size: int) -> NDArray[np.int8]:
+def _levels_of_rows(rows: NDArray[np.int64], judged_items: Judged, size: int) -> NDArray[np.int8]:
     """The level of each listed row; 0 for what is not listed, not in the gallery (-1), or there a second time."""
     of_item = np.zeros(size + 1, np.int8)  # the last is for -1
-    of_item[own.rows] = own.levels
+    of_item[judged_items.rows] = judged_items.levels
     again = np.ones(len(rows), bool)
     again[np.unique(rows, return_index=True)[1]] = False
     levels = of_item[rows]
     return np.where(again & (levels > 0), np.int8(0), levels)
 
 
-def _counts(own: Judged, size: int, depth: int) -> NDArray[np.int64]:
+def _counts(judged_items: Judged, size: int, depth: int) -> NDArray[np.int64]:
     """How many gallery items a query has at each level, what is left out not counted; `depth` is L + 1."""
-    counts = np.bincount(own.levels[own.levels > 0].astype(np.int64), minlength=depth)
-    counts[0] = size - int((own.levels < 0).sum()) - int(counts[1:].sum())
+    counts = np.bincount(judged_items.levels[judged_items.levels > 0].astype(np.int64), minlength=depth)
+    counts[0] = size - int((judged_items.levels < 0).sum()) - int(counts[1:].sum())
     return counts
 
 

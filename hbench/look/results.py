@@ -88,11 +88,11 @@ class Results:
 
     def records(self) -> list[dict[str, Any]]:
         """As plain values: of every query its results by file."""
-        found = []
+        rows = []
         for strip in self.sheet.strips:
             results = {row.name: [_record(hit, self.sheet.levels) for hit in row.hits] for row in strip.rows}
-            found.append({"query": strip.query, "about": strip.about, "results": results})
-        return found
+            rows.append({"query": strip.query, "about": strip.about, "results": results})
+        return rows
 
 
 def _record(hit: Hit, levels: Sequence[str]) -> dict[str, Any]:
@@ -134,12 +134,15 @@ def browse(
     if way in MEASURED:
         measured = measure(examined[0].job(name, fix="choose queries by id or at random"))
     chosen = _chosen(manifest, way, value, by=by, measured=measured)
-    found = [
-        first_results(manifest, each.submission.embeddings("a strip"), chosen, each.conditions, k) for each in examined
+    per_model = [
+        first_results(manifest, examined_one.submission.embeddings("a strip"), chosen, examined_one.conditions, k)
+        for examined_one in examined
     ]
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        rows = [StripRow(file, hits_of(manifest, top, number)) for file, top in zip(_names(paths), found, strict=True)]
+        rows = [
+            StripRow(file, hits_of(manifest, top, number)) for file, top in zip(_names(paths), per_model, strict=True)
+        ]
         strip = strip_of(manifest, query, rows)
         if measured is not None:
             strip = strip._replace(about=f"{strip.about} · {by} {percent(measured.values[0][query], 1)}")

@@ -102,7 +102,7 @@ def of_class(manifest: Manifest, name: str) -> Queries:
     for level, of_level in enumerate(names):
         if name in of_level:
             return np.flatnonzero(labels[:, level] == of_level.index(name))
-    raise UnknownName("class", name, [each for of_level in names for each in of_level])
+    raise UnknownName("class", name, [node for of_level in names for node in of_level])
 
 
 def at_random(manifest: Manifest, number: int, seed: int = 0) -> Queries:

@@ -125,8 +125,8 @@ class BatchLoss(nn.Module):
         # A comparison with NaN is false, so a loss of comparisons could be finite where its gradient is not. Zero times a sum
         # of the vectors is 0, or NaN where one of them is not finite, and the host need not wait for the device to know.
         vectors = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
-        for each in vectors:
-            value = value + each.detach().sum(dtype=torch.float32).mul(0)
+        for side in vectors:
+            value = value + side.detach().sum(dtype=torch.float32).mul(0)
         return value
 
 

@@ -49,11 +49,11 @@ def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> Lo
 
 def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
     """The arguments of all the functions together, with their defaults."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for function in functions:
         for name, parameter in inspect.signature(function).parameters.items():
-            found[name] = parameter.default
-    return found
+            parameters[name] = parameter.default
+    return parameters
 
 
 def chosen(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:

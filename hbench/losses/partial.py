@@ -39,10 +39,10 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
 
     Raises ConfigError for one that cannot: classes of proxies, and mixed items, are those of the finest level.
     """
-    for each in _losses_in(loss):
-        if not (isinstance(each, BatchLoss) and each.takes_partial):
+    for part in _losses_in(loss):
+        if not (isinstance(part, BatchLoss) and part.takes_partial):
             raise ConfigError(
-                f"{type(each).__name__} needs every label down to the finest level", expected="a loss of pairs or of ranks",
+                f"{type(part).__name__} needs every label down to the finest level", expected="a loss of pairs or of ranks",
                 found="labels that end early", fix="leave their items out (--policy drop), or the loss",
             )  # fmt: skip
     for module in loss.modules():

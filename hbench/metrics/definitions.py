@@ -104,12 +104,12 @@ def h_pr_curve(sequence: LevelSequence, rel: NDArray[np.float64]) -> tuple[NDArr
     H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the area of their steps (rank losses, Eq. 30–32). A positive of relevance 0
     moves no recall; its H-P is 0 here.
     """
-    own = rel[sequence.levels]
+    gains = rel[sequence.levels]
     total = (rel * sequence.counts)[1:].sum()
     if not total:
         return np.zeros(0), np.zeros(0)
-    precision = np.divide(h_ranks(sequence, rel), sequence.ranks * own, out=np.zeros(len(own)), where=own > 0)
-    return np.cumsum(own) / total, precision
+    precision = np.divide(h_ranks(sequence, rel), sequence.ranks * gains, out=np.zeros(len(gains)), where=gains > 0)
+    return np.cumsum(gains) / total, precision
 
 
 @metric("H-P", "relevance", "cut")
@@ -168,12 +168,12 @@ def _set_intersection(ranks: NDArray[np.int64], levels: NDArray[np.uint8], count
         return NAN
     depth = len(counts) - 1
     n = np.arange(1, total + 1)
-    found = np.zeros((total, depth))
+    counts_found = np.zeros((total, depth))
     within = ranks <= total
-    found[ranks[within] - 1, levels[within] - 1] = 1
+    counts_found[ranks[within] - 1, levels[within] - 1] = 1
     higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
     ideal = np.clip(n[:, None] - higher, 0, counts[1:])
-    return float((np.minimum(found.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
+    return float((np.minimum(counts_found.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
 
 
 @metric("NDCG", full=True)

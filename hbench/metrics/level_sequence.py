@@ -108,8 +108,8 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
         labels = gallery[:, level]
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
         of_label = np.argsort(labels[first])
-        found = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
-        run = of_label[np.minimum(found, len(first) - 1)]
+        places = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
+        run = of_label[np.minimum(places, len(first) - 1)]
         present = labels[first][run] == queries[:, level]
         starts[:, level] = np.where(present, first[run], 0)
         ends[:, level] = np.where(present, np.append(first[1:], len(labels))[run], 0)

@@ -117,5 +117,5 @@ def _by_paper(name: MetricName, setting: Setting) -> Scorer:
 
 
 def _read(scorer: Scorer, reading: Reading) -> Scorer:
-    own = scorer.function
-    return replace(scorer, function=lambda query, coded: own(query, reading.of(coded)), reading=reading)
+    formula = scorer.function
+    return replace(scorer, function=lambda query, coded: formula(query, reading.of(coded)), reading=reading)

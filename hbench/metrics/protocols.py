@@ -123,9 +123,9 @@ def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
     """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1 (Philbin et al. 2007;
     Radenovic et al. 2018)."""
     ranks, total = positives(sequence, level), positive_count(sequence, level)
-    found = np.arange(1, len(ranks) + 1)
-    before = np.where(ranks == 1, 1.0, (found - 1) / np.maximum(ranks - 1, 1))
-    return float((before + found / ranks).sum() / (2 * total)) if total else NAN
+    hits = np.arange(1, len(ranks) + 1)
+    before = np.where(ranks == 1, 1.0, (hits - 1) / np.maximum(ranks - 1, 1))
+    return float((before + hits / ranks).sum() / (2 * total)) if total else NAN
 
 
 def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
@@ -201,7 +201,7 @@ def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
 
 def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
     """Those that go by name, by their place."""
-    return {row: each.by_name for row, each in enumerate(scorers) if isinstance(each, Scorer) and each.by_name}
+    return {row: scorer.by_name for row, scorer in enumerate(scorers) if isinstance(scorer, Scorer) and scorer.by_name}
 
 
 def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
@@ -216,13 +216,13 @@ def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
 def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
     """H-AP as released: relevances in float32, and min(rel(k), rel(j)) summed per level found by value."""
     rel = released_relevance(counts, exponent)
-    own = rel[sequence.levels]
-    total = own.sum(dtype=np.float64)
+    gains = rel[sequence.levels]
+    total = gains.sum(dtype=np.float64)
     if total == 0:
         return float("nan")
-    h_rank = np.zeros(len(own))
+    h_rank = np.zeros(len(gains))
     for value in rel[1:]:
-        h_rank += np.cumsum(own == value) * np.minimum(own, value)
+        h_rank += np.cumsum(gains == value) * np.minimum(gains, value)
     return float((h_rank / sequence.ranks).sum() / total)
 
 

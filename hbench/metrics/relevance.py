@@ -114,8 +114,8 @@ def relevance_of_pairs(queries: Labels, gallery: Labels, relevance: Relevance | 
     depth = queries.shape[1]
     counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
     table: NDArray[np.float64] = (relevance or alpha())(counts)
-    found: NDArray[np.float64] = np.take_along_axis(table, levels.astype(np.int64), axis=1)
-    return found
+    relevances: NDArray[np.float64] = np.take_along_axis(table, levels.astype(np.int64), axis=1)
+    return relevances
 
 
 def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
@@ -136,13 +136,13 @@ def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
     Only levels that have items are compared (HAPPIER, the constraint stated before Eq. 4).
     """
-    found = np.zeros(counts.shape[0], dtype=bool)
+    violated = np.zeros(counts.shape[0], dtype=bool)
     highest = np.zeros(counts.shape[0])
     for level in range(1, counts.shape[1]):
         present = counts[:, level] > 0
-        found |= present & (relevance[:, level] <= highest)
+        violated |= present & (relevance[:, level] <= highest)
         highest = np.where(present, np.maximum(highest, relevance[:, level]), highest)
-    return found
+    return violated
 
 
 def _like(counts: Any, values: Sequence[float]) -> Any:

@@ -86,8 +86,10 @@ def embedder(
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
     if backbone.prepare is None:
         return Embedder(backbone.net, images, f"{source} {weights} {side}")
-    own = backbone.prepare(side)
-    return Embedder(backbone.net, images, f"{source} {weights} {side} {own}", lambda image: own(image.convert("RGB")))
+    transform = backbone.prepare(side)
+    return Embedder(
+        backbone.net, images, f"{source} {weights} {side} {transform}", lambda image: transform(image.convert("RGB"))
+    )
 
 
 def embed_to_file(
@@ -134,8 +136,8 @@ def embed(
     """
     _refuse_file(file, options)
     manifest = _items(data, split)
-    own = given.prepare
-    images = Files(manifest, own) if own else images_of(data.name, manifest, given.images, vary=False)
+    own_prepare = given.prepare
+    images = Files(manifest, own_prepare) if own_prepare else images_of(data.name, manifest, given.images, vary=False)
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
     views = Views(given.model, options.scales, flip=options.flip)
@@ -150,11 +152,11 @@ def embed(
         for rows, vectors in _gathered(pieces, options, lambda row: watch(row, len(manifest))):
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
     watch(len(manifest), len(manifest))
-    found = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
-    if not found:
+    pieces_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
+    if not pieces_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))
-    rows = np.concatenate([part["rows"] for part in found])
-    whole = np.concatenate([part["vectors"] for part in found])
+    rows = np.concatenate([part["rows"] for part in pieces_kept])
+    whole = np.concatenate([part["vectors"] for part in pieces_kept])
     left_out: list[str] = np.delete(manifest.items, rows).tolist()
     embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out)
     shutil.rmtree(parts)
@@ -175,13 +177,13 @@ def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, options:
     """Whether a parquet file holds the embeddings that `embed` would write. Raises UsageError for a file that holds others."""
     if not file.exists():
         return False
-    wanted = _in_words(_request(given, _items(data, split), split, options))
+    expected = _in_words(_request(given, _items(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
-            found = {key.decode(): value.decode() for key, value in (parquet.schema_arrow.metadata or {}).items()}
+            stored = {key.decode(): value.decode() for key, value in (parquet.schema_arrow.metadata or {}).items()}
     except (OSError, ValueError, pa.ArrowException):
-        found = {}
-    if others := [key for key, value in wanted.items() if found.get(f"hbench.{key}") != value]:
+        stored = {}
+    if others := [key for key, value in expected.items() if stored.get(f"hbench.{key}") != value]:
         raise UsageError(
             f"{file} holds other embeddings",
             expected="those of this model, dataset and options",
@@ -240,7 +242,7 @@ def _next_row(parts: Path) -> int:
 
 def _from_checkpoint(path: Path) -> Embedder:
     folder = checkpoints.best(path)
-    recipe_file = next((each / RECIPE for each in (folder, folder.parent) if (each / RECIPE).exists()), None)
+    recipe_file = next((place / RECIPE for place in (folder, folder.parent) if (place / RECIPE).exists()), None)
     if recipe_file is None:
         raise DataError(f"{folder} has no recipe beside it", expected=f"{RECIPE} in it or in its run's folder")
     recipe = resolve(str(recipe_file))
@@ -265,14 +267,14 @@ def _items(data: Dataset, split: str) -> Manifest:
 def _take_parts(file: Path, request: dict[str, object]) -> Path:
     """The folder of finished parts; those of another request are refused."""
     parts = file.with_name(f"{file.name}.parts")
-    wanted = json.dumps(request, indent=1)
+    text = json.dumps(request, indent=1)
     about = parts / "request.json"
     whole = json.dumps(
         {**request, "skip_unreadable": False}, indent=1
     )  # such parts hold every image, and serve either way
-    if about.exists() and about.read_text(encoding="utf-8") not in {wanted, whole}:
+    if about.exists() and about.read_text(encoding="utf-8") not in {text, whole}:
         raise UsageError(
             f"{parts} holds parts of another model, split or other options", fix="remove it, or give another --out"
         )
-    write_text(about, wanted)
+    write_text(about, text)
     return parts

@@ -299,8 +299,8 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
 def _non_finite(values: StepValues, step: int, items: list[str], file: Path) -> HBenchError:
     """Save what led to a loss or gradient that is NaN or infinite; the error that says so."""
     terms = values.terms
-    found = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
-    write_text(file, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    state = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
+    write_text(file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
     return HBenchError(
         f"{what} of step {step} is not finite: nothing was changed by it",

@@ -95,8 +95,8 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     model.precision = PRECISIONS[precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
-    on_gpu, wanted = device.type == "cuda", recipe.model.channels_last
-    layout = torch.channels_last if wanted or (on_gpu and wanted is None) else torch.contiguous_format
+    on_gpu, channels_last = device.type == "cuda", recipe.model.channels_last
+    layout = torch.channels_last if channels_last or (on_gpu and channels_last is None) else torch.contiguous_format
     model = model.to(memory_format=layout)
     if recipe.model.compile:
         model.compile_backbone()
@@ -104,7 +104,9 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
-    if recipe.schedule.warm_up and not any(g["name"] != BODY for each in optimizers for g in each.param_groups):
+    if recipe.schedule.warm_up and not any(
+        g["name"] != BODY for optimizer in optimizers for g in optimizer.param_groups
+    ):
         raise ConfigError(
             "nothing would learn during the warm-up: the net has no projection, and the losses have no weights",
             expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",

@@ -153,9 +153,9 @@ class LabelTree:
         """For each level, the id of every node's parent in the level above (0, the root, for the coarsest)."""
         above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
         result = []
-        for own, parent in zip(self.paths.T, above, strict=True):
-            of_node = np.zeros(int(own.max(initial=-1)) + 1, np.int32)
-            of_node[own] = parent
+        for nodes, parent in zip(self.paths.T, above, strict=True):
+            of_node = np.zeros(int(nodes.max(initial=-1)) + 1, np.int32)
+            of_node[nodes] = parent
             result.append(of_node)
         return tuple(result)
 
@@ -212,11 +212,11 @@ def check_nested(
 ) -> None:
     """Raise TreeError, naming nodes and parents, unless rows equal at one level are equal at every coarser level."""
     for level in range(1, labels.shape[1]):
-        own, above = labels[:, level], labels[:, level - 1]
-        values, place = distinct(own)
+        nodes, above = labels[:, level], labels[:, level - 1]
+        values, place = distinct(nodes)
         parent = np.empty(len(values), dtype=labels.dtype)
         parent[place] = above
-        bad = np.unique(own[parent[place] != above])
+        bad = np.unique(nodes[parent[place] != above])
         if len(bad):
             raise TreeError(
                 f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several parents",
@@ -265,9 +265,9 @@ def _check_unique(names: Sequence[str], what: str) -> None:
 
 def affected(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
     """Which rows have a name that stands for several nodes of its level: labels by name (N, L), by tree (N, L)."""
-    found = np.zeros(len(names), bool)
+    ambiguous = np.zeros(len(names), bool)
     for name, node in zip(names.T, nodes.T, strict=True):
         pairs = np.unique(np.stack([name, node]), axis=1)
         values, nodes_of = np.unique(pairs[0], return_counts=True)
-        found |= np.isin(name, values[nodes_of > 1])
-    return found
+        ambiguous |= np.isin(name, values[nodes_of > 1])
+    return ambiguous

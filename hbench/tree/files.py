@@ -139,7 +139,7 @@ def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str,
     every class has its own."""
     below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
     if items is not None:
-        below = [{**node, "items": own} for node, own in zip(below, items.tolist(), strict=True)]
+        below = [{**node, "items": count} for node, count in zip(below, items.tolist(), strict=True)]
     for names, parents in zip((*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True):
         above: list[dict[str, Any]] = [{"name": name, "children": []} for name in names]
         for node, parent in zip(below, parents, strict=True):

@@ -85,10 +85,10 @@ class NameTable:
         namespace, a leaf repeated below itself is another node each time."""
         found: list[Key] = []
         for level, name in enumerate(row):
-            own = row[: level + 1] if self.is_placeholder(name) else (name,)
+            key_path = row[: level + 1] if self.is_placeholder(name) else (name,)
             if self.one_namespace and level and row[level - 1] == name:
-                own = (*found[-1][1], name)
-            found.append((EVERYWHERE if self.one_namespace else level, own))
+                key_path = (*found[-1][1], name)
+            found.append((EVERYWHERE if self.one_namespace else level, key_path))
         return found
 
     def parents(self) -> dict[Key, dict[Key, int]]:
@@ -146,7 +146,7 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     for row in table.rows:
         for depth in range(1, len(row) + 1):
             places[row[depth - 1]].add(row[:depth])
-    found: list[Row] = []
+    paths_found: list[Row] = []
     for node in nodes:
         if node not in places:
             raise UnknownName("node of the tree", node, list(places))
@@ -157,8 +157,8 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
                 found=examples(" > ".join(row) for row in sorted(places[node])),
                 fix="mend the tree first (hbench tree validate), or give the items a column per level",
             )
-        found += places[node]
-    return found
+        paths_found += places[node]
+    return paths_found
 
 
 def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
@@ -169,15 +169,15 @@ def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
 
 def find_problems(table: NameTable) -> list[TreeProblem]:
     """Everything wrong with a table in the order of KINDS, remarks last; each offending node once."""
-    found = [*table.broken, *_placeholders(table), *_ragged(table), *_several_parents(table), *_remarks(table)]
-    return sorted(found, key=lambda problem: list(KINDS).index(problem.kind))
+    problems = [*table.broken, *_placeholders(table), *_ragged(table), *_several_parents(table), *_remarks(table)]
+    return sorted(problems, key=lambda problem: list(KINDS).index(problem.kind))
 
 
 def runs_backwards(table: NameTable) -> bool:
     """Whether the table would be much more of a tree with its levels from fine to coarse turned round."""
     turned = replace(table, levels=table.levels[::-1], rows={row[::-1]: items for row, items in table.rows.items()})
-    own = sum(1 for _ in _several_parents(table))
-    return own > 0 and 2 * sum(1 for _ in _several_parents(turned)) < own
+    several = sum(1 for _ in _several_parents(table))
+    return several > 0 and 2 * sum(1 for _ in _several_parents(turned)) < several
 
 
 def refuse(problems: Iterable[TreeProblem], source: str) -> None:
@@ -192,12 +192,12 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
 
 
 def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
-    found: Counter[tuple[int, str, str]] = Counter()
+    pairs: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
         for level, name in enumerate(row):
             if table.is_placeholder(name):
-                found[level, name, row[level - 1] if level else "the root"] += items
-    for (place, name, parent), items in found.items():
+                pairs[level, name, row[level - 1] if level else "the root"] += items
+    for (place, name, parent), items in pairs.items():
         yield TreeProblem("placeholder", table.levels[place], name, (parent,), items)
 
 

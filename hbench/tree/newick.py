@@ -72,17 +72,17 @@ def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
     """Place, kind (comment, quoted, length, mark, plain) and value of every token; spaces between them are dropped."""
     place = 0
     while place < len(text):
-        found = TOKEN.match(text, place)
-        if found is None:
+        match = TOKEN.match(text, place)
+        if match is None:
             raise _error(text, place)
-        value = found[found.lastgroup] if found.lastgroup else ""
-        if found.lastgroup == "quoted":
+        value = match[match.lastgroup] if match.lastgroup else ""
+        if match.lastgroup == "quoted":
             yield place, "quoted", value.replace("''", "'")
-        elif found.lastgroup == "plain":
+        elif match.lastgroup == "plain":
             yield place, "plain", value.replace("_", " ")
-        elif found.lastgroup:
-            yield place, found.lastgroup, value
-        place = found.end()
+        elif match.lastgroup:
+            yield place, match.lastgroup, value
+        place = match.end()
 
 
 def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
@@ -94,9 +94,9 @@ def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
 
 def _error(text: str, place: int) -> DataError:
     line = text.count("\n", 0, place) + 1
-    found = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
+    rest = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
     return DataError(
         "this is not a Newick tree",
         expected="(children)name; with names that hold brackets, commas or spaces in single quotes",
-        found=f"{found} at line {line}, character {place - text.rfind(chr(10), 0, place)}",
+        found=f"{rest} at line {line}, character {place - text.rfind(chr(10), 0, place)}",
     )

@@ -182,8 +182,8 @@ def by_path(table: NameTable) -> NewRows:
     for row in table.rows:
         for depth, key in enumerate(table.keys(row), start=1):
             paths[key].add(row[:depth])
-    taken = {(key[0], key[1][-1]) for key, found in paths.items() if len(found) == 1}
-    shared = {path: key for key, found in paths.items() if len(found) > 1 for path in found}
+    taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
+    shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
     shown: dict[Row, str] = {(): ROOT}
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
         repeated = table.one_namespace and path[-2:-1] == path[-1:]  # a leaf below itself is shown as the leaf
@@ -210,12 +210,12 @@ def majority_parent(table: NameTable) -> NewRows:
                 raise TreeError(
                     "the policy majority-parent puts a node below itself",
                     expected="names that lead up to the root",
-                    found=" > ".join(each[1][-1] for each in reversed([*upwards, key])),
+                    found=" > ".join(ancestor[1][-1] for ancestor in reversed([*upwards, key])),
                     fix="mend it by another policy first",
                 )
             upwards.append(key)
             key = chosen[key]
-        return tuple(each[1][-1] for each in reversed(upwards))
+        return tuple(ancestor[1][-1] for ancestor in reversed(upwards))
 
     if table.one_namespace:  # a leaf may end at another depth under its new parent
         return _evened(table, {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows})
@@ -249,7 +249,9 @@ def drop(table: NameTable) -> NewRows:
 
 def policies_for(kind: str) -> list[Policy]:
     """The policies that mend a kind of problem, in the order in which they would apply."""
-    return sorted((policies[name] for name in policies if kind in policies[name].mends), key=lambda each: each.stage)
+    return sorted(
+        (policies[name] for name in policies if kind in policies[name].mends), key=lambda policy: policy.stage
+    )
 
 
 def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:

@@ -33,30 +33,30 @@ class LevelStatistics(NamedTuple):
 
 def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistics]:
     """The statistics of every level, coarse to fine; `items` (C,) are those of the fine classes."""
-    found = []
+    levels = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
         above = len(tree.names[depth - 1]) if depth else 1
         children = np.bincount(tree.parents[depth], minlength=above)
-        own = items_of_level(tree, items, depth + 1)
-        most, least = int(own.argmax()), int(own.argmin())
-        found.append(
+        items_here = items_of_level(tree, items, depth + 1)
+        most, least = int(items_here.argmax()), int(items_here.argmin())
+        levels.append(
             LevelStatistics(
                 level,
                 len(names),
                 (int(children.min()), float(np.median(children)), int(children.max())),
-                effective_number(own),
-                (names[most], int(own[most])),
-                (names[least], int(own[least])),
+                effective_number(items_here),
+                (names[most], int(items_here[most])),
+                (names[least], int(items_here[least])),
             )
         )
-    return found
+    return levels
 
 
 def items_of_level(tree: LabelTree, items: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
     """The items of every node at `depth` (1 … L), from those of the fine classes (C,)."""
-    own = np.zeros(len(tree.names[depth - 1]), np.int64)
-    np.add.at(own, tree.paths[:, depth - 1], items)
-    return own
+    children = np.zeros(len(tree.names[depth - 1]), np.int64)
+    np.add.at(children, tree.paths[:, depth - 1], items)
+    return children
 
 
 def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -> list[Floats]:
@@ -68,12 +68,12 @@ def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -
     [[0.5, nan], [0.25, 0.75, nan]]
     """
     known = ~np.isnan(values)
-    values, found = values[known], []
+    values, tables = values[known], []
     for column, names in zip(labels[known].T, tree.names, strict=True):
         count = np.bincount(column, minlength=len(names))
         total = np.bincount(column, values, minlength=len(names))
-        found.append(np.divide(total, count, out=np.full(len(names), np.nan), where=count > 0))
-    return found
+        tables.append(np.divide(total, count, out=np.full(len(names), np.nan), where=count > 0))
+    return tables
 
 
 def effective_number(items: NDArray[np.int64]) -> float:

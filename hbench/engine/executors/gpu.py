@@ -111,7 +111,7 @@ def _mask(rows: Tensor, ranker: Ranker, first: int) -> None:
     """Ranker.mask, on the device."""
     if len(ranker.copies):
         rows[:, _moved(ranker.copies, rows.device)] = rows[:, _moved(ranker.originals, rows.device)]
-    queries, columns = (_moved(each, rows.device) for each in ranker.left_out(first, first + len(rows)))
+    queries, columns = (_moved(positions, rows.device) for positions in ranker.left_out(first, first + len(rows)))
     rows[queries, columns] = -torch.inf
 
 
@@ -121,9 +121,9 @@ def _levels(ranker: Ranker, first: int, count: int, device: torch.device) -> Ten
     column = torch.arange(len(ranker.columns), device=device)
     levels = torch.zeros((count, len(column)), dtype=torch.uint8, device=device)
     for code in range(ranker.coded[0].shape[1]):
-        start, end = (_moved(each[first : first + count, code, None], device) for each in ranker.coded)
+        start, end = (_moved(bounds[first : first + count, code, None], device) for bounds in ranker.coded)
         levels[(start <= column) & (column < end)] = code + 1
-    queries, columns = (_moved(each, device) for each in ranker.left_out(first, first + count))
+    queries, columns = (_moved(bounds, device) for bounds in ranker.left_out(first, first + count))
     levels[queries, columns] = 0
     return levels
 
@@ -135,8 +135,8 @@ def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> RankedRows:
     keys = keys.sort(dim=1).values
     level = _moved(np.argsort(tie_key).astype(np.uint8), rows.device)[keys & 255]
     listed, score = level >= plan.lowest, keys >> 8
-    own = level * listed
-    tied = (score[:, 1:] == score[:, :-1]) & (own[:, 1:] != own[:, :-1])
+    weighted = level * listed
+    tied = (score[:, 1:] == score[:, :-1]) & (weighted[:, 1:] != weighted[:, :-1])
     return RankedRows(level, listed, tied.any(dim=1))
 
 

@@ -55,10 +55,10 @@ class Triangle:
     def shared_bytes(self) -> int:
         """Bytes of the gallery, if a copy is held, or of a chunk; of the lists, and of the counts."""
         gallery = self.scores.gallery_copy_bytes + self.scores.thread_chunk_bytes
-        items, each = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
-        lists, counts = each + 1, 4  # of an item: its score and level; how many come before it
+        items, itemsize = (self.parts.sizes + 1).sum(), self.scores.dtype.itemsize
+        lists, counts = itemsize + 1, 4  # of an item: its score and level; how many come before it
         # three numbers of the parts, the best scores, whether tied
-        of_query = 3 * 8 + each * (self.ranker.depth + 2) + 1
+        of_query = 3 * 8 + itemsize * (self.ranker.depth + 2) + 1
         return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
 
     @property

@@ -23,13 +23,13 @@ def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]
 
     `out` holds n + LANES; or it is in the array of the numbers, not behind them.
     """
-    found, lanes, n = np.uint64(0), np.uint64(LANES), np.uint64(len(numbers))
+    count, lanes, n = np.uint64(0), np.uint64(LANES), np.uint64(len(numbers))
     for group in range(n // lanes):
         first = np.uint64(group) * lanes
         for lane in range(np.uint64(LANES)):
-            out[found] = numbers[first + lane]
-            found += np.uint64(chosen[first + lane])
+            out[count] = numbers[first + lane]
+            count += np.uint64(chosen[first + lane])
     for item in range(n - n % lanes, n):
-        out[found] = numbers[item]
-        found += np.uint64(chosen[item])
-    return found
+        out[count] = numbers[item]
+        count += np.uint64(chosen[item])
+    return count

@@ -22,18 +22,18 @@ def rank_whole(
     for place in range(TILE):
         places[place] = np.int32(place)
     buffers = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
-    found, start = np.uint64(0), 0
-    while found < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
+    ranked, start = np.uint64(0), 0
+    while ranked < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
         tile = keys[start : start + TILE]
-        ties, own = read_ties(tile, coding, buffers[0], chosen), chosen[: len(tile)]
-        compress(ties, own, ties)
-        end = min(found + compress(places[: len(tile)], own, buffers[1]), np.uint64(len(ranks)))
-        above, ranks_here, levels_here = np.int32(start + 1), ranks[found:end], levels[found:end]
+        ties, is_positive = read_ties(tile, coding, buffers[0], chosen), chosen[: len(tile)]
+        compress(ties, is_positive, ties)
+        end = min(ranked + compress(places[: len(tile)], is_positive, buffers[1]), np.uint64(len(ranks)))
+        above, ranks_here, levels_here = np.int32(start + 1), ranks[ranked:end], levels[ranked:end]
         for slot in range(len(ranks_here)):
             ranks_here[slot] = above + buffers[1][slot]
         for slot in range(np.uint64(len(levels_here))):
             levels_here[slot] = coding.to_level[np.uint64(ties[slot])]
-        found, start = end, start + TILE
+        ranked, start = end, start + TILE
     return are_keys_tied(keys, coding)
 
 
@@ -100,8 +100,8 @@ def raise_best(
             end = min(max(ends[level - 1] - first, 0), len(scores))
         if inner_end == inner_start:
             inner_start = inner_end = start
-        own = max(highest(scores[start:inner_start]), highest(scores[inner_end:end]))
-        best[level] = max(best[level], own)
+        top = max(highest(scores[start:inner_start]), highest(scores[inner_end:end]))
+        best[level] = max(best[level], top)
         if end > start:
             inner_start, inner_end = start, end
 
@@ -109,11 +109,11 @@ def raise_best(
 @compiled_part
 def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
     """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or the highest level."""
-    found = 0
+    winner = 0
     for level in range(1, len(best)):
-        if best[level] > best[found] or (best[level] == best[found] and not pessimistic and best[found] > -np.inf):
-            found = level
-    return np.uint8(found)
+        if best[level] > best[winner] or (best[level] == best[winner] and not pessimistic and best[winner] > -np.inf):
+            winner = level
+    return np.uint8(winner)
 
 
 @compiled_part
@@ -125,9 +125,9 @@ def highest(scores: NDArray[np.floating]) -> Scalar:
         part = scores[start : start + MAXIMA]
         for lane in range(MAXIMA):
             lanes[lane] = part[lane] if part[lane] > lanes[lane] else lanes[lane]
-    found = lanes[0]
+    top = lanes[0]
     for lane in range(MAXIMA):
-        found = max(found, lanes[lane])
+        top = max(top, lanes[lane])
     for item in range(whole, len(scores)):
-        found = max(found, scores[item])
-    return found
+        top = max(top, scores[item])
+    return top

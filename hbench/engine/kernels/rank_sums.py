@@ -93,7 +93,7 @@ def tables(size: int) -> Tables:
     ranks = np.arange(size + 1, dtype=np.float64)
     ranks[0] = 1
     discount = 1 / np.log2(1 + ranks)
-    return Tables(discount, *(np.concatenate([[0.0], np.cumsum(each[1:])]) for each in (discount, 1 / ranks)))
+    return Tables(discount, *(np.concatenate([[0.0], np.cumsum(terms[1:])]) for terms in (discount, 1 / ranks)))
 
 
 @compiled
@@ -172,15 +172,15 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
     """Σ discount[r_m] over first < m ≤ last."""
     total, second, third, fourth = 0.0, 0.0, 0.0, 0.0
-    own = ranks[first:last]
-    rest = np.uint64(len(own)) % np.uint64(4)
-    for index in range(np.uint64(0), np.uint64(len(own)) - rest, np.uint64(4)):
-        total += discount[np.uint64(own[index])]
-        second += discount[np.uint64(own[index + np.uint64(1)])]
-        third += discount[np.uint64(own[index + np.uint64(2)])]
-        fourth += discount[np.uint64(own[index + np.uint64(3)])]
-    for index in range(np.uint64(len(own)) - rest, np.uint64(len(own))):
-        total += discount[np.uint64(own[index])]
+    some = ranks[first:last]
+    rest = np.uint64(len(some)) % np.uint64(4)
+    for index in range(np.uint64(0), np.uint64(len(some)) - rest, np.uint64(4)):
+        total += discount[np.uint64(some[index])]
+        second += discount[np.uint64(some[index + np.uint64(1)])]
+        third += discount[np.uint64(some[index + np.uint64(2)])]
+        fourth += discount[np.uint64(some[index + np.uint64(3)])]
+    for index in range(np.uint64(len(some)) - rest, np.uint64(len(some))):
+        total += discount[np.uint64(some[index])]
     return (total + second) + (third + fourth)
 
 
@@ -215,13 +215,13 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
 
     With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R − H_{n−1}. `total` is R.
     """
-    found = 0.0
+    overlap = 0.0
     last, rest = count_up_to(ranks, total), total - np.int64(higher)
     last = last if last < rest else rest
     for index in range(np.uint64(last)):
         start, ideal = np.uint64(ranks[index]) - np.uint64(1), np.uint64(higher) + index
-        found += harmonic[np.uint64(total)] - harmonic[start if start > ideal else ideal]
-    return found
+        overlap += harmonic[np.uint64(total)] - harmonic[start if start > ideal else ideal]
+    return overlap
 
 
 @compiled_part

@@ -107,9 +107,9 @@ def become_places(counts: NDArray[np.uint32]) -> None:
     """Turn the number of keys of each digit into the place of its first key."""
     place = np.uint32(0)
     for digit in range(np.uint64(len(counts))):
-        own = counts[digit]
+        count = counts[digit]
         counts[digit] = place
-        place += own
+        place += count
 
 
 @compiled_part
@@ -218,12 +218,12 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
     for row, begin, first, size in zip(range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True):
         scores, ties = rows[row, begin : begin + size], tie_keys(parts, row, coding.of_level)
         by_rank = np.lexsort((ties, -scores))
-        own, at = to.keys.dtype.type, slice(first, first + size)
+        kind, at = to.keys.dtype.type, slice(first, first + size)
         to.scores[at], ties = scores[by_rank], ties[by_rank]
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
         places[to.scores[at] == -np.inf] = 2 * coding.middle
-        to.keys[at] = places.astype(own) << own(coding.bits) | ties
+        to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
         if size < rows.shape[1]:
             to.scores[first + size] = -np.inf
@@ -245,15 +245,15 @@ def write_keys(rows: NDArray[np.uint32], parts: Parts, coding: Coding, keys: NDA
     own code."""
     exact = True
     for row in range(len(parts.begins)):
-        begin, own = parts.begins[row], keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
-        bits = rows[row, begin : begin + len(own)]
+        begin, part = parts.begins[row], keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
+        bits = rows[row, begin : begin + len(part)]
         floor, own_exact = floor_of(bits, coding.middle)
         exact &= own_exact
-        write_codes(bits, floor, coding, coding.of_level[0], own)
+        write_codes(bits, floor, coding, coding.of_level[0], part)
         for level in range(parts.lowest, parts.starts.shape[1] + 1):  # a level writes over the one that holds it
             start, end = parts.starts[row, level - 1] - begin, parts.ends[row, level - 1] - begin
             if end > start:
-                write_codes(bits[start:end], floor, coding, coding.of_level[level], own[start:end])
+                write_codes(bits[start:end], floor, coding, coding.of_level[level], part[start:end])
     return exact
 
 
@@ -309,6 +309,6 @@ def read_codes(keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bi
     for item in range(len(keys)):
         above = np.int64(keys[item] >> shift) - middle
         size = abs(above)
-        own = floor + size if size > 0 else 0
-        own = own if size < middle else INFINITE
-        bits[item] = np.uint32(own) | np.uint32(SIGN if above > 0 else 0)
+        magnitude = floor + size if size > 0 else 0
+        magnitude = magnitude if size < middle else INFINITE
+        bits[item] = np.uint32(magnitude) | np.uint32(SIGN if above > 0 else 0)

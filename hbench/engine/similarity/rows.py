@@ -207,9 +207,9 @@ def read_rows(
     """Write the rows (n,) of `vectors`, each times its scale (n,), to the first dimensions of `out`."""
     for n in range(len(rows)):
         # taken out of the loop, which then becomes vector instructions
-        row, own, to = vectors[rows[n]], scale[n], out[n]
+        row, factor, to = vectors[rows[n]], scale[n], out[n]
         for dimension in range(len(row)):
-            to[dimension] = row[dimension] * own
+            to[dimension] = row[dimension] * factor
 
 
 @compiled
@@ -228,11 +228,11 @@ def read_halves(
         half = halves[rows[n]]
         for dimension in range(len(half)):
             bits[dimension] = (np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)) + np.uint32(112 << 23)
-        own, negated = scale[n], -scale[n]
+        factor, negated = scale[n], -scale[n]
         for dimension in range(len(half)):
             size = floats[dimension]
             size = size if size >= smallest else (size - implied) * two
-            out[n, dimension] = size * (negated if half[dimension] & np.uint16(0x8000) else own)
+            out[n, dimension] = size * (negated if half[dimension] & np.uint16(0x8000) else factor)
 
 
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:

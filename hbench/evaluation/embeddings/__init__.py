@@ -153,13 +153,13 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
     rows = pc.index_in(_texts(query.ids), value_set=_texts(gallery.ids))
-    own = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
+    shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
     other = rows.drop_null().to_numpy()
-    differs = np.zeros(len(own), dtype=bool)
-    for block in blocks(len(own), query.dim):
-        differs[block] = (query.vectors[own[block]] != gallery.vectors[other[block]]).any(axis=1)
+    differs = np.zeros(len(shared), dtype=bool)
+    for block in blocks(len(shared), query.dim):
+        differs[block] = (query.vectors[shared[block]] != gallery.vectors[other[block]]).any(axis=1)
     return found(
-        "ids with another vector as query than in the gallery", query.ids[own[differs]], int(differs.sum()),
+        "ids with another vector as query than in the gallery", query.ids[shared[differs]], int(differs.sum()),
         "embed each image once, or give one file for both",
     )  # fmt: skip
 
@@ -230,7 +230,7 @@ def digest(files: Sequence[Path]) -> str:
             sums.append((hashlib.file_digest(file, "sha256").hexdigest(), path.name))
     if len(sums) == 1:
         return sums[0][0]
-    return hashlib.sha256("".join(f"{own}  {name}\n" for own, name in sums).encode()).hexdigest()
+    return hashlib.sha256("".join(f"{checksum}  {name}\n" for checksum, name in sums).encode()).hexdigest()
 
 
 def _named(path: Path, files: Sequence[Path]) -> str:

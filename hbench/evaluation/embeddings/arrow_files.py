@@ -57,14 +57,14 @@ def _read(
         id_name = only(names, ID_NAMES, "id column", file)
         columns.append(only(names, VECTOR_NAMES, "column of vectors", file))
         ids += [_ids(column, file) for column in column_of(file, id_name)]
-    found = np.concatenate([np.zeros(0, dtype=object), *ids])
+    all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
     parts = (
         (file, _vectors(column, file))
         for file, name in zip(files, columns, strict=True)
         for column in column_of(file, name)
         if len(column)
     )
-    return found, _stacked(parts, len(found))
+    return all_ids, _stacked(parts, len(all_ids))
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:

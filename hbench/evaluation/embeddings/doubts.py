@@ -119,14 +119,14 @@ def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
     for level, name in enumerate(test.levels):
         _, place = np.unique(node[level], return_inverse=True)
         items = np.bincount(place, finest)
-        own = np.zeros((len(items), sums.shape[1]))
-        np.add.at(own, place, sums)
+        class_sums = np.zeros((len(items), sums.shape[1]))
+        np.add.at(class_sums, place, sums)
         several = items > 1  # of one item the mean is the item itself
         number = items[several].sum()
         if number < ENOUGH or several.sum() < 2:
             continue
-        between = float((own[several] ** 2).sum(axis=1) @ (1 / items[several]))  # every direction has length 1
-        total = number - float((own[several].sum(axis=0) ** 2).sum()) / number
+        between = float((class_sums[several] ** 2).sum(axis=1) @ (1 / items[several]))  # every direction has length 1
+        total = number - float((class_sums[several].sum(axis=0) ** 2).sum()) / number
         if number - between < WITHIN * total:
             yield (
                 f"the vectors of one {name} are nearly the same: {100 * (number - between) / total:.2f} % of their variance "

@@ -56,11 +56,11 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         vectors = member(archive, only(names, VECTOR_NAMES, "array of vectors", path), path)
-        own = None
+        inner_ids = None
         if any(name in ID_NAMES for name in names):
-            own = as_ids(member(archive, only(names, ID_NAMES, "array of ids", path), path), path.name)
+            inner_ids = as_ids(member(archive, only(names, ID_NAMES, "array of ids", path), path), path.name)
         left_out = as_ids(member(archive, "left_out", path), path.name).tolist() if "left_out" in names else []
-    return _joined(path, vectors, own, ids)._replace(left_out=tuple(left_out))
+    return _joined(path, vectors, inner_ids, ids)._replace(left_out=tuple(left_out))
 
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
@@ -76,8 +76,8 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
             raise SubmissionError(f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS))
         dtype, code = SAFETENSORS[entry["dtype"]]
         vectors = mapped(path, np.dtype(code), tuple(entry["shape"]), offset=8 + length + entry["data_offsets"][0])
-        own = None if listed is None else as_ids(parse_json(listed), path.name)
-    return _joined(path, vectors, own, ids, dtype=dtype)
+        inner_ids = None if listed is None else as_ids(parse_json(listed), path.name)
+    return _joined(path, vectors, inner_ids, ids, dtype=dtype)
 
 
 def read_torch(path: Path, ids: Path | None) -> Stored:
@@ -97,12 +97,14 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     tensor = held[only([str(name) for name in held], VECTOR_NAMES, "tensor of vectors", path)]
     named = next((held[name] for name in held if name in ID_NAMES), None)
     listed = named.tolist() if isinstance(named, torch.Tensor) else named
-    own = None if listed is None else as_ids(listed, path.name)
+    inner_ids = None if listed is None else as_ids(listed, path.name)
     if not isinstance(tensor, torch.Tensor):
         raise SubmissionError(f"the vectors in {path} are not a tensor", found=type(tensor).__name__)
     dtype = str(tensor.dtype).removeprefix("torch.")
     whole = tensor.detach().contiguous()
-    return _joined(path, (whole.view(torch.uint16) if dtype == "bfloat16" else whole).numpy(), own, ids, dtype=dtype)
+    return _joined(
+        path, (whole.view(torch.uint16) if dtype == "bfloat16" else whole).numpy(), inner_ids, ids, dtype=dtype
+    )
 
 
 def read_arrow(path: Path, ids: Path | None) -> Stored:
@@ -183,22 +185,22 @@ def _folder_reader(path: Path) -> Reader:
 
 def _tabular(path: Path, ids: Path | None, read: Callable[[Path], tuple[Ids, NDArray[Any], list[Path]]]) -> Stored:
     with readable(path):
-        own, vectors, files = read(path)
-    stored = _joined(path, vectors, own, ids)
+        inner_ids, vectors, files = read(path)
+    stored = _joined(path, vectors, inner_ids, ids)
     return stored._replace(files=tuple(files))
 
 
-def _joined(path: Path, vectors: NDArray[Any], own: Ids | None, ids: Path | None, *, dtype: str = "") -> Stored:
+def _joined(path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = "") -> Stored:
     """Vectors with the ids of their own file, else of the file given or lying beside it."""
-    if own is not None and ids is not None:
+    if inner_ids is not None and ids is not None:
         raise UsageError(f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out")
-    sidecar = None if own is not None else ids or id_files.beside(path)
-    if own is None and sidecar is None:
+    sidecar = None if inner_ids is not None else ids or id_files.beside(path)
+    if inner_ids is None and sidecar is None:
         raise SubmissionError(
             f"{path} has no ids",
             expected=f"ids in it, or {path.stem}.ids.txt beside it with one id per vector",
             fix="name the file of ids with --ids FILE",
         )
-    found = own if sidecar is None else id_files.read(sidecar)
+    chosen = inner_ids if sidecar is None else id_files.read(sidecar)
     files = (path,) if sidecar is None else (path, sidecar)
-    return Stored(found, vectors, dtype or str(vectors.dtype), files)  # type: ignore[arg-type]
+    return Stored(chosen, vectors, dtype or str(vectors.dtype), files)  # type: ignore[arg-type]

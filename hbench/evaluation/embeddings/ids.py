@@ -81,19 +81,19 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
         raise SubmissionError(f"{source} cannot be scored{lines}")
 
 
-def likely_cause(wanted: Sequence[str], unknown: Sequence[str]) -> str | None:
+def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
     """Why unknown ids stand for wanted ones: the first spelling in which half of them or more meet, else None.
 
     The first 1,000 of the shorter list are looked for in the whole of the longer one.
     """
-    if not wanted or not unknown:
+    if not missing or not unknown:
         return None
     for difference, of_wanted, of_unknown in SPELLINGS:
-        pairs = _meeting(wanted, unknown, of_wanted, of_unknown)
+        pairs = _meeting(missing, unknown, of_wanted, of_unknown)
         if pairs:
             return _in_words(pairs, difference)
     if all(name.isdecimal() for name in unknown[:SAMPLE]):
-        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, wanted), most=2)}"
+        return f"ids look like row numbers: give the items' names, such as {examples(map(repr, missing), most=2)}"
     return None
 
 
@@ -253,8 +253,8 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
     """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some formats cut off."""
     zeroed = texts.filter(pc.match_substring(texts, "\0"))
     if len(zeroed):
-        found = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
-        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=found)
+        zeros = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
+        raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=zeros)
     return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
 
 

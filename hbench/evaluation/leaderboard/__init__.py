@@ -298,10 +298,10 @@ def files(name: str) -> list[Path]:
     if name.endswith(".toml") or "/" in name:
         return [Path(name)]
     base = [path for folder in _base_folders() if (path := folder / f"{name}.toml").is_file()][:1]
-    own = [path for path in [user_folder() / f"{name}.toml"] if path.is_file()]
-    if not base and not own:
+    user_files = [path for path in [user_folder() / f"{name}.toml"] if path.is_file()]
+    if not base and not user_files:
         raise UnknownName("leaderboard", name, names())
-    return base + own
+    return base + user_files
 
 
 def read(name: str) -> Leaderboard:
@@ -311,15 +311,22 @@ def read(name: str) -> Leaderboard:
     """
     boards = [(path, read_file(path)) for path in files(name)]
     (base, board), *others = boards
-    for path, own in others:
-        if (own.dataset, own.version, own.protocol) != (board.dataset, board.version, board.protocol):
+    for path, user_board in others:
+        if (user_board.dataset, user_board.version, user_board.protocol) != (
+            board.dataset,
+            board.version,
+            board.protocol,
+        ):
             raise ConfigError(
                 f"{path} cannot be read together with {base}",
                 expected=f"{board.dataset}@{board.version}, protocol {board.protocol}",
-                found=f"{own.dataset}@{own.version}, protocol {own.protocol}",
+                found=f"{user_board.dataset}@{user_board.version}, protocol {user_board.protocol}",
                 fix=f"move it away, score its embeddings on {board.dataset}@{board.version} and add them again",
             )
-        merged = dict(board) | {"citations": board.citations | own.citations, "rows": board.rows + own.rows}
+        merged = dict(board) | {
+            "citations": board.citations | user_board.citations,
+            "rows": board.rows + user_board.rows,
+        }
         board = schema.build(Leaderboard, merged, source=f"{base} with {path}")
     return board
 

@@ -88,5 +88,5 @@ def row_of(path: Path, board: Leaderboard, *, method: str | None = None, **detai
     }
     known = {"method": method or report.method, "year": int(report.date[:4]), "backbone": report.backbone}
     percent = {metric: round(Decimal(100 * value), 2) for metric, value in report.scores.items() if value is not None}
-    own = known | {key: value for key, value in details.items() if value}
-    return schema.build(Row, {**own, "setup": setup, "scores": percent, "run": run}, source="the report's row")
+    fields = known | {key: value for key, value in details.items() if value}
+    return schema.build(Row, {**fields, "setup": setup, "scores": percent, "run": run}, source="the report's row")

@@ -55,9 +55,9 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
 
 def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
     """The report's scores under the leaderboard's protocol; SubmissionError without them, or of another dataset."""
-    expected, found = f"{board.dataset}@{board.version}", f"{document.dataset}@{document.dataset_version}"
-    if expected != found:
-        raise SubmissionError("the report is of another dataset", expected=expected, found=found)
+    expected, reported = f"{board.dataset}@{board.version}", f"{document.dataset}@{document.dataset_version}"
+    if expected != reported:
+        raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
     if (document.protocol == PAPER) == (board.protocol == PAPER):
         return document.scores
     if board.protocol == PAPER or not document.official:
@@ -205,8 +205,8 @@ def verify(board: Leaderboard, method: str, sha256: str, rescore: Callable[[Row]
             expected=f"sha256 {' or '.join(hashes)}",
             found=f"sha256 {sha256}",
         )
-    own = [row for row in rows if row.run and row.run.sha256 == sha256]
-    checks = [check for row in own or rows for check in _checks(board, row, rescore)]
+    same_file = [row for row in rows if row.run and row.run.sha256 == sha256]
+    checks = [check for row in same_file or rows for check in _checks(board, row, rescore)]
     if not checks:
         raise ComparisonError(f"no score of {method!r} is one that hbench computes", found=", ".join(rows[0].scores))
     return checks

@@ -61,14 +61,14 @@ def named_levels_of(
     counted = ~_again(ranking) & (items >= 0) & manifest.gallery[items]
     scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
     asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
-    found = {}
+    problems_by_kind = {}
     for position in np.flatnonzero(affected(names, manifest.labels)[asked]).tolist():
         query = asked[position]
         lines = lines_of(manifest.items[query])
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
         listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
-        found[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
-    return found
+        problems_by_kind[position] = named_sequences(scores[lines], equal, names[listable] == names[query], ties)
+    return problems_by_kind
 
 
 def _scores(ranking: Ranking) -> NDArray[np.floating]:
@@ -129,7 +129,7 @@ def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[s
     unknown, other = outside[~elsewhere], outside[elsewhere]
     of = _list_of_line(ranking)
     again = np.flatnonzero(_again(ranking))
-    own = np.flatnonzero(_rows(ranking.names, ranking.queries)[ranking.items] == of)
+    places = np.flatnonzero(_rows(ranking.names, ranking.queries)[ranking.items] == of)
     return [
         *found("unknown items", unknown, len(unknown), likely_cause(gallery.tolist(), unknown.tolist())),
         *found("items that are not in the gallery", other, len(other), "they count for nothing", fatal=False),
@@ -137,7 +137,7 @@ def _problems_of_items(ranking: Ranking, manifest: Manifest, known: Collection[s
             "items listed again for the same query", ranking.queries[of[again]], len(again),
             "a repeat holds its rank and counts for nothing", fatal=False,
         ),
-        *found("queries in their own list", ranking.queries[of[own]], len(own), "they are left out of it", fatal=False),
+        *found("queries in their own list", ranking.queries[of[places]], len(places), "they are left out of it", fatal=False),
     ]  # fmt: skip
 
 
@@ -191,10 +191,10 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     none = np.zeros(len(asked), np.int64)
     at_least = np.column_stack([none + len(gallery), ends - starts, none])
     counts = at_least[:, :-1] - at_least[:, 1:]
-    for query, own in zip(asked, counts, strict=True):
+    for query, levels in zip(asked, counts, strict=True):
         near = gallery if manifest.ignore is not None and manifest.ignore[query] >= 0 else np.array([query])
         out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
-        own -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(own))
+        levels -= np.bincount(levels_of_pairs(manifest.labels[[query]], manifest.labels[out])[0], minlength=len(levels))
     return counts
 
 

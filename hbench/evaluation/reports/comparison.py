@@ -86,7 +86,7 @@ def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Di
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
     corrected = iter(holm(p).tolist())
     return [
-        [each if np.isnan(each.p) else each._replace(corrected=next(corrected)) for each in family]
+        [test if np.isnan(test.p) else test._replace(corrected=next(corrected)) for test in family]
         for family in families
     ]
 

@@ -25,14 +25,14 @@ def mteb(document: Document) -> str:
     scores: dict[str, list[dict[str, Any]]] = {
         split: [
             {
-                **{name: value for name, value in found.items() if value is not None},
-                "main_score": found[MAIN if MAIN in found else next(iter(found))],
+                **{name: value for name, value in split_scores.items() if value is not None},
+                "main_score": split_scores[MAIN if MAIN in split_scores else next(iter(split_scores))],
                 "hf_subset": "default",
                 "languages": [],
                 "hbench_signature": document.signature,
             }
         ]
-        for split, found in by_split.items()
+        for split, split_scores in by_split.items()
     }
     content = {
         "dataset_revision": document.dataset_digest,

@@ -27,7 +27,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
         line = [name, percent(score.value), percent_range(score.low, score.high), f"{score.queries:,}"]
         if differs:
             line.insert(3, percent(official[name].value) if name in differs else "same")
-        line[3:3] = [percent(each[name].value) if name in each else "" for each in unknown.values()]
+        line[3:3] = [percent(scores[name].value) if name in scores else "" for scores in unknown.values()]
         cells.append(tuple(line))
     columns = [*["official"] * bool(differs), *unknown]
     header = ["metric", f"{document.protocol} protocol", "95 % interval", *columns, "queries"]
@@ -63,7 +63,7 @@ def tables(document: Document) -> list[BoardTable]:
     others = [name for name in document.scores if name not in covered]
     by_level = BoardTable(("metric", *levels), cells, [])
     found = [table(document, others) if others else None, by_level, by_test(document), by_tree(document)]
-    return [each for each in found if each and each.cells]
+    return [content for content in found if content and content.cells]
 
 
 def by_test(document: Document) -> BoardTable:
@@ -76,10 +76,10 @@ def by_test(document: Document) -> BoardTable:
 def by_tree(document: Document) -> BoardTable:
     """A line per tree, the dataset's own first, a column per metric of all levels: the score, and in brackets its paired
     difference from the own tree ± half its 95 % interval; no lines where there is no other tree."""
-    names = next((list(each.scores) for each in document.trees.values()), [])
+    names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
     cells = [("own", *(percent(document.scores[name].value) for name in names))] * bool(names)
-    for tree, found in document.trees.items():
-        pairs = [(found.scores[name].value, found.differences[name]) for name in names]
+    for tree, differences in document.trees.items():
+        pairs = [(differences.scores[name].value, differences.differences[name]) for name in names]
         cells.append((tree, *(f"{percent(value)} ({_difference(paired)})" for value, paired in pairs)))
     return BoardTable(("tree", *names), cells, [])
 
@@ -136,10 +136,10 @@ def placing(document: Document, board: Leaderboard) -> str | None:
         return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
     if score.value is None:
         return None
-    found = place(board, board.metric, score.value)
-    above = f", below {found.better.rows[0].method} ({found.better.score})" if found.better else ""
-    below = f", above {found.worse.rows[0].method} ({found.worse.score})" if found.worse else ""
+    standing = place(board, board.metric, score.value)
+    above = f", below {standing.better.rows[0].method} ({standing.better.score})" if standing.better else ""
+    below = f", above {standing.worse.rows[0].method} ({standing.worse.score})" if standing.worse else ""
     return (
-        f"{board.metric} {percent(score.value)} ({board.protocol} protocol) would be place {found.place} "
-        f"of {found.of + 1} on the {board.dataset} leaderboard{above}{below}"
+        f"{board.metric} {percent(score.value)} ({board.protocol} protocol) would be place {standing.place} "
+        f"of {standing.of + 1} on the {board.dataset} leaderboard{above}{below}"
     )

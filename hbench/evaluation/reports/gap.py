@@ -101,10 +101,10 @@ def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
     if asked <= queries:
         return test
     some = np.sort(np.random.default_rng(seed).choice(asked, queries, replace=False))
-    own = some if test.self_rows is None else test.self_rows[some]
+    self_rows = some if test.self_rows is None else test.self_rows[some]
     ignore = None if test.queries.ignore is None else test.queries.ignore[some]
     side = Side(test.queries.vectors[some], test.queries.labels[some], ignore)
-    return Retrieval(side, test.gallery or test.queries, own, test.ids[some])
+    return Retrieval(side, test.gallery or test.queries, self_rows, test.ids[some])
 
 
 def largest_gap(
@@ -132,20 +132,23 @@ def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
     """The most gain that batches of a total cost of at most `capacity` (n,) have, parts allowed; those without cost first."""
     free = cost == 0
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
-    spent, gained = (np.concatenate([[0], np.cumsum(each[~free][order])]) for each in (cost, gain))
-    found: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
-    return found
+    spent, gained = (np.concatenate([[0], np.cumsum(amounts[~free][order])]) for amounts in (cost, gain))
+    gains: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
+    return gains
 
 
 def _within(test: Retrieval, batch: Counts) -> Retrieval:
     """The same queries, with one batch of the gallery to rank."""
     gallery = test.queries if test.gallery is None else test.gallery
-    own = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     position = np.full(len(gallery.labels) + 1, -1)
     position[batch] = np.arange(len(batch))
     ignore = None if gallery.ignore is None else gallery.ignore[batch]
     return replace(
-        test, gallery=Side(gallery.vectors[batch], gallery.labels[batch], ignore), self_rows=position[own], names=None
+        test,
+        gallery=Side(gallery.vectors[batch], gallery.labels[batch], ignore),
+        self_rows=position[self_rows],
+        names=None,
     )
 
 
@@ -161,16 +164,16 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
 def _sides(test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]) -> tuple[Counts, Counts]:
     """Per query and batch (Q, K): the positives of cosine above α, and the negatives of cosine above β, at the fine level."""
     gallery = test.queries if test.gallery is None else test.gallery
-    own = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     order = np.concatenate(batches)
     ranked, fine = _unit(gallery.vectors[order]), gallery.labels[order, -1]
     starts = np.cumsum([0, *map(len, batches[:-1])])
     good, bad = [], []
-    for first in range(0, len(own), QUERIES_AT_ONCE):
-        rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(own)))
+    for first in range(0, len(self_rows), QUERIES_AT_ONCE):
+        rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
         cosines = _unit(test.queries.vectors[rows]) @ ranked.T
         same = test.queries.labels[rows, -1][:, None] == fine
-        itself = own[rows][:, None] == order
+        itself = self_rows[rows][:, None] == order
         good.append(np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64))
         bad.append(np.add.reduceat(~same & (cosines > margins[1]), starts, axis=1, dtype=np.int64))
     return np.concatenate(good), np.concatenate(bad)

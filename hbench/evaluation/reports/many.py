@@ -81,18 +81,19 @@ class ModelStanding:
         }
 
 
-def standings(found: Mapping[Path, Document], metric: str) -> list[ModelStanding]:
+def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStanding]:
     """The reports by their score, best first, names among equals; undefined scores last.
 
     Raises ComparisonError for reports of other queries.
     """
-    paths = sorted(found, key=lambda path: (-_goodness(found[path], metric), path.name))
-    best = _values(paths[0], found[paths[0]], metric)
-    unit = found[paths[0]].unit
-    differences = [differences_of(_values(path, found[path], metric), best, unit=unit) for path in paths[1:]]
+    paths = sorted(documents, key=lambda path: (-_goodness(documents[path], metric), path.name))
+    best = _values(paths[0], documents[paths[0]], metric)
+    unit = documents[paths[0]].unit
+    differences = [differences_of(_values(path, documents[path], metric), best, unit=unit) for path in paths[1:]]
     behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
-        ModelStanding(found[path], found[path].scores[metric], own) for path, own in zip(paths, behind, strict=True)
+        ModelStanding(documents[path], documents[path].scores[metric], difference)
+        for path, difference in zip(paths, behind, strict=True)
     ]
 
 

@@ -73,8 +73,8 @@ def _numbered(column: pa.ChunkedArray) -> NDArray[np.int64]:
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)
     rank = np.empty(len(names), np.int64)
     rank[np.argsort(names)] = np.arange(len(names))
-    found: NDArray[np.int64] = rank[numbers(encoded.indices, np.dtype(np.int32))]
-    return found
+    ranks: NDArray[np.int64] = rank[numbers(encoded.indices, np.dtype(np.int32))]
+    return ranks
 
 
 def units_in_words(unit: str, number: int) -> str:

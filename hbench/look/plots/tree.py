@@ -100,14 +100,14 @@ def draw_tree(
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
     """A colour per coarsest branch, paler from level to level, neighbours told apart by a shade."""
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
-    own = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
+    hues = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
     fills = []
     for level in range(tree.depth):
         nodes = np.arange(len(tree.names[level]))
         branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
         pale = 0.62 * level / max(tree.depth - 1, 1)
         fills.append(
-            [mixed_with_white(own.get(branch, OTHER), pale + 0.1 * (node % 2)) for node, branch in enumerate(branches)]
+            [mixed_with_white(hues.get(branch, OTHER), pale + 0.1 * (node % 2)) for node, branch in enumerate(branches)]
         )
     return fills
 
@@ -121,10 +121,10 @@ def _fill(value: float, scale: tuple[float, float]) -> str:
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
     """Where the columns begin and end, in shares of the whole: as wide as most of the names that fit their height."""
     wishes = []
-    for names, own in zip(tree.names, sizes, strict=True):
-        readable = np.flatnonzero(_heights(own) >= LETTER + 1).tolist()
+    for names, items in zip(tree.names, sizes, strict=True):
+        readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
         widths = [text_width(short(names[node], 18)) for node in readable]
-        seen = own[readable].sum() >= 0.1 * own.sum()
+        seen = items[readable].sum() >= 0.1 * items.sum()
         wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD))
     ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
     return ends
@@ -146,10 +146,10 @@ def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fi
     panel.add_collection(
         PolyCollection(boxes, facecolors=fills, edgecolors="white", linewidths=lines, rasterized=len(names) > MANY)
     )
-    room = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
+    space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:
-            fitting = _fitting(name, room / LETTER)
+            fitting = _fitting(name, space / LETTER)
             panel.text(
                 x[0] + 0.008, (top + low) / 2, fitting, fontsize=LETTER, va="center_baseline", color=text_color_on(fill)
             )
@@ -178,8 +178,8 @@ def _draw(request: PlotRequest) -> Drawing:
     if len(request.files) != 1:
         raise UsageError("a picture has one tree", found=", ".join(request.files))
     if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
-        found = "a metric colours a tree by the values of its queries"
-        raise UsageError(found, expected="one --metric with --by-query FILE", fix=VALUES)
+        reason = "a metric colours a tree by the values of its queries"
+        raise UsageError(reason, expected="one --metric with --by-query FILE", fix=VALUES)
     (source,) = request.files
     if Path(source).suffix in {".graphml", ".json", ".nwk"}:
         if request.by_query:

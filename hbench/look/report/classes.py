@@ -58,7 +58,9 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
     number = len(manifest.tree.names[level])
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined], minlength=number)
-    sums = np.stack([np.bincount(labels[defined], own[defined], minlength=number) for own in values])
+    sums = np.stack(
+        [np.bincount(labels[defined], metric_values[defined], minlength=number) for metric_values in values]
+    )
     means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
     order = np.argsort(goodness(metric, means[0]), kind="stable")
     tree = manifest.tree

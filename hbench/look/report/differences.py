@@ -49,9 +49,11 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     first = reported.runs[0]
     differences = differences_of(_shown(reported, other), other.by_query, unit=reported.document.unit)
-    ends = [abs(end) for each in differences for end in (each.low, each.high) if end == end]  # noqa: PLR0124
-    own = next((each for each in differences if each.metric == reported.by), differences[0])
-    verdict = _verdict(own, first.name, other.name, reported.document.unit)
+    ends = [abs(end) for difference in differences for end in (difference.low, difference.high) if end == end]  # noqa: PLR0124
+    headline_difference = next(
+        (difference for difference in differences if difference.metric == reported.by), differences[0]
+    )
+    verdict = _verdict(headline_difference, first.name, other.name, reported.document.unit)
     view = ComparisonView(number, other.name, differences, max([*ends, 1e-9]), verdict, None, [], [], [])
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
@@ -78,14 +80,16 @@ def _shown(reported: Reported, other: ReportedRun) -> pa.Table:
     raise ComparisonError("these reports have no metric in common", fix="evaluate both with the same --metrics")
 
 
-def _verdict(found: Difference, first: str, other: str, unit: str) -> str:
+def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     """The difference by the leading metric in words."""
-    points = f"{abs(100 * found.difference):.2f} points of {found.metric}"
-    over = units_in_words(unit, found.units)
-    if not (found.low > 0 or found.high < 0) or found.p > SURE:
+    points = f"{abs(100 * difference.difference):.2f} points of {difference.metric}"
+    over = units_in_words(unit, difference.units)
+    if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
         return f"{first} and {other} differ by {points}, which may be luck: over {over} the interval holds 0, or p is above 0.05."
-    better, worse = (first, other) if goodness(found.metric, found.difference) > 0 else (other, first)
-    return f"{better} is better than {worse} by {points}, and {over} leave little doubt (p-value {found.p_in_words})."
+    better, worse = (first, other) if goodness(difference.metric, difference.difference) > 0 else (other, first)
+    return (
+        f"{better} is better than {worse} by {points}, and {over} leave little doubt (p-value {difference.p_in_words})."
+    )
 
 
 def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:
@@ -94,11 +98,11 @@ def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, Report
     if manifest is None or any(run.top is None for run in runs):
         return []
     fine = manifest.labels[manifest.query, -1]
-    found = []
+    chapters = []
     for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
         order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))
         words = "What does it see that the other does not? One query of each class, the largest difference first."
-        found.append(Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips))
-    return [each for each in found if each.strips]
+        chapters.append(Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips))
+    return [chapter for chapter in chapters if chapter.strips]

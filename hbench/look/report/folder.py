@@ -35,7 +35,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
     else of those that the pages show. Raises UsageError for a folder that holds something else."""
     with replacing_folder(folder, "report") as temporary:
         chapters, comparisons = chapters_of(reported), comparisons_of(reported)
-        shown = items_of([*chapters, *(chapter for each in comparisons for chapter in each.chapters)])
+        shown = items_of([*chapters, *(chapter for comparison in comparisons for chapter in comparison.chapters)])
         places = _write_pictures(reported, shown, temporary / "pictures", pictures)
         copy_assets(temporary / "assets", PACKAGE)
         styles = level_styles(len(reported.document.levels))

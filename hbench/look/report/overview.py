@@ -65,8 +65,8 @@ def overview_of(reported: Reported) -> dict[str, Any]:
 def headline(reported: Reported) -> list[str]:
     """The metrics that say most: the one that ranks, those of the whole tree, and the two that everybody knows."""
     names = list(reported.document.scores)
-    wanted = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
-    return [name for name in wanted if name in names] or names[:4]
+    shown = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
+    return [name for name in shown if name in names] or names[:4]
 
 
 def _of(reported: Reported, name: str) -> str:
@@ -90,16 +90,19 @@ def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Fa
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
-    return label, [(run, name, each.scores.get(name)) for run, each in enumerate(documents)]
+    return label, [(run, name, document.scores.get(name)) for run, document in enumerate(documents)]
 
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
     """The scores of the released evaluator that differ from those of the equations."""
     rows = []
     for name in documents[0].official:
-        own = [each.official.get(name) for each in documents]
-        if any(score and score.value != each.scores[name].value for score, each in zip(own, documents, strict=True)):
-            rows.append((name, [(run, name, score) for run, score in enumerate(own)]))
+        official = [document.official.get(name) for document in documents]
+        if any(
+            score and score.value != document.scores[name].value
+            for score, document in zip(official, documents, strict=True)
+        ):
+            rows.append((name, [(run, name, score) for run, score in enumerate(official)]))
     return rows
 
 

@@ -137,42 +137,42 @@ def _dataset(document: Document, name: str | None) -> Dataset | None:
 def _metric(document: Document, name: str | None) -> str:
     if name is None:
         return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))
-    found = str(MetricName.parse(name).at(document.levels))
-    if found not in document.scores:
+    spelled = str(MetricName.parse(name).at(document.levels))
+    if spelled not in document.scores:
         raise UnknownName("metric of this report", name, document.scores)
-    return found
+    return spelled
 
 
 def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.Table:
     """The rows of a test's queries, in their order."""
     queries = text_array(manifest.items[manifest.query])
-    own = table.filter(pc.equal(table["test"], test))
-    order = pc.index_in(queries, value_set=own["query"].combine_chunks())
+    rows = table.filter(pc.equal(table["test"], test))
+    order = pc.index_in(queries, value_set=rows["query"].combine_chunks())
     if order.null_count:
         lone = queries.filter(pc.is_null(order)).to_pylist()
         raise SubmissionError(f"{path} lacks queries of {test}", found=f"{len(lone):,} missing: {examples(lone)}")
-    return own.take(order)
+    return rows.take(order)
 
 
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
     """The kept results of a test, by positions in its manifest."""
     own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
-    lengths = [pc.list_value_length(each).fill_null(0).to_numpy() for each in columns]
-    items, scores, levels = (each.flatten() for each in columns)
+    lengths = [pc.list_value_length(column).fill_null(0).to_numpy() for column in columns]
+    items, scores, levels = (column.flatten() for column in columns)
     places = pc.index_in(items, value_set=text_array(manifest.items))
-    alike = all(np.array_equal(each, lengths[0]) for each in lengths)
+    alike = all(np.array_equal(column, lengths[0]) for column in lengths)
     if not alike or places.null_count or scores.null_count or levels.null_count:
         raise SubmissionError(f"{path} is damaged", expected=f"items of {test}, a score and a level of each")
     if len(levels) and pc.max(levels).as_py() > manifest.tree.depth:
         raise SubmissionError(f"{path} is damaged", expected=f"levels 0 … {manifest.tree.depth}")
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
-    found = TopLists(
+    lists = TopLists(
         np.full(listed.shape, NO_ITEM, np.int32), np.full(listed.shape, np.nan), np.zeros(listed.shape, np.uint8)
     )
-    found.items[listed], found.scores[listed], found.levels[listed] = map(np.asarray, (places, scores, levels))
-    return found
+    lists.items[listed], lists.scores[listed], lists.levels[listed] = map(np.asarray, (places, scores, levels))
+    return lists
 
 
 def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block: OnBlock | None = None) -> Reported:

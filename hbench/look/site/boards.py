@@ -124,11 +124,11 @@ def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
         "family": [row.row.setup.family for row in rows],
         "source": [row.row.paper.citation if row.row.paper else None for row in rows],
     }
-    found = {}
+    choices = {}
     for name, values in columns.items():
         known = [str(value) for value in values if value is not None]
-        found[name] = [(value, known.count(value)) for value in sorted(set(known), key=_natural)]
-    return found
+        choices[name] = [(value, known.count(value)) for value in sorted(set(known), key=_natural)]
+    return choices
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:

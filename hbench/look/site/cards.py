@@ -53,10 +53,10 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
     test = next(iter(data.tests.values()))
     items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
     levels = statistics(test.tree, items)
-    tree, own = cut_to(test.tree, items, MOST_NODES)
+    tree, items_of_nodes = cut_to(test.tree, items, MOST_NODES)
     left_out = test.tree.levels[tree.depth :]
     why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""
-    shown = {name: part for name, part in tree_data(tree, own).items() if name != "nodes"}
+    shown = {name: part for name, part in tree_data(tree, items_of_nodes).items() if name != "nodes"}
     return made._replace(levels=levels, tree=shown, why=why)
 
 

@@ -33,16 +33,16 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
 
     Raises UsageError for a folder that holds something else, UnknownName or ConfigError for a leaderboard.
     """
-    found = [SitePage(slug_of(name), view_of(board), card_of(board.dataset)) for name, board in _read(names)]
+    site_pages = [SitePage(slug_of(name), view_of(board), card_of(board.dataset)) for name, board in _read(names)]
     with replacing_folder(folder, "site") as temporary:
         copy_assets(temporary / "assets", PACKAGE)
         for place in ("data", "downloads"):
             (temporary / place).mkdir()
         present = [("index", "Leaderboards")]
         pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
-        pages.write(temporary, "index", boards=found, rows=sum(len(each.view.rows) for each in found))
-        for each in found:
-            _write_board(temporary, pages, each)
+        pages.write(temporary, "index", boards=site_pages, rows=sum(len(page.view.rows) for page in site_pages))
+        for page in site_pages:
+            _write_board(temporary, pages, page)
     return folder / "index.html"
 
 
@@ -62,8 +62,8 @@ def _read(names: Sequence[str]) -> list[tuple[str, Leaderboard]]:
     return [(name, leaderboard.read(name)) for name in names]
 
 
-def _write_board(folder: Path, pages: Pages, each: SitePage) -> None:
-    slug, view, card = each
+def _write_board(folder: Path, pages: Pages, page: SitePage) -> None:
+    slug, view, card = page
     pages.write(folder, f"board-{slug}", "board", slug=slug, view=view, board=view.board, card=card)
     write_script(folder / "data", f"board-{slug}", script_of(view))
     if card.tree is not None:

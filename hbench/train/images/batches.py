@@ -194,5 +194,5 @@ def _all_told(problems: Unreadable) -> DataError:
     first = next(iter(problems.values()))
     if len(problems) == 1:
         return first
-    found = f"{examples(problems, most=MOST_NAMED)}; the first: {first.found}"
-    return DataError(f"{len(problems)} images cannot be read", found=found, fix=first.fix)
+    reasons = f"{examples(problems, most=MOST_NAMED)}; the first: {first.found}"
+    return DataError(f"{len(problems)} images cannot be read", found=reasons, fix=first.fix)

@@ -36,8 +36,8 @@ class EpochBatches(NamedTuple):
     def share(self, rank: int, world: int) -> EpochBatches:
         """The columns of one process: together, in order of rank, they are the batch again."""
         size = self.rows.shape[1] // world
-        own = slice(rank * size, (rank + 1) * size)
-        return EpochBatches(self.rows[:, own], self.draws[:, own])
+        part = slice(rank * size, (rank + 1) * size)
+        return EpochBatches(self.rows[:, part], self.draws[:, part])
 
     def after(self, step: int) -> EpochBatches:
         """What is left of the epoch after `step` batches."""
@@ -144,11 +144,11 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
     return hands
 
 
-def _require_classes(found: int, needed: int, which: str) -> None:
-    if found < needed:
+def _require_classes(number: int, needed: int, which: str) -> None:
+    if number < needed:
         raise ConfigError(
             "the training set has too few classes for a batch",
             expected=f"{needed} {which}",
-            found=f"{found}",
+            found=f"{number}",
             fix="a smaller sampler.batch, or a larger sampler.per_class",
         )

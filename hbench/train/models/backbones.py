@@ -82,13 +82,15 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     else:
         net = models.get_model(name, weights=None)
     kept, features = _without_classifier(net, pools)
-    own = described.transforms()
-    side, resize = own.crop_size[0], own.resize_size[0]
+    transform = described.transforms()
+    side, resize = transform.crop_size[0], transform.resize_size[0]
 
     def prepare(size: int) -> Any:
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
-    return Backbone(kept, features, side, tuple(own.mean), tuple(own.std), prepare, own.interpolation.value)
+    return Backbone(
+        kept, features, side, tuple(transform.mean), tuple(transform.std), prepare, transform.interpolation.value
+    )
 
 
 @sources.register("timm")
@@ -100,10 +102,10 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         raise UnknownName("timm model", name, timm.list_models())
-    own: dict[str, Any] = {} if pools else {"global_pool": ""}
+    pooling: dict[str, Any] = {} if pools else {"global_pool": ""}
 
     def create() -> Any:
-        return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **own)
+        return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
 
     where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
     net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()

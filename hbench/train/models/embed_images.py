@@ -32,10 +32,13 @@ def embedded(
     mode = model.training
     model.eval()
     try:
-        for pixels, own in in_order(images, rows, batch=batch, workers=workers, device=device):
+        for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
             with torch.inference_mode():
-                if len(own):
-                    yield own.cpu().numpy(), model(_filled(model, pixels, batch))[: len(own)].float().cpu().numpy()
+                if len(places):
+                    yield (
+                        places.cpu().numpy(),
+                        model(_filled(model, pixels, batch))[: len(places)].float().cpu().numpy(),
+                    )
     finally:
         model.train(mode)
 

@@ -143,9 +143,9 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
             "too few images for a projection that begins by PCA", expected=f"{model.dim} or more",
             found=f"{len(features)} images of {features.shape[1]} features",
         )  # fmt: skip
-    found = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
-    whitening = found.components_ / np.sqrt(found.explained_variance_)[:, None]
+    pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
+    whitening = pca.components_ / np.sqrt(pca.explained_variance_)[:, None]
     assert isinstance(model.projection, nn.Linear)
     with torch.no_grad():
         model.projection.weight.copy_(torch.from_numpy(whitening))
-        model.projection.bias.copy_(torch.from_numpy(-whitening @ found.mean_))
+        model.projection.bias.copy_(torch.from_numpy(-whitening @ pca.mean_))

@@ -76,8 +76,8 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
     for method, values in files.methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
-            own = {key: value for key, value in values.items() if key != "on"}
-            return merged(merged(values_of(setup), own), values["on"][setup])
+            settings = {key: value for key, value in values.items() if key != "on"}
+            return merged(merged(values_of(setup), settings), values["on"][setup])
     raise UnknownName("recipe", name_or_file, [*names(), *files.setups])
 
 

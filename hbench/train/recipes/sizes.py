@@ -60,8 +60,8 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:
     """The median number of images of a class, within bounds, that divides a batch which is given."""
     counts = np.unique(manifest.labels[:, -1], return_counts=True)[1]
-    wanted = int(np.clip(np.median(counts), *PER_CLASS))
-    return next(number for number in range(wanted, 0, -1) if recipe.sampler.batch % number == 0)
+    per_class = int(np.clip(np.median(counts), *PER_CLASS))
+    return next(number for number in range(per_class, 0, -1) if recipe.sampler.batch % number == 0)
 
 
 def _batch(manifest: Manifest, per_class: int, world: int) -> int:

@@ -88,12 +88,12 @@ def latest(folder: Path) -> Path:
     """The checkpoint a path means: itself, or the last one in the folder of a run. Raises DataError."""
     if (folder / MODEL).is_file():
         return folder
-    found = saved(folder)
-    if not found:
+    folders = saved(folder)
+    if not folders:
         raise DataError(
             f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out"
         )
-    return found[-1]
+    return folders[-1]
 
 
 def best(folder: Path) -> Path:

@@ -83,9 +83,9 @@ def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """
     try:
         lines = [line for line in read_text(path, most=LIST).split("\n")[:-1] if line] if path.exists() else []
-        found = [(line, parse_json(line)) for line in lines]
-        if all(isinstance(record, dict) and isinstance(record.get("step"), int) for _, record in found):
-            return found
+        entries = [(line, parse_json(line)) for line in lines]
+        if all(isinstance(record, dict) and isinstance(record.get("step"), int) for _, record in entries):
+            return entries
         reason = "a line without its step"
     except (OSError, ValueError) as error:
         reason = str(error)

@@ -86,12 +86,12 @@ def in_two_passes(part: int) -> TrainStep:
             for piece in pieces:
                 states.append(_random_state(images.device))
                 vectors.append(embed(piece))
-        own = torch.cat(vectors).requires_grad_()
-        total, terms = objective(gather(own, processes), gather(labels, processes))
+        leaf = torch.cat(vectors).requires_grad_()
+        total, terms = objective(gather(leaf, processes), gather(labels, processes))
         scale(total).backward()  # type: ignore[no-untyped-call]
-        assert own.grad is not None
+        assert leaf.grad is not None
         after = _random_state(images.device)
-        for piece, gradient, state in zip(pieces, torch.split(own.grad, part), states, strict=True):
+        for piece, gradient, state in zip(pieces, torch.split(leaf.grad, part), states, strict=True):
             _set_random_state(state)
             with nullcontext() if piece is pieces[-1] else _unsynchronised(embed):
                 embed(piece).backward(gradient)
@@ -167,5 +167,5 @@ def _paths(labels: Labels) -> list[list[int]]:
     """The path of every fine class 0 … C−1, coarse to fine; a class without items shares the first's."""
     paths = labels[:1].repeat(int(labels[:, -1].max()) + 1, axis=0)
     paths[labels[:, -1]] = labels
-    found: list[list[int]] = paths.tolist()
-    return found
+    path_lists: list[list[int]] = paths.tolist()
+    return path_lists
