@@ -171,9 +171,7 @@ def verify(name: str | None, method: str | None, as_json: bool, fetch: bool, **o
     An own row is checked against the very file it was made from; a published one against the digits it is printed with. With
     --fetch the files come from the addresses that the rows name, and a Markdown table of all verdicts is printed.
 
-    \b
-    hbench leaderboard verify sop mine --embeddings emb.parquet
-    hbench leaderboard verify --fetch --changed-since origin/main
+    Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
     if fetch:
         _verify_fetched(name, method, options["changed_since"], mark=options["mark"], as_json=as_json)

@@ -134,15 +134,12 @@ def browse(
     if way in MEASURED:
         measured = measure(examined[0].job(name, fix="choose queries by id or at random"))
     chosen = _chosen(manifest, way, value, by=by, measured=measured)
-    per_model = [
-        first_results(manifest, examined_one.submission.embeddings("a strip"), chosen, examined_one.conditions, k)
-        for examined_one in examined
+    tops = [
+        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for one in examined
     ]
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        rows = [
-            StripRow(file, hits_of(manifest, top, number)) for file, top in zip(_names(paths), per_model, strict=True)
-        ]
+        rows = [StripRow(file, hits_of(manifest, top, number)) for file, top in zip(_names(paths), tops, strict=True)]
         strip = strip_of(manifest, query, rows)
         if measured is not None:
             strip = strip._replace(about=f"{strip.about} · {by} {percent(measured.values[0][query], 1)}")

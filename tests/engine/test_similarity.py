@@ -139,7 +139,7 @@ def test_vectors_that_a_similarity_is_not_for_are_refused(vectors, name, expecte
     ("text", "error", "words"),
     [
         *((f"lorentz(curvature={number})", UsageError, "positive number") for number in ("0", "-1", "nan")),
-        ("lorentz(curvature=flat)", UsageError, "no number"),
+        ("lorentz(curvature=flat)", UsageError, "is not a number"),
         ("lorents", UnknownName, "did you mean 'lorentz'"),
         ("lorentz(curvatur=1)", UnknownName, "curvature"),
         ("cosine(radius=1)", UnknownName, "radius"),

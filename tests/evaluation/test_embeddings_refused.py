@@ -160,7 +160,7 @@ def table(**columns):
         (lambda folder: foreign_safetensors(folder, "BOOL"), "are BOOL"),
         (overlapping_safetensors, "emb.safetensors"),
         (promising_header, "needs 4,000,000,000,000,000"),
-        (list_of_tensors, "no tensor"),
+        (list_of_tensors, "not a tensor"),
         (lambda folder: npz(folder, IDS, VECTORS.T), "vectors.T"),
     ],
 )  # fmt: skip

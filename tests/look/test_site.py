@@ -250,7 +250,7 @@ def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
         call("site", "-o", tmp_path / "mine")
     with pytest.raises(UnknownName):
         write_site(["nothing"], tmp_path / "site")
-    with pytest.raises(UsageError, match="a page of its own"):
+    with pytest.raises(UsageError, match="a separate page"):
         write_site(["sop", "elsewhere/sop.toml"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
     assert slug_of("../a b.toml") == "a-b"

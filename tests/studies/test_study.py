@@ -134,7 +134,7 @@ def test_the_scores_of_every_seed_are_written_and_read_back(tmp_path):
     sound = {"arm": ["a"], "seed": [0], "metric": ["H-AP"], "value": [0.5]}
     for odd in ({"value": ["x"]}, {"arm": [["a"]]}, {"seed": pa.array([None], pa.int64())}, {"metric": [b"x"]}):
         pq.write_table(pa.table(sound | odd), tmp_path / "values.parquet")
-        with pytest.raises(DataError, match="no table of a study's values"):
+        with pytest.raises(DataError, match="is not a table of a study's values"):
             read_values(tmp_path / "values.parquet")
 
 
