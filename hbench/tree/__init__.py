@@ -1,4 +1,4 @@
-"""Defines the label tree: the classes of a dataset, nested from coarse to fine, all at the same depth.
+"""Defines the label tree: the classes of a dataset, nested from coarse to fine, all equally deep.
 
 >>> rows = [["animal", "cat"], ["animal", "dog"], ["plant", "oak"]]
 >>> tree, labels = LabelTree.from_names(rows, levels=["kingdom", "species"])
@@ -29,16 +29,17 @@ Node = tuple[int, int]
 ROOT = "root"
 RESERVED = ("item", "query", "gallery", "ignore")  # columns of a table of items that are never levels
 SHOWN_NODES = 5
-MOST_LEVELS = 255  # the level of a pair is kept in a byte
+MOST_LEVELS = 255  # the level of a pair is stored in a byte
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelTree:
-    """Level names and node names, coarse to fine, and one path of node ids per fine class.
+    """A label tree: level names and node names, coarse to fine, and a path of node ids per fine class.
 
-    `levels`: L names. `names[l]`: the names of the nodes of level l + 1, by id, no two alike. `paths`: int32 (C, L),
-    sorted, ids contiguous per level; classes equal at a depth are equal at every smaller depth. A node is (depth, id),
-    the root (0, 0); the height of a node is L - depth, since all fine classes are equally deep.
+    `levels`: L unique names. `names[l]`: the unique names of the nodes of level l + 1, by id. `paths`: int32 (C, L), sorted, ids
+    contiguous per level; classes that are equal at a depth are equal at every smaller depth. A node is (depth, id), the root
+    is (0, 0), and the height of a node is L - depth. `LabelTree.from_names` and `.from_labels` make one from data. Raises
+    TreeError for paths that do not form a tree, for repeated names, and for more than 255 levels.
     """
 
     levels: tuple[str, ...]
@@ -69,10 +70,10 @@ class LabelTree:
     def from_labels(
         cls, labels: ArrayLike, *, levels: Sequence[str] | None = None, names: Sequence[Sequence[str]] | None = None
     ) -> tuple[LabelTree, Labels]:
-        """A tree and the labels renumbered to its ids, from any integer labels (N, L), coarse to fine.
+        """Make a tree of integer labels (N, L), coarse to fine; return it and the labels renumbered to its ids, int32 (N, L).
 
-        Nodes are numbered in the order of their paths. `names[l][id]` names the old id; without it the id is the name.
-        Raises TreeError when two rows share a label and differ at a coarser level.
+        Nodes are numbered in the order of their paths. `levels` names the columns (default: level1 …); `names[l][id]` names
+        the old id, which is the default name. Raises TreeError when two rows share a label and differ at a coarser level.
         """
         array = as_labels(labels)
         levels = tuple(levels or default_levels(array.shape[1]))
@@ -84,7 +85,7 @@ class LabelTree:
         check_nested(array, levels, names)
         ids: list[Labels] = []
         new_names = []
-        of_node = np.zeros(0, np.intp)  # a row of each node
+        of_node = np.zeros(0, np.intp)  # some row of each node
         for level in range(array.shape[1]):
             old, place = distinct(array[:, level])
             of_node = np.empty(len(old), np.intp)
@@ -99,19 +100,22 @@ class LabelTree:
 
     @classmethod
     def from_names(cls, rows: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
-        """A tree and int32 labels (N, L) from names per row, coarse to fine; ids follow the names' order."""
+        """Make a tree of rows of names, coarse to fine; return it and int32 labels (N, L), numbered in the order of the names.
+
+        `levels` names the L levels. Raises TreeError for rows of another length, and for names that do not form a tree.
+        """
         if short := [row for row in rows if len(row) != len(levels)]:
             raise TreeError(
                 f"{len(short)} rows have no name at some level, or one too many",
                 expected=f"{len(levels)} names per row: {', '.join(levels)}",
                 found=examples(map(list, short)),
-                fix="a ragged tree is made even by a policy: hbench tree validate --help",
+                fix="a policy makes a ragged tree even: hbench tree validate --help",
             )
         return cls.from_columns([[row[level] for row in rows] for level in range(len(levels))], levels=levels)
 
     @classmethod
     def from_columns(cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
-        """A tree and int32 labels (N, L) from a column of names per level, coarse to fine; ids in the names' order."""
+        """Make a tree of a column of names per level, coarse to fine; return it and int32 labels (N, L), like from_names."""
         if not columns:
             raise TreeError("a label tree has at least one level", expected="a column of names per level", found="none")
         names, ids = [], []
@@ -125,17 +129,17 @@ class LabelTree:
 
     @property
     def depth(self) -> int:
-        """L, the number of levels."""
+        """The number of levels L."""
         return len(self.levels)
 
     def level(self, name: str) -> int:
-        """The depth 1 … L of a level given by name; raises UnknownName."""
+        """Return the depth 1 … L of a level by its name; raises UnknownName."""
         if name not in self.levels:
             raise UnknownName("level", name, self.levels)
         return self.levels.index(name) + 1
 
     def graph(self) -> nx.DiGraph[Node]:
-        """The tree as a networkx arborescence, from "root" down; a node is (depth, id), with its `name` and `level`."""
+        """Return the tree as a networkx graph, from "root" down; a node is (depth, id) and has a `name` and a `level`."""
         import networkx as nx
 
         graph: nx.DiGraph[Node] = nx.DiGraph()
@@ -150,48 +154,50 @@ class LabelTree:
 
     @cached_property
     def parents(self) -> tuple[Labels, ...]:
-        """For each level, the id of every node's parent in the level above (0, the root, for the coarsest)."""
+        """The parents of the nodes of each level, as ids in the level above (0, the root, for the coarsest level)."""
         above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
         result = []
-        for nodes, parent in zip(self.paths.T, above, strict=True):
-            of_node = np.zeros(int(nodes.max(initial=-1)) + 1, np.int32)
-            of_node[nodes] = parent
+        for ids, parent in zip(self.paths.T, above, strict=True):
+            of_node = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)
+            of_node[ids] = parent
             result.append(of_node)
         return tuple(result)
 
     def lca(self, first: int, second: int) -> Node:
-        """The lowest common ancestor of two fine classes, given by their ids; its depth is the level of the pair."""
+        """Return the lowest common ancestor of two fine classes, given by ids; its depth is the level of the pair."""
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 
     def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
-        """For each level, how many rows of `labels` (N, L) every node has."""
+        """Count the rows of `labels` (N, L) of every node, level by level."""
         return tuple(
             np.bincount(column, minlength=len(names)) for column, names in zip(labels.T, self.names, strict=True)
         )
 
 
 def refuse_depth(depth: int) -> None:
-    """Raise TreeError for a tree of more levels than a byte counts."""
+    """Raise TreeError for a tree with more levels than fit in a byte."""
     if depth > MOST_LEVELS:
         raise TreeError("the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}")
 
 
 def levels_of_pairs(queries: Labels, gallery: Labels) -> NDArray[np.uint8]:
-    """The level of every pair, the depth of its lowest common ancestor: (Q, L), (G, L) -> uint8 (Q, G), 0 … L."""
+    """Compute the level of every pair, the depth of its lowest common ancestor.
+
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine. Returns uint8 (Q, G): 0 (nothing shared) … L (same class).
+    """
     equal = queries[:, None, :] == gallery[None, :, :]
     levels: NDArray[np.uint8] = np.cumprod(equal, axis=2, dtype=np.uint8).sum(axis=2, dtype=np.uint8)
     return levels
 
 
 def default_levels(depth: int) -> tuple[str, ...]:
-    """level1 (coarse) … levelL (fine)."""
+    """Return the default names level1 (coarse) … levelL (fine)."""
     return tuple(f"level{level}" for level in range(1, depth + 1))
 
 
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
-    """Integer labels (N, L), L ≥ 1; floats are taken where they are whole; one dimension means one level. Raises TreeError
-    otherwise."""
+    """Convert labels to integers (N, L), L ≥ 1, from whole floats too; one dimension means one level. Raises TreeError."""
     array = np.asarray(labels)
     if array.dtype.kind == "f" and (np.abs(array) < 2**53).all() and (array == np.floor(array)).all():
         array = array.astype(np.int64)
@@ -204,13 +210,13 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
             found=f"{array.dtype} of shape {array.shape}",
             fix="hbench.LabelTree.from_names makes them from names" if array.dtype.kind in "OU" else None,
         )
-    return array.astype(np.int64, order="F")  # every use goes level by level
+    return array.astype(np.int64, order="F")  # a column is contiguous, since all uses are level by level
 
 
 def check_nested(
     labels: NDArray[np.integer], levels: Sequence[str], names: Sequence[Sequence[str]] | None = None
 ) -> None:
-    """Raise TreeError, naming nodes and parents, unless rows equal at one level are equal at every coarser level."""
+    """Raise TreeError, naming nodes and parents, unless rows that are equal at a level are equal at all coarser levels."""
     for level in range(1, labels.shape[1]):
         nodes, above = labels[:, level], labels[:, level - 1]
         values, place = distinct(nodes)
@@ -222,7 +228,7 @@ def check_nested(
                 f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several parents",
                 expected=f"each {levels[level]} in one {levels[level - 1]}",
                 found=f"{levels[level]} {'; '.join(_parents_in_words(bad, labels, level, names))}",
-                fix="are the columns ordered coarse to fine? If so, a policy mends it: hbench tree validate --help",
+                fix="order the columns from coarse to fine; if they are, a policy mends it: hbench tree validate --help",
             )
 
 
@@ -232,15 +238,15 @@ def _parents_in_words(
     def name(depth: int, i: int) -> str:
         return repr(names[depth][i]) if names else str(i)
 
-    own, above = labels[:, level], labels[:, level - 1]
-    parents = {i: " and ".join(name(level - 1, p) for p in np.unique(above[own == i])) for i in nodes[:SHOWN_NODES]}
+    column, above = labels[:, level], labels[:, level - 1]
+    parents = {i: " and ".join(name(level - 1, p) for p in np.unique(above[column == i])) for i in nodes[:SHOWN_NODES]}
     return [f"{name(level, i)} in {text}" for i, text in parents.items()] + ["…"] * (len(nodes) > SHOWN_NODES)
 
 
 def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """The distinct values (U,), ascending, and the place (N,) of each entry among them.
+    """Return the distinct values (U,), ascending, and the place (N,) of each entry among them.
 
-    It is np.unique without its sort where the values span a small range.
+    Like np.unique, but where the values span a small range it marks them in a table instead of sorting.
     """
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     span = high - low + 1
@@ -256,18 +262,18 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
 def _check_unique(names: Sequence[str], what: str) -> None:
     if len(set(names)) < len(names):
         raise TreeError(
-            f"a label tree's {what} are not unique",
+            f"the {what} of a label tree are not unique",
             expected="each name once, so that a file of names gives the same tree again",
             found=f"{examples(sorted(name for name, count in Counter(names).items() if count > 1))} several times",
-            fix="name them by their paths: hbench tree validate --policy by-path",
+            fix="name the nodes by their paths: hbench tree validate --policy by-path",
         )
 
 
 def affected(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Which rows have a name that stands for several nodes of its level: labels by name (N, L), by tree (N, L)."""
-    ambiguous = np.zeros(len(names), bool)
+    """Mark the rows with a name that several nodes of its level have: labels by name (N, L), by tree (N, L) -> bool (N,)."""
+    shared = np.zeros(len(names), bool)
     for name, node in zip(names.T, nodes.T, strict=True):
         pairs = np.unique(np.stack([name, node]), axis=1)
         values, nodes_of = np.unique(pairs[0], return_counts=True)
-        ambiguous |= np.isin(name, values[nodes_of > 1])
-    return ambiguous
+        shared |= np.isin(name, values[nodes_of > 1])
+    return shared

@@ -27,10 +27,9 @@ LEVELS_KEY = b"hbench.levels"
 
 
 def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
-    """The name table in a file, whatever its format; `levels` names the columns of a table, coarse to fine.
+    """Read a name table from a file of any format; `levels` names the columns of a table, coarse to fine.
 
-    Raises DataError for a file that cannot be read, UnknownName for a column that is not in it, UsageError for a
-    format that hbench does not know.
+    Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError for an unknown format.
     """
     kind = tables.kind_of(path)
     if not path.exists():
@@ -39,7 +38,7 @@ def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
         return _read_sheet(path, levels)
     if kind not in GRAPH_READERS:
         known = ", ".join((*tables.SUFFIXES, *GRAPH_READERS))
-        raise UsageError(f"{path} is of no format that holds a tree", expected=f"one of {known}", found=kind or "none")
+        raise UsageError(f"{path} is not in a format of trees", expected=f"one of {known}", found=kind or "no suffix")
     if levels:
         raise UsageError("only the columns of a table can be chosen as levels", found=f"{path} is not a table")
     try:
@@ -60,7 +59,7 @@ def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
 
 
 def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
-    """The columns that hold names: those asked for, else those of no other meaning. Raises UnknownName."""
+    """Return the columns of names: `levels`, else all columns without another meaning. Raises UnknownName."""
     names = table.column_names
     for level in levels:
         if level not in names:
@@ -71,8 +70,10 @@ def level_columns(table: pa.Table, levels: Sequence[str]) -> list[str]:
 
 
 def write(tree: LabelTree, kind: str) -> str:
-    """The text of a tree in a format by its suffix (one of WRITERS). Raises TreeError for names with control
-    characters, which not every format holds."""
+    """Write a tree as text in a format, given by its suffix (one of WRITERS).
+
+    Raises TreeError for names with control characters, which not every format can hold.
+    """
     if kind not in WRITERS:
         raise UnknownName("format", kind, WRITERS)
     bad = [name for names in (tree.levels, *tree.names) for name in names if CONTROL.search(name)]
@@ -81,7 +82,7 @@ def write(tree: LabelTree, kind: str) -> str:
             f"{len(bad)} names hold control characters",
             expected="names on one line",
             found=examples(map(repr, bad)),
-            fix="--policy trim takes them out",
+            fix="--policy trim removes them",
         )
     return WRITERS[kind](tree)
 
@@ -92,7 +93,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
     except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("this is not GraphML", found=str(error)) from None
     if not graph.is_directed():
-        raise DataError("the graph has no direction", expected="directed edges, from parent to child")
+        raise DataError("the graph is not directed", expected="edges from parent to child")
     tree: ClassGraph[NodeId] = nx.DiGraph()
     key = next((key for key in ("name", "label") if any(key in data for _, data in graph.nodes(data=True))), None)
     for node, data in graph.nodes(data=True):
@@ -135,11 +136,11 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
 
 
 def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    """The tree as {"name", "children"}, from the root down, which carries the level names; with `items` (C,) given,
-    every class has its own."""
+    """Return the tree as nested {"name", "children"}; the root has the level names, and with `items` (C,) fine classes
+    have their numbers of items."""
     below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
     if items is not None:
-        below = [{**node, "items": count} for node, count in zip(below, items.tolist(), strict=True)]
+        below = [{**node, "items": number} for node, number in zip(below, items.tolist(), strict=True)]
     for names, parents in zip((*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True):
         above: list[dict[str, Any]] = [{"name": name, "children": []} for name in names]
         for node, parent in zip(below, parents, strict=True):
@@ -149,7 +150,7 @@ def nested(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str,
 
 
 def _format_json(tree: LabelTree) -> str:
-    deepest = DEPTH // 2 - 1  # an object and a list a level, and the root: what `_parse_json` reads back
+    deepest = DEPTH // 2 - 1  # `_parse_json` reads DEPTH brackets: an object and a list per level, and the root
     if tree.depth > deepest:
         raise TreeError(
             "the tree is too deep for nested JSON", expected=f"at most {deepest} levels", found=f"{tree.depth}",

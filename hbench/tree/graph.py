@@ -1,4 +1,4 @@
-"""Unfolds a graph of classes (edges from parent to child, as files give them) into a name table.
+"""Unfolds a graph of classes, with edges from parent to child, into a name table.
 
 >>> unfold(edges([("thing", "animal"), ("thing", "plant"), ("animal", "cat"), ("animal", "dog")])).rows
 {('animal', 'cat'): 1, ('animal', 'dog'): 1, ('plant',): 1}
@@ -17,12 +17,12 @@ from hbench.tree import default_levels, refuse_depth
 from hbench.tree.names import NameTable, TreeProblem, stripped
 
 NodeId = str | int
-ClassGraph = nx.DiGraph  # nodes: NodeId with a `name`; graph["levels"]: level names, where the file has them
+ClassGraph = nx.DiGraph  # a node is a NodeId with a `name`; graph["levels"]: the level names, if the file has them
 MOST_PATHS = 1_000_000
 
 
 def edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
-    """The graph of a list of (parent, child) names; the parent of a root is ""."""
+    """Make a graph of (parent, child) names; the parent of a root is ""."""
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for parent, child in pairs:
         graph.add_nodes_from((name, {"name": name}) for name in (parent, child) if name)
@@ -32,7 +32,7 @@ def edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
 
 
 def packed(levels: Iterable[str]) -> str:
-    """Level names as one word, for files that have no place for a list.
+    """Write level names as one word, for formats without lists.
 
     >>> unpacked(packed(["class", "fine, or leaf"]))
     ('class', 'fine, or leaf')
@@ -41,15 +41,15 @@ def packed(levels: Iterable[str]) -> str:
 
 
 def unpacked(text: str) -> tuple[str, ...]:
-    """The level names in a word that `packed` made."""
+    """Read the level names in a word written by `packed`."""
     return tuple(map(unquote, text.split(",")))
 
 
 def unfold(graph: ClassGraph[NodeId]) -> NameTable:
-    """The name table of every path from a root to a leaf, without the name of a lone root.
+    """Make the name table of all paths from a root to a leaf; a single root is left out.
 
-    Cycles and several roots become problems of the table. Raises DataError for a graph without classes, TreeError for one of
-    more than a million paths, or of more than 255 levels.
+    Cycles and several roots become problems of the table. Raises DataError for a graph without classes, TreeError for more
+    than a million paths or more than 255 levels.
     """
     names = _names(graph)
     acyclic, cycles = _without_cycles(graph, names)
@@ -71,8 +71,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
 
 
 def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
-    """The name of every node; with its id where names repeat and nodes have several parents, to tell one from the
-    other."""
+    """Return the name of every node; where nodes have several parents, repeated names are told apart by their ids."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
     if all(parents < 2 for _, parents in graph.in_degree()):
         return names
@@ -83,7 +82,7 @@ def _names(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
 def _without_cycles(
     graph: ClassGraph[NodeId], names: dict[NodeId, str]
 ) -> tuple[ClassGraph[NodeId], list[TreeProblem]]:
-    """The graph without the edges inside its strongly connected parts, and one cycle of each such part."""
+    """Remove the edges inside strongly connected components; return the graph and one cycle of each component."""
     part = {node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes}
     inside: dict[int, ClassGraph[NodeId]] = {}
     for parent, child in graph.edges:
@@ -100,15 +99,15 @@ def _without_cycles(
 
 
 def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[NodeId, ...]]:
-    """Every path from one of `tops` to a leaf, depth first, children in the order of the file."""
-    ways: dict[NodeId, int] = {}
+    """Yield every path from one of `tops` to a leaf, depth first, children in the order of the file."""
+    below: dict[NodeId, int] = {}  # the number of paths from a node to a leaf
     for node in reversed(list(nx.topological_sort(graph))):
-        ways[node] = sum(ways[child] for child in graph.successors(node)) or 1
-    if sum(ways[top] for top in tops) > MOST_PATHS:
+        below[node] = sum(below[child] for child in graph.successors(node)) or 1
+    if sum(below[top] for top in tops) > MOST_PATHS:
         raise TreeError(
             "the graph has too many paths to unfold it into a tree",
             expected=f"at most {MOST_PATHS:,} paths from the root to a leaf",
-            found=f"{sum(ways[top] for top in tops):,}",
+            found=f"{sum(below[top] for top in tops):,}",
             fix="give every node one parent",
         )
     waiting: list[tuple[NodeId, ...]] = [(top,) for top in reversed(tops)]

@@ -1,4 +1,4 @@
-"""Finds what keeps rows of class names, coarse to fine, from forming a tree.
+"""Finds the problems that keep rows of class names, coarse to fine, from forming a tree.
 
 >>> table = NameTable.of(("order", "family"), [("Lacertilia", "Agamidae"), ("Serpentes", "NA"), ("Anura", "Agamidae")])
 >>> for problem in find_problems(table):
@@ -38,7 +38,7 @@ KINDS = {
     "placeholder": "rows that say that a name is missing; unrelated items would share it as a class",
     "ragged": "leaves that end above the finest level",
     "homonym": "one name in several branches that share nothing below it",
-    "several parents": "one node under several parents: a DAG, no tree",
+    "several parents": "one node under several parents: a DAG, not a tree",
     "spaces": "names with surplus spaces or control characters",
     "alike": "names under one parent that look the same: they differ in case, blanks, encoding or invisible marks",
 }
@@ -46,8 +46,8 @@ REMARKS = ("spaces", "alike")
 
 
 class TreeProblem(NamedTuple):
-    """What is wrong with a node: its kind (one of KINDS), its level and name, where (its parents, its path or its
-    look-alikes), and how many items it touches."""
+    """A problem with a node: its kind (one of KINDS), level and name, `where` it is (its parents, its path or its
+    look-alikes), and the number of items affected."""
 
     kind: str
     level: str
@@ -58,12 +58,12 @@ class TreeProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class NameTable:
-    """Distinct rows of names, coarse to fine, in order of first appearance, each with its number of items.
+    """A table of distinct rows of names, coarse to fine, in order of first appearance, with their numbers of items.
 
-    `rows`: a row without a name at its finest levels is shorter than `levels`; "" is a missing name above a given one.
-    `one_namespace`: a name is one node wherever it stands, as in a list of edges; otherwise only within its level.
-    `broken`: what the source has that rows cannot show, cycles and several roots. `placeholders`: names, in lower
-    case, that mean that there is none.
+    `rows`: a row without names at its finest levels is shorter than `levels`; "" is a missing name above another name.
+    `one_namespace`: whether a name is one node wherever it is, such as in a list of edges, or only within its level.
+    `broken`: cycles and several roots in the source, which rows cannot show. `placeholders`: the names, in lower case, that
+    stand for a missing one.
     """
 
     levels: Row
@@ -74,42 +74,44 @@ class NameTable:
 
     @classmethod
     def of(cls, levels: Iterable[str], rows: Iterable[Iterable[str]]) -> NameTable:
-        """The table of one row per item."""
+        """Make a table of rows, one per item."""
         return cls(tuple(levels), dict(Counter(stripped(row) for row in rows)))
 
     def is_placeholder(self, name: str) -> bool:
         return name.strip().casefold() in self.placeholders
 
     def keys(self, row: Row) -> list[Key]:
-        """The node at each level of a row: its level and name. A placeholder names no node, its path does; in one
-        namespace, a leaf repeated below itself is another node each time."""
-        found: list[Key] = []
+        """Return the nodes of a row, as level and name; a placeholder is identified by its path instead of its name.
+
+        In one namespace, a leaf that is repeated below itself is another node each time.
+        """
+        keys: list[Key] = []
         for level, name in enumerate(row):
-            key_path = row[: level + 1] if self.is_placeholder(name) else (name,)
+            identity = row[: level + 1] if self.is_placeholder(name) else (name,)
             if self.one_namespace and level and row[level - 1] == name:
-                key_path = (*found[-1][1], name)
-            found.append((EVERYWHERE if self.one_namespace else level, key_path))
-        return found
+                identity = (*keys[-1][1], name)
+            keys.append((EVERYWHERE if self.one_namespace else level, identity))
+        return keys
 
     def parents(self) -> dict[Key, dict[Key, int]]:
-        """For every node its parents, each with the number of items that put it there, in order of appearance."""
-        found: dict[Key, dict[Key, int]] = defaultdict(dict)
+        """Return the parents of every node, with the number of items that have it there, in order of appearance."""
+        parents: dict[Key, dict[Key, int]] = defaultdict(dict)
         for row, items in self.rows.items():
             keys = self.keys(row)
             for parent, key in zip([ROOT_KEY, *keys], keys, strict=False):
-                found[key][parent] = found[key].get(parent, 0) + items
-        return found
+                parents[key][parent] = parents[key].get(parent, 0) + items
+        return parents
 
     def tree(self) -> tuple[LabelTree, NDArray[np.int64]]:
-        """The label tree, its nodes in order of first appearance, and the items of every fine class, int64 (C,).
+        """Make the label tree, with nodes in order of first appearance, and count the items of fine classes, int64 (C,).
 
-        Raises TreeError, which names the nodes, for a table that is not a tree.
+        Raises TreeError that names the nodes for a table that does not form a tree.
         """
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
             raise TreeError(
-                f"this is not a tree: {first.kind}, {KINDS[first.kind]}",
+                f"the names do not form a tree: {first.kind}, {KINDS[first.kind]}",
                 expected=f"a path of {len(self.levels)} names for each leaf: {', '.join(self.levels)}",
                 found=f"{first.node} ({' > '.join(first.where)})" + f", one of {len(short)} short rows" * bool(short),
                 fix="hbench tree validate lists every problem and the policies that mend it",
@@ -127,7 +129,7 @@ class NameTable:
 
 
 def stripped(row: Iterable[str]) -> Row:
-    """A row without the empty names at its fine end."""
+    """Remove the empty names at the fine end of a row."""
     names = list(row)
     while names and not names[-1]:
         names.pop()
@@ -135,9 +137,9 @@ def stripped(row: Iterable[str]) -> Row:
 
 
 def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
-    """The names from the coarsest level down to each node, which may be an inner one.
+    """Return the path of names from the coarsest level down to each node, which may be an inner one.
 
-    Raises UnknownName for a name that is not a node of the table, TreeError for one that stands in several places.
+    Raises UnknownName for a name that is not a node of the table, TreeError for one in several places.
 
     >>> paths_of_nodes(NameTable.of(("family", "genus"), [("Felidae", "Felis"), ("Felidae", "Lynx")]), ["Felidae", "Lynx"])
     [('Felidae',), ('Felidae', 'Lynx')]
@@ -146,58 +148,58 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     for row in table.rows:
         for depth in range(1, len(row) + 1):
             places[row[depth - 1]].add(row[:depth])
-    paths_found: list[Row] = []
+    paths: list[Row] = []
     for node in nodes:
         if node not in places:
             raise UnknownName("node of the tree", node, list(places))
         if len(places[node]) > 1:
             raise TreeError(
-                f"{node!r} stands in several places of the tree",
+                f"{node!r} is in several places of the tree",
                 expected="one path for each node that labels an item",
                 found=examples(" > ".join(row) for row in sorted(places[node])),
                 fix="mend the tree first (hbench tree validate), or give the items a column per level",
             )
-        paths_found += places[node]
-    return paths_found
+        paths += places[node]
+    return paths
 
 
 def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
-    """The level names for rows: as many of `levels` as the longest row needs, then default names."""
+    """Name the levels of rows: take as many of `levels` as the longest row needs, then default names."""
     depth = max(map(len, rows), default=0)
     return (*levels, *default_levels(depth)[len(levels) :])[:depth]
 
 
 def find_problems(table: NameTable) -> list[TreeProblem]:
-    """Everything wrong with a table in the order of KINDS, remarks last; each offending node once."""
+    """Find all problems of a table, in the order of KINDS, so that remarks come last; a node appears once per problem."""
     problems = [*table.broken, *_placeholders(table), *_ragged(table), *_several_parents(table), *_remarks(table)]
     return sorted(problems, key=lambda problem: list(KINDS).index(problem.kind))
 
 
 def runs_backwards(table: NameTable) -> bool:
-    """Whether the table would be much more of a tree with its levels from fine to coarse turned round."""
+    """Whether the table has less than half as many problems if its levels are read from last to first."""
     turned = replace(table, levels=table.levels[::-1], rows={row[::-1]: items for row, items in table.rows.items()})
-    several = sum(1 for _ in _several_parents(table))
-    return several > 0 and 2 * sum(1 for _ in _several_parents(turned)) < several
+    problems = sum(1 for _ in _several_parents(table))
+    return problems > 0 and 2 * sum(1 for _ in _several_parents(turned)) < problems
 
 
 def refuse(problems: Iterable[TreeProblem], source: str) -> None:
-    """Raise TreeError that counts the problems by kind, if any of them is more than a remark."""
+    """Raise TreeError that counts the problems by kind, unless all of them are remarks."""
     kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
     if kinds:
         raise TreeError(
             f"{source} is not a tree: {kinds.total():,} problems",
             found=", ".join(f"{count:,} {kind}" for kind, count in kinds.items()),
-            fix="mend them in the source or by policies, which hbench tree validate tells: --policy NAME",
+            fix="mend the source, or give --policy NAME: hbench tree validate lists the policies",
         )
 
 
 def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
-    pairs: Counter[tuple[int, str, str]] = Counter()
+    counts: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
         for level, name in enumerate(row):
             if table.is_placeholder(name):
-                pairs[level, name, row[level - 1] if level else "the root"] += items
-    for (place, name, parent), items in pairs.items():
+                counts[level, name, row[level - 1] if level else "the root"] += items
+    for (place, name, parent), items in counts.items():
         yield TreeProblem("placeholder", table.levels[place], name, (parent,), items)
 
 
@@ -230,7 +232,7 @@ def _name_of(key: Key) -> str:
 
 
 def folded(name: str) -> str:
-    """The name as readers see it: case, blanks, invisible marks and the forms that Unicode has for one letter are let go.
+    """Fold a name to what readers see: ignore case, blanks, invisible marks and Unicode's several forms of a letter.
 
     >>> folded("Cafe\\u0301\\u00a0 Bar\\u200b") == folded("caf\\u00e9 bar")
     True
@@ -240,7 +242,7 @@ def folded(name: str) -> str:
 
 
 def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
-    """The names in use at every place of the tree, by its folded path, each with its number of items; several look alike."""
+    """Collect the spellings at every place of the tree, by its folded path, with their numbers of items."""
     spellings: dict[Row, Counter[str]] = defaultdict(Counter)
     forms = {name: folded(name) for row in table.rows for name in row}
     for row, items in table.rows.items():
@@ -267,7 +269,7 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def remarks_on(table: NameTable) -> list[str]:
-    """What to know of names that form a tree, in sentences: which look alike, and which often mean a missing name."""
+    """Say in sentences which names of a tree look alike, and which often mean a missing name."""
     of_kind: dict[str, list[str]] = defaultdict(list)
     for problem in [*_placeholders(table), *_remarks(table)]:
         if problem.kind != "spaces":
@@ -281,6 +283,6 @@ def remarks_on(table: NameTable) -> list[str]:
 
 
 def class_rows(tree: LabelTree) -> list[Row]:
-    """The names of every fine class, coarse to fine."""
+    """Return the names of every fine class, coarse to fine."""
     columns = [[names[i] for i in ids] for names, ids in zip(tree.names, tree.paths.T, strict=True)]
     return list(zip(*columns, strict=True))

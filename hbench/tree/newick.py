@@ -1,4 +1,4 @@
-"""Reads and writes Newick: a tree as nested brackets, a node's children before its name.
+"""Reads and writes Newick, which notes a tree as nested brackets, the children of a node before its name.
 
 >>> graph = parse_newick("((cat,'red panda':0.5)animal,[by hand]oak_tree);")
 >>> [name for _, name in graph.nodes(data="name")]
@@ -27,7 +27,7 @@ LEVELS = "&levels="
 
 
 def parse_newick(text: str) -> ClassGraph[NodeId]:
-    """The graph of one Newick tree; branch lengths are read over. Raises DataError that names the place."""
+    """Parse one Newick tree into a graph; branch lengths are ignored. Raises DataError that names the place."""
     graph: ClassGraph[NodeId] = nx.DiGraph()
     graph.add_node(0, name="")
     above: list[NodeId] = []
@@ -53,7 +53,7 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
 
 
 def format_newick(tree: LabelTree) -> str:
-    """One line of Newick; names that its grammar would change are quoted, the level names stand in a comment."""
+    """Write a tree as one line of Newick; names that its grammar would change are quoted, level names are a comment."""
     below = [label(name) for name in tree.names[-1]]
     for names, parents in zip((*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True):
         children: list[list[str]] = [[] for _ in names]
@@ -64,25 +64,25 @@ def format_newick(tree: LabelTree) -> str:
 
 
 def label(name: str) -> str:
-    """A name as Newick writes it."""
+    """Write a name in Newick, quoted if necessary."""
     return name if PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
-    """Place, kind (comment, quoted, length, mark, plain) and value of every token; spaces between them are dropped."""
+    """Yield place, kind (comment, quoted, length, mark, plain) and value of every token; skip the spaces between them."""
     place = 0
     while place < len(text):
-        match = TOKEN.match(text, place)
-        if match is None:
+        token = TOKEN.match(text, place)
+        if token is None:
             raise _error(text, place)
-        value = match[match.lastgroup] if match.lastgroup else ""
-        if match.lastgroup == "quoted":
+        value = token[token.lastgroup] if token.lastgroup else ""
+        if token.lastgroup == "quoted":
             yield place, "quoted", value.replace("''", "'")
-        elif match.lastgroup == "plain":
+        elif token.lastgroup == "plain":
             yield place, "plain", value.replace("_", " ")
-        elif match.lastgroup:
-            yield place, match.lastgroup, value
-        place = match.end()
+        elif token.lastgroup:
+            yield place, token.lastgroup, value
+        place = token.end()
 
 
 def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
@@ -94,9 +94,9 @@ def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
 
 def _error(text: str, place: int) -> DataError:
     line = text.count("\n", 0, place) + 1
-    rest = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
+    excerpt = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
     return DataError(
         "this is not a Newick tree",
-        expected="(children)name; with names that hold brackets, commas or spaces in single quotes",
-        found=f"{rest} at line {line}, character {place - text.rfind(chr(10), 0, place)}",
+        expected="(children)name; with single quotes around names that hold brackets, commas or spaces",
+        found=f"{excerpt} at line {line}, character {place - text.rfind(chr(10), 0, place)}",
     )

@@ -1,7 +1,7 @@
-"""Partial labels: paths that end early, because below their last name nothing is known.
+"""Handles partial labels: paths that end early, because nothing is known below their last name.
 
-A path (order, family, "") is made as long as the others by names of its own kind, so that tables, trees and files hold it like
-any other; every ending has its own:
+A path (order, family, "") is filled up with a name that marks the unknown, so that tables, trees and files need no special case;
+every ending has its own mark:
 
 >>> ended_early(("Carnivora", "Felidae"), ("order", "family", "genus"))
 ('Carnivora', 'Felidae', '[unknown below family Felidae]')
@@ -27,7 +27,7 @@ Known = NDArray[np.uint8]
 
 
 def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
-    """A row of names made as long as `levels`; nothing is known below its last name."""
+    """Fill a row of names, below whose last name nothing is known, up to the length of `levels`."""
     if not row:
         return row
     name = row[-1] if is_unknown(row[-1]) else f"{MARK}{levels[len(row) - 1]} {row[-1]}]"
@@ -35,14 +35,14 @@ def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a name says that nothing is known here."""
+    """Whether a name marks the unknown."""
     return name.startswith(MARK)
 
 
 def known_levels(tree: LabelTree) -> Known:
-    """How many levels, 1 … L, are known of every fine class; uint8 (C,), L throughout for a tree without partial labels.
+    """Count the known levels, 1 … L, of every fine class, uint8 (C,); without partial labels all are L.
 
-    Raises TreeError for a class of which nothing is known, or that has a name below an unknown one.
+    Raises TreeError for a class without any known level, or with a name below an unknown one.
     """
     known = np.full(len(tree.paths), tree.depth, np.uint8)
     for level in range(tree.depth, 0, -1):
@@ -66,5 +66,5 @@ def _refuse(tree: LabelTree, classes: NDArray[np.intp]) -> None:
 
 
 def is_partial(tree: LabelTree) -> bool:
-    """Whether some path ends early."""
+    """Whether a path of the tree ends early."""
     return bool((known_levels(tree) < tree.depth).any())

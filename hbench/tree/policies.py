@@ -1,4 +1,4 @@
-"""Mends name tables that form no tree, by named, explicit policies.
+"""Mends name tables that do not form a tree, by named, explicit policies.
 
 >>> table = NameTable.of(("kingdom", "genus"), [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis")])
 >>> mended = mend(table, ["by-path"])
@@ -39,8 +39,10 @@ NewRows = Mapping[Row, Row | None]
 
 @dataclass(frozen=True)
 class Policy:
-    """`new_rows`: from a table to the new row of every row, None for one that is left out. `mends`: kinds of
-    problems. Policies apply in the order of `stage`, whatever the order they are named in."""
+    """A policy: `new_rows` maps the rows of a table to new rows, None for rows that are left out; `mends`: kinds of problems.
+
+    Policies apply in the order of `stage`, not in the order in which they are named.
+    """
 
     name: str
     mends: tuple[str, ...]
@@ -49,12 +51,12 @@ class Policy:
 
     @property
     def text(self) -> str:
-        """What it does, in a sentence."""
+        """The effect of the policy in a sentence, for users."""
         return " ".join((self.new_rows.__doc__ or "").split())
 
 
 class Change(NamedTuple):
-    """A row that a policy changed, or left out (`after` is None), and how many items it holds."""
+    """A row that a policy changed, or left out (`after` is None), and its number of items."""
 
     policy: str
     before: Row
@@ -74,12 +76,12 @@ policies: Registry[Policy] = Registry("policy")
 
 
 def policy(name: str, *, mends: Sequence[str], stage: int) -> Callable[[Callable[[NameTable], NewRows]], Policy]:
-    """Register a function as the policy `name`; its docstring tells the user what it does."""
+    """Register a function as the policy `name`; its docstring is shown to users."""
     return lambda new_rows: policies.register(name)(Policy(name, tuple(mends), stage, new_rows))
 
 
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
-    """Apply policies by name. Raises UnknownName, and UsageError for two that mend the same kind of problem."""
+    """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of problem."""
     chosen = sorted({policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name))
     for one, other in itertools.pairwise(chosen):
         if _exclude_each_other(one, other):
@@ -107,14 +109,14 @@ def _rewritten(table: NameTable, new: NewRows, step: Policy) -> NameTable:
         if after is not None:
             rows[after] = rows.get(after, 0) + items
     if table.rows and not rows:
-        raise TreeError(f"the policy {step.name} leaves nothing of the table", fix="mend it by another policy first")
+        raise TreeError(f"the policy {step.name} leaves out every row of the table", fix="use another policy first")
     broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
     return dataclasses.replace(table, levels=levels_for(table.levels, rows), rows=rows, broken=broken)
 
 
 @policy("trim", mends=["spaces"], stage=0)
 def trim(table: NameTable) -> NewRows:
-    """Surplus spaces and control characters go; names that differ only in them become one."""
+    """Surplus spaces and control characters are removed; names that differ only in these become one."""
     return {row: tuple(" ".join(CONTROL.sub(" ", name).split()) for name in row) for row in table.rows}
 
 
@@ -164,7 +166,7 @@ def cut(table: NameTable) -> NewRows:
 
 @policy("unknown", mends=["ragged", "placeholder"], stage=3)
 def unknown(table: NameTable) -> NewRows:
-    """A path may end early: below its last name nothing is known, and metrics leave open what the class is."""
+    """A path may end early: nothing is known below its last name, and metrics leave the finer classes open."""
 
     def known(row: Row) -> Row:
         names = list(row)
@@ -210,12 +212,12 @@ def majority_parent(table: NameTable) -> NewRows:
                 raise TreeError(
                     "the policy majority-parent puts a node below itself",
                     expected="names that lead up to the root",
-                    found=" > ".join(ancestor[1][-1] for ancestor in reversed([*upwards, key])),
-                    fix="mend it by another policy first",
+                    found=" > ".join(names[-1] for _, names in reversed([*upwards, key])),
+                    fix="use another policy first",
                 )
             upwards.append(key)
             key = chosen[key]
-        return tuple(ancestor[1][-1] for ancestor in reversed(upwards))
+        return tuple(names[-1] for _, names in reversed(upwards))
 
     if table.one_namespace:  # a leaf may end at another depth under its new parent
         return _evened(table, {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows})
@@ -223,12 +225,12 @@ def majority_parent(table: NameTable) -> NewRows:
 
 
 def _unrepeated(row: Row) -> Row:
-    """A row without the repetitions of its leaf."""
+    """Remove the repetitions of a row's leaf."""
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 
 def _evened(table: NameTable, new: dict[Row, Row]) -> dict[Row, Row]:
-    """The new rows, leaves repeated down to one depth where those of the table were of one depth."""
+    """Repeat the leaves of new rows down to one depth, if the rows of the table had one depth."""
     if any(len(row) < len(table.levels) for row in table.rows):
         return new
     depth = max(map(len, new.values()), default=0)
@@ -248,14 +250,13 @@ def drop(table: NameTable) -> NewRows:
 
 
 def policies_for(kind: str) -> list[Policy]:
-    """The policies that mend a kind of problem, in the order in which they would apply."""
-    return sorted(
-        (policies[name] for name in policies if kind in policies[name].mends), key=lambda policy: policy.stage
-    )
+    """List the policies that mend a kind of problem, in the order in which they apply."""
+    fitting = [policies[name] for name in policies if kind in policies[name].mends]
+    return sorted(fitting, key=lambda policy: policy.stage)
 
 
 def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
-    """Apply policies by name. Raises TreeError for what is not a tree then: its problems by node, and which policies mend them."""
+    """Apply policies by name; raises TreeError, with the problems by node and the policies that mend them, if no tree results."""
     mended = mend(table, names)
     try:
         mended.table.tree()
@@ -264,7 +265,7 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
         problems = [problem for problem in find_problems(mended.table) if problem.kind not in REMARKS]
         if not problems:
             raise
-    shown = [f"{each.level} {each.node!r} in {' and '.join(map(repr, each.where))}" for each in problems[:SHOWN_NODES]]
+    shown = [f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}" for p in problems[:SHOWN_NODES]]
     more = ["…"] * (len(problems) > SHOWN_NODES)
     kinds = Counter(problem.kind for problem in problems)
     raise TreeError(
@@ -274,15 +275,15 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
     )
 
 
-SUFFICIENT = ("by-path", "repeat-leaf", "fill-from-parent", "add-root", "trim", "normalise")  # for all but cycles
+SUFFICIENT = ("by-path", "repeat-leaf", "fill-from-parent", "add-root", "trim", "normalise")  # mend all but cycles
 
 
 def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
-    """What each fitting policy would do beside those that are chosen, and a combination that leaves a tree of whole rows."""
+    """Describe the effect of each fitting policy next to the chosen ones, and of a combination that makes a tree."""
     kinds = dict.fromkeys(p.kind for p in find_problems(mend(table, chosen).table) if p.kind not in REMARKS)
     choices = [[policy.name] for policy in dict.fromkeys(policy for kind in kinds for policy in policies_for(kind))]
     together = [n for n in SUFFICIENT if not any(_exclude_each_other(policies[n], policies[c]) for c in chosen)]
-    for name in list(together):  # the fewest: by-path goes first where other policies suffice
+    for name in list(together):  # drop every policy that is not needed, by-path first
         fewer = [other for other in together if other != name]
         together = fewer if _leaves_whole_rows(table, [*chosen, *fewer]) else together
     if together not in choices and _leaves_whole_rows(table, [*chosen, *together]):
@@ -292,7 +293,7 @@ def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
 
 
 def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
-    """Whether the policies make a tree in which nothing is without a name."""
+    """Whether the policies make a tree without missing names."""
     try:
         mended = mend(table, names).table
         mended.tree()
@@ -302,7 +303,7 @@ def _leaves_whole_rows(table: NameTable, names: Sequence[str]) -> bool:
 
 
 def effect(table: NameTable, names: Sequence[str]) -> str:
-    """What policies would do to a table, in numbers.
+    """Say in numbers what policies would do to a table.
 
     >>> table = NameTable.of(("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")])
     >>> effect(table, ["by-path"]), effect(table, ["drop"])
@@ -316,6 +317,6 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
     left_out = sum(items for row, items in table.rows.items() if after[row] is None)
     renamed = sum(items for row, items in table.rows.items() if after[row] not in {row, None})
     parts = [f"{what} {items:,} items" for what, items in (("renames", renamed), ("leaves out", left_out)) if items]
-    finest = [len({each.keys(row)[-1] for row in each.rows if row}) for each in (table, mended.table)]
+    finest = [len({names.keys(row)[-1] for row in names.rows if row}) for names in (table, mended.table)]
     parts.append(f"{finest[1]:,} {table.levels[-1]}" + f" instead of {finest[0]:,}" * (finest[0] != finest[1]))
     return "; ".join([*parts, *["other problems stay"] * (not _leaves_whole_rows(table, names))])

@@ -1,4 +1,4 @@
-"""Writes a mended table, and beside it the record of every change."""
+"""Writes a mended table, and next to it a record of every change."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from hbench.tree.policies import Mended, mend_to_tree
 
 
 def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]) -> Path:
-    """Write the mended table at `out` and its record, whose path is returned.
+    """Write the mended table at `out` and a record of the changes next to it; return the record's path.
 
-    Of a table of items every row that is kept is written, with its other columns as they were; of any other source one
-    row per leaf. Raises UsageError for an `out` that is not a table, or is the source.
+    A table of items is written without the rows left out, its other columns unchanged; any other source becomes a row per
+    leaf. Raises UsageError for an `out` that is not a table, or is the source.
     """
     if tables.kind_of(out) not in tables.SUFFIXES:
         raise UsageError(f"{out} is not a table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}")
     if out.exists() and source.exists() and out.samefile(source):
-        raise UsageError(f"{out} is the source itself", expected="another file, so that nothing is lost")
+        raise UsageError(f"{out} is the source itself", expected="another file, so that the source is kept")
     record = out.with_name(f"{out.name}.changes.json")
     tables.write_sheet(_table_of(source, mended, levels), out)
     write_text(record, json.dumps(_record(source, mended, policies), indent=1, ensure_ascii=False) + "\n")
@@ -36,7 +36,7 @@ def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[st
 
 
 def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.Table:
-    """A table with its columns of names after the policies: rows left out are gone, columns cut off too."""
+    """Replace the columns of names in a table by those after the policies, without the rows and levels left out."""
     before = map(stripped, zip(*(tables.texts(table, column) for column in columns), strict=True))
     after = [mended.final[row] for row in before]
     names = _of_rows(mended.table.levels, [row for row in after if row is not None])
@@ -48,9 +48,9 @@ def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.
 
 
 def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) -> tuple[pa.Table, Mended]:
-    """A table after policies mended its columns `levels`, and what they did.
+    """Mend the columns `levels` of a table by policies; return the table and what the policies changed.
 
-    Raises UnknownName for a column or a policy, TreeError where problems are left.
+    Raises UnknownName for a column or a policy, TreeError where problems remain.
     """
     columns = level_columns(table, levels)
     rows = zip(*(tables.texts(table, column) for column in columns), strict=True)

@@ -116,7 +116,7 @@ def test_named_policies_make_a_tree_of_what_is_none(tmp_path):
     assert test.tree.names[1] == ("jays (bird)", "jays (fish)", "rays", "unplaced family of fish")
     assert test.tree.names[2] == ("jay", "carp", "rays", "eel")
     assert "2 rows of names changed by by-path" in result.stderr
-    with pytest.raises(TreeError, match="the policy drop leaves nothing"):
+    with pytest.raises(TreeError, match="the policy drop leaves out every row"):
         build("zoo", "--from", tmp_path / "zoo.csv", *levels, "--policy", "drop", "--force")
 
 

@@ -130,12 +130,12 @@ UNDIRECTED = "\n".join(nx.generate_graphml(nx.Graph([("a", "b")])))
         ("t.json", '{"name": "root", "children": []}', DataError, "no classes"),
         ("t.graphml", "<graphml", DataError, "not GraphML"),
         ("t.graphml", "<html></html>", DataError, "not GraphML"),
-        ("t.graphml", UNDIRECTED, DataError, "no direction"),
+        ("t.graphml", UNDIRECTED, DataError, "not directed"),
         ("t.nwk", "(a,b", DataError, "not a Newick tree"),
         ("t.nwk", b"(\xff);", DataError, "UTF-8"),
         ("t.csv", None, DataError, "does not exist"),
-        ("t.xlsx", "", UsageError, "of no format that holds a tree"),
-        ("tree", "", UsageError, "of no format that holds a tree"),
+        ("t.xlsx", "", UsageError, "not in a format of trees"),
+        ("tree", "", UsageError, "not in a format of trees"),
     ],
 )
 def test_what_holds_no_tree_is_refused(tmp_path, name, content, error, words):

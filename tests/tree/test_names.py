@@ -100,7 +100,7 @@ def test_a_table_gives_a_tree_exactly_when_rows_are_whole_and_names_have_one_par
 
 
 def test_a_table_that_is_no_tree_is_refused_by_its_first_problem():
-    with pytest.raises(TreeError, match="not a tree: ragged") as refusal:
+    with pytest.raises(TreeError, match="not form a tree: ragged") as refusal:
         NameTable.of(LEVELS, [("a", "x", "1"), ("a", "y"), ("b",)]).tree()
     assert refusal.value.found == "y (a > y), one of 2 short rows"
 

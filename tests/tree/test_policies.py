@@ -51,7 +51,7 @@ def test_dropping_leaves_only_sound_rows_and_all_that_were_sound(rows):
         assert list(kept.rows) == sound
         kept.tree()
     else:
-        with pytest.raises(TreeError, match="leaves nothing"):
+        with pytest.raises(TreeError, match="leaves out every row"):
             mend(table, ["drop"])
 
 
@@ -185,7 +185,7 @@ def test_several_roots_become_the_coarsest_level_and_a_cycle_stays_a_problem():
         (["unknown", "repeat-leaf"], UsageError, "both mend ragged"),
         (["unknown", "cut"], UsageError, "both mend ragged"),
         (["bypath"], UnknownName, "did you mean 'by-path'"),
-        (["drop"], TreeError, "drop leaves nothing"),
+        (["drop"], TreeError, "drop leaves out every row"),
     ],
 )
 def test_policies_that_contradict_each_other_or_leave_nothing_are_refused(chosen, error, words):
