@@ -2,7 +2,7 @@
 
     loss = build_loss("happier", classes=11318, dim=512)
     value = loss(embeddings, labels)    # (B, D), int64 (B, L) coarse to fine -> scalar
-    value = loss(embeddings, labels, ref_embeddings, ref_labels)  # ranked in a separate set
+    value = loss(embeddings, labels, ref_embeddings, ref_labels)  # the queries rank the references
 
 >>> import torch
 >>> x = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]))
@@ -43,15 +43,18 @@ for _name, _entry in catalogue().items():
 
 
 def build_loss(name: str, **params: Any) -> nn.Module:
-    """The loss of that name: forward(embeddings (B, D), labels int64 (B, L), ref_embeddings=None, ref_labels=None) -> scalar.
+    """Build a loss by name, such as "happier"; `hbench.list_losses()` and `hbench losses` list the names.
 
-    Raises UnknownName for a name and ConfigError for a parameter that does not exist or cannot be.
+    `params` replace the defaults of the loss's parameters, which `hbench losses NAME` lists with its formula and paper. Returns
+    an nn.Module with forward(embeddings (B, D), labels int64 (B, L), ref_embeddings=None, ref_labels=None) -> scalar: labels
+    are coarse to fine, and without references (N, D) the queries rank the batch. Raises UnknownName for an unknown name,
+    ConfigError for a parameter that the loss does not have or cannot use.
     """
     return loss_entry(name)(name, params)
 
 
 def loss_entry(name: str) -> LossEntry:
-    """The entry of that name; a plugin that is a class or function gets one, with the first line of its docstring."""
+    """Look up the entry of a loss; a plugin that is a class or function gets one, with the first line of its docstring."""
     entry = losses[name]
     if isinstance(entry, LossEntry):
         return entry
@@ -67,7 +70,7 @@ def cross_batch_memory(
     batch_weight: float = 1.0,
     memory_weight: float = 1.0,
 ) -> nn.Module:
-    """The named loss, with its parameters, on the batch and on a memory of the last `size` embeddings."""
+    """Build a loss by name and apply it to the batch and to a memory of the last `size` embeddings."""
     inner = build_loss(loss, **(params or {}))
     return CrossBatchMemory(inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight)
 
@@ -78,11 +81,10 @@ losses.register("xbm")(entry_of(cross_batch_memory, "½ (loss(batch) + loss(batc
 def per_level_of(
     loss: str, params: Mapping[str, Any] | None = None, level_classes: Sequence[int] | None = None
 ) -> nn.Module:
-    """The named loss at every level: one for all, or, with the classes of each level, one with proxies of its own."""
-    given = params or {}
+    """Build a loss by name for all levels, or, with the numbers of classes, a loss with proxies for each level."""
     if level_classes is None:
-        return per_level(build_loss(loss, **given))
-    return per_level([build_loss(loss, classes=number, **given) for number in level_classes])
+        return per_level(build_loss(loss, **(params or {})))
+    return per_level([build_loss(loss, classes=number, **(params or {})) for number in level_classes])
 
 
 losses.register("per_level")(entry_of(per_level_of, "Σ_l loss", "HAPPIER (ECCV 2022) Table 1"))

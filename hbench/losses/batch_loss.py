@@ -1,12 +1,11 @@
-"""Gives every loss one way to be called, and checks what it is called with.
+"""Defines how every loss is called, and checks its arguments.
 
     loss(embeddings, labels)                                              each query is ranked in the batch
     loss(embeddings, labels, ref_embeddings, ref_labels, self_index)      each query is ranked in references
     loss(embeddings, labels, indices_tuple, ref_embeddings, ref_labels)   pytorch-metric-learning's order
 
-A loss subclasses BatchLoss and computes its value from a LossBatch. A value that is a sum over queries may be summed over blocks
-of them (`sum_over_blocks`), with its gradient: B queries and N references then need memory for one block of rows, not for
-B × N scores.
+A loss is a subclass of BatchLoss that computes its value from a LossBatch. A sum over queries can be computed in blocks of
+queries (`sum_over_blocks`), with its gradient; then memory holds one block of rows instead of B × N scores.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Indices = tuple[Tensor, ...]  # pairs (query, positive, query, negative) or trip
 
 
 class LossBatch(NamedTuple):
-    """Queries (B, D) with labels (B, L), the references (N, D) and (N, L) they are ranked in, and what they are told apart by.
+    """Queries (B, D) with labels (B, L), and the references (N, D) with labels (N, L) that they rank.
 
-    `self_index` int64 (B,): which reference each query is, −1 for none. `pairs`: mined pairs or triplets, None for all.
+    `self_index` int64 (B,): the reference that is the query itself, −1 for none. `pairs`: mined pairs or triplets, None for all.
     `partial`: whether labels may end early, in −1 (hbench.losses.partial).
     """
 
@@ -39,12 +38,14 @@ class LossBatch(NamedTuple):
     partial: bool = False
 
     def is_self(self, block: slice = slice(None)) -> Tensor:
-        """bool (b, N): whether a reference is the query itself."""
+        """Mark the references that are the query itself: bool (b, N)."""
         return is_self(self.self_index[block], len(self.ref_labels))
 
     def listed(self, block: slice = slice(None)) -> Tensor | None:
-        """bool (b, N): the references that are paired with a query; None where all are. Of partial labels those whose level is
-        known, and the query itself."""
+        """Mark the references that are paired with a query, bool (b, N); None if all are.
+
+        With partial labels, those are the references of known level, and the query itself.
+        """
         if self.partial:
             return ~unknown_pairs(self.labels[block], self.ref_labels) | self.is_self(block)
         if self.pairs is None:
@@ -56,17 +57,17 @@ class LossBatch(NamedTuple):
         return mask[block]
 
     def split_pairs(self, block: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """bool (b, N) twice: the fine positives of every query, itself apart, and its negatives."""
+        """Mark the fine positives of every query, without itself, and its negatives: two bool (b, N)."""
         same = self.labels[block, -1, None] == self.ref_labels[None, :, -1]
         positive, negative, listed = same & ~self.is_self(block), ~same, self.listed(block)
         return (positive, negative) if listed is None else (positive & listed, negative & listed)
 
     def to_level(self, level: int) -> LossBatch:
-        """The batch with the first `level` columns of its labels."""
+        """Return the batch with only the first `level` columns of its labels."""
         return self._replace(labels=self.labels[:, :level], ref_labels=self.ref_labels[:, :level])
 
     def arguments(self) -> tuple[Any, ...]:
-        """What a loss is called with to get this batch."""
+        """Return the arguments that make a loss of this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
         if self.pairs is not None:
             references = () if among_themselves else (self.ref_embeddings, self.ref_labels)
@@ -77,13 +78,11 @@ class LossBatch(NamedTuple):
 
 
 class BatchLoss(nn.Module):
-    """A loss of a batch: `compute(batch)` -> scalar; embeddings that are not finite give a value that is not.
+    """A loss of a batch: `compute(batch)` -> scalar, which is not finite for embeddings that are not.
 
-    Labels that do not form a tree, such as columns in the wrong order, are refused.
-
-    `spelling`: the name and the parameters that it was built by, which it prints. `takes_pairs`: whether mined pairs have a
-    meaning for it. `takes_partial`: whether it can leave pairs out, by `LossBatch.listed`; `partial`: whether it does, where
-    labels end early (hbench.losses.partial).
+    Labels that do not form a tree, such as columns in the wrong order, are refused. `spelling`: name and parameters, for its
+    repr. `takes_pairs`: whether it can use mined pairs. `takes_partial`: whether it can leave out pairs, by `LossBatch.listed`;
+    `partial`: whether it does so where labels end early (hbench.losses.partial).
     """
 
     spelling = ""
@@ -111,27 +110,25 @@ class BatchLoss(nn.Module):
             raise ConfigError(
                 f"{type(self).__name__} takes no mined pairs: it compares more than pairs of the batch",
                 found="an indices_tuple",
-                fix="call it without, or mine for a loss of pairs or a rank loss",
+                fix="call it without pairs, or use a miner with a loss of pairs or a rank loss",
             )
         if self.partial and batch.pairs is not None:
-            raise ConfigError(
-                "mined pairs say themselves what is known", fix="call a loss of partial labels without them"
-            )
-        # A GPU is waited for once: labels in the wrong order show it in nearly every batch.
+            raise ConfigError("a loss of partial labels chooses its pairs itself", fix="call it without mined pairs")
+        # On a GPU only the first batch is checked, since that waits; labels in the wrong order show in nearly every batch.
         if batch.labels.device.type == "cpu" or not self.labels_checked:
             require_tree(batch)
             self.labels_checked = True
         value = self.compute(batch._replace(partial=self.partial))
-        # A comparison with NaN is false, so a loss of comparisons could be finite where its gradient is not. Zero times a sum
-        # of the vectors is 0, or NaN where one of them is not finite, and the host need not wait for the device to know.
-        vectors = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
-        for side in vectors:
-            value = value + side.detach().sum(dtype=torch.float32).mul(0)
+        # Comparisons with NaN are false, so that a loss could be finite where its gradient is not. Zero times the sum of the
+        # vectors is 0, or NaN if one of them is not finite, and adding it does not make the host wait for the device.
+        inputs = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
+        for vectors in inputs:
+            value = value + vectors.detach().sum(dtype=torch.float32).mul(0)
         return value
 
 
 def require_tree(batch: LossBatch) -> None:
-    """Raise TreeError, naming the columns, unless each class of a column lies in one class of the column before it."""
+    """Raise TreeError, naming the columns, unless each class of a column is in one class of the column before it."""
     alone = batch.ref_labels is batch.labels
     table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
     for level in range(1, table.shape[1]):
@@ -140,19 +137,19 @@ def require_tree(batch: LossBatch) -> None:
 
 
 def is_self(self_index: Tensor, references: int) -> Tensor:
-    """bool (b, N): whether a reference is the query itself, from the index of the latter (b,), −1 for none."""
+    """Mark the references that are the query itself, bool (b, N), by their index (b,), −1 for none."""
     return torch.arange(references, device=self_index.device) == self_index[:, None]
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """bool (B, N): whether the level of a pair is unknown: labels (B, L) and (N, L) agree until one of them ends, in −1."""
+    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one of them ends, in −1."""
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
     unknown = torch.zeros_like(agree)
     for column in range(labels.shape[1]):
-        own, other = labels[:, column, None], ref_labels[None, :, column]
-        ends = (own < 0) | (other < 0)
+        of_query, of_item = labels[:, column, None], ref_labels[None, :, column]
+        ends = (of_query < 0) | (of_item < 0)
         unknown |= agree & ends
-        agree &= (own == other) & ~ends
+        agree &= (of_query == of_item) & ~ends
     return unknown
 
 
@@ -163,9 +160,9 @@ def as_batch(
     fourth: Tensor | None = None,
     fifth: Tensor | None = None,
 ) -> LossBatch:
-    """The batch of a loss's arguments, in hbench's order or pytorch-metric-learning's. Raises ConfigError for what does not fit.
+    """Make a batch of a loss's arguments, in hbench's order or pytorch-metric-learning's; raises ConfigError if they do not fit.
 
-    Without references the batch is ranked among itself, where every query is its own reference.
+    Without references, the queries rank the batch itself.
     """
     pairs, refs, ref_labels, self_index = _sorted_out(third, fourth, fifth)
     labels = _two_dimensional(labels, embeddings, "labels", "embeddings")
@@ -173,12 +170,12 @@ def as_batch(
         everyone = torch.arange(len(labels), device=labels.device)
         return LossBatch(embeddings, labels, embeddings, labels, everyone, pairs)
     if refs is None or ref_labels is None:
-        given, absent = ("ref_embeddings", "ref_labels") if ref_labels is None else ("ref_labels", "ref_embeddings")
-        raise ConfigError(f"the loss got {given} without {absent}", expected="both, or neither", fix=f"pass {absent}")
+        present, absent = ("ref_embeddings", "ref_labels") if ref_labels is None else ("ref_labels", "ref_embeddings")
+        raise ConfigError(f"the loss got {present} without {absent}", expected="both, or neither", fix=f"pass {absent}")
     ref_labels = _two_dimensional(ref_labels, refs, "ref_labels", "ref_embeddings")
     if ref_labels.shape[1] != labels.shape[1] or refs.shape[1:] != embeddings.shape[1:]:
         raise ConfigError(
-            "the references are of another kind than the batch",
+            "the shapes of references and batch do not fit",
             expected=f"dimension {embeddings.shape[-1]}, {labels.shape[1]} levels",
             found=f"dimension {refs.shape[-1]}, {ref_labels.shape[1]} levels",
         )
@@ -187,18 +184,20 @@ def as_batch(
 
 
 def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, Any, Any, Any]:
-    """(pairs, references, their labels, self_index): a third argument of indices, or of None, is pytorch-metric-learning's."""
+    """Sort arguments into pairs, references, their labels and self_index; pytorch-metric-learning passes pairs third."""
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
     if isinstance(third, tuple | list):
-        raise ConfigError("invalid mined pairs", expected="3 or 4 tensors of indices", found=f"{len(third)} of them")
+        raise ConfigError(
+            "the third argument is not mined pairs", expected="3 or 4 tensors of indices", found=f"{len(third)} of them"
+        )
     if third is None and fourth is not None and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth
 
 
 def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
-    """Labels (B, L); those of one level may be (B,)."""
+    """Return labels as (B, L); those of one level may be (B,)."""
     wide = labels[:, None] if labels.ndim == 1 else labels
     if wide.ndim != 2 or len(wide) != len(vectors):
         raise ConfigError(
@@ -209,48 +208,52 @@ def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Ten
     return wide
 
 
-BLOCK_SCORES = 1 << 22  # scores in one block: 16 MB in float32; smaller ones starve the matrix product
+BLOCK_SCORES = 1 << 22  # scores in a block, 16 MB in float32; with fewer the matrix product is slower
 
 BlockSum = Callable[
     [Tensor, slice], Tensor
-]  # scores (rows, N) and which queries they belong to -> a sum over these queries
+]  # scores (rows, N) and the slice of their queries -> a sum over these queries
 
 
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in float32, or in float64 where they are: half precision loses the order of close scores."""
+    """Convert half precision to float32, since it loses the order of close scores; keep float32 and float64."""
     return tuple(tensor.float() if tensor.dtype in {torch.float16, torch.bfloat16} else tensor for tensor in tensors)
 
 
 def blocks(queries: int, references: int) -> Iterator[slice]:
-    """Slices of the queries, each of at most BLOCK_SCORES scores, and at least one query."""
+    """Yield slices of the queries with at most BLOCK_SCORES scores each, but at least one query."""
     rows = max(1, BLOCK_SCORES // max(1, references))
     return (slice(start, min(start + rows, queries)) for start in range(0, queries, rows))
 
 
 def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) -> Tensor:
-    """Σ over blocks of function(embeddings[block] @ references.T, block): a scalar, differentiable in both.
+    """Sum function(embeddings[block] @ references.T, block) over blocks: a scalar, differentiable in both.
 
-    embeddings (B, D), references (N, D). The gradient is made along with the value, so backward only scales it.
+    embeddings (B, D), references (N, D). The gradient is computed with the value, so that backward only scales it.
     """
-    alike = references is embeddings
+    among_themselves = references is embeddings
     embeddings, references = full_precision(embeddings, references)
     with torch.autocast(embeddings.device.type, enabled=False):
-        result: Tensor = _BlockSum.apply(embeddings, None if alike else references, function)
+        result: Tensor = _BlockSum.apply(embeddings, None if among_themselves else references, function)
     return result
 
 
 class _BlockSum(torch.autograd.Function):
-    """Without references the embeddings are ranked among themselves, and have the gradient of both roles."""
+    """The sum over blocks; without references the embeddings rank themselves, and get the gradients of both roles."""
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum) -> Tensor:
-        ranked, wanted = embeddings if references is None else references, ctx.needs_input_grad[:2]
+        ranked, needs_grad = embeddings if references is None else references, ctx.needs_input_grad[:2]
         total, whole = embeddings.new_zeros(()), references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        zeros = _unwritten_zeros if whole else torch.zeros_like  # of one block the gradient is set, not added to
-        grads = [zeros(t) if w else None for t, w in zip((embeddings, ranked), wanted, strict=True)]
+        zeros = (
+            _unwritten_zeros if whole else torch.zeros_like
+        )  # a single block sets the gradient instead of adding to it
+        grads = [
+            zeros(tensor) if needed else None for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
+        ]
         for block in blocks(embeddings.shape[0], ranked.shape[0]):
-            scores = (embeddings[block] @ ranked.T).requires_grad_(any(wanted))
-            with torch.set_grad_enabled(any(wanted)):
+            scores = (embeddings[block] @ ranked.T).requires_grad_(any(needs_grad))
+            with torch.set_grad_enabled(any(needs_grad)):
                 value = function(scores, block)
             total += value.detach()
             if value.requires_grad:
@@ -263,13 +266,13 @@ class _BlockSum(torch.autograd.Function):
                 if to_ranked is not None and not whole:
                     to_ranked.addmm_(slope.T, embeddings[block])
         ctx.save_for_backward(*(grad for grad in grads if grad is not None))
-        ctx.wanted = wanted
+        ctx.needs_grad = needs_grad
         return total
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         saved = iter(ctx.saved_tensors)
-        return (*(next(saved) * upstream[0] if need else None for need in ctx.wanted), None)
+        return (*(next(saved) * upstream[0] if needed else None for needed in ctx.needs_grad), None)
 
 
 def _unwritten_zeros(like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Lists every named loss with its formula and paper; rank losses and combinations come from their tables."""
+"""Lists all losses by name, with formula and paper; those of rank losses and combinations are in their own tables."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hbench.losses.wrappers import PerLevel
 
 
 def sum_triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
-    """ΣTL_SH: triplet at every level."""
+    """Sum `triplet` over the levels (ΣTL_SH)."""
     return PerLevel(triplet(margin, semi_hard_only))
 
 
 def sum_nsm(level_classes: Sequence[int], dim: int, temperature: float = 0.05) -> nn.Module:
-    """ΣNSM: nsm at every level, with proxies for the classes of each, counted coarse to fine."""
+    """Sum `nsm` over the levels, with proxies for the classes of each; `level_classes` are coarse to fine (ΣNSM)."""
     return PerLevel([normalised_softmax(number, dim, temperature) for number in level_classes])
 
 
 def sum_proxy_nca_pp(level_classes: Sequence[int], dim: int, scale: float = 3.0) -> nn.Module:
-    """ΣNCA++: proxy_nca_pp at every level, with proxies for the classes of each, counted coarse to fine."""
+    """Sum `proxy_nca_pp` over the levels, with proxies for the classes of each; they are coarse to fine (ΣNCA++)."""
     return PerLevel([proxy_nca_pp(number, dim, scale) for number in level_classes])
 
 
 def catalogue() -> dict[str, LossEntry]:
-    """name -> entry of every loss of hbench, but for the memory, which wraps another."""
+    """Return name -> entry of every loss, except for those that wrap another loss."""
     softmax = "mean −log softmax_y(x·p̂/temperature)"
     entries = {name: rank_entry(row) for name, row in RANK_LOSSES.items()} | {
         "rambo_ap": entry_of(rambo_ap, "1 − 1/|P| Σ_P rk⁺/rk, black-box ranks", "RaMBO (CVPR 2020) Eq. 22"),

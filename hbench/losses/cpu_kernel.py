@@ -1,10 +1,10 @@
-"""Sums the ranks of float32 scores on a CPU in compiled code, list by list in order of rank.
+"""Computes the rank sums of float32 scores on a CPU in compiled code, list by list, in order of rank.
 
-For positive k the items with t = s_j − s_k > δ come first: there the step is a line, and its sum follows from running sums of
-the weights and of the weighted scores. After them comes the window of items where the sigmoid is neither 0 nor 1, summed
-directly: with e_j = exp(s_j/τ) it is e_j/(e_j + e_k), so no exponential of a pair is needed. The items after the window add
-nothing. All of it is float64, every operation as it is written, so that machine code just made and machine code that was kept
-give the same bits; and each list is summed by itself, so that the number of threads does not matter.
+For a positive k, the items with t = s_j − s_k > δ come first. There the step is a line, whose sum follows from running sums of
+the weights and of the weighted scores. Then comes the window of items where the sigmoid is neither 0 nor 1. It is summed
+directly: with e_j = exp(s_j/τ) the sigmoid is e_j/(e_j + e_k), so no exponential per pair is needed. The items after the window
+add nothing. This is exact: everything is float64 and evaluated as written, so that freshly compiled code and code from the cache
+give the same bits; and each list is summed on its own, so that the number of threads does not matter.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from hbench.losses.steps import Sigmoid, Step, SupRank
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-MOST_ITEMS = 1 << 24  # columns that fit into a key beside score and level
-LANES = 4  # parts of a window that are summed side by side
-SPAN = 300.0  # τs around the centre of the exponentials, so that none of a window is 0 or infinite
+MOST_ITEMS = 1 << 24  # columns that fit into a key next to score and level
+LANES = 4  # parts of a window that are summed in parallel
+SPAN = 300.0  # multiples of τ around the centre of the exponentials in which none is 0 or infinite
 
 
 class SortedLists(NamedTuple):
-    """Of Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q, N); `places` (Q,) of each
-    list's first positive; `relevance` (Q, L+1) of the levels; `weights` (Q, L+1, L+2), by level of k and of j, L+1 being
-    outside the list."""
+    """Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q, N).
+
+    `places` (Q,) are the places of the lists' first positives; `relevance` (Q, L+1) is that of the levels; `weights` (Q, L+1,
+    L+2) are by level of k and level of j, where L+1 is outside of the list.
+    """
 
     columns: Integers
     scores: Floats
@@ -46,7 +48,7 @@ class SortedLists(NamedTuple):
 
 
 class StepShape(NamedTuple):
-    """A step: σ(t/τ) up to δ, jumping by `start` at 0; `beyond` + ρ(t − δ) after it; 0 below −`reach`."""
+    """The numbers of a step: σ(t/τ) up to δ, with a jump of `start` at 0; `beyond` + ρ(t − δ) after δ; 0 below −`reach`."""
 
     tau: float
     delta: float
@@ -57,8 +59,11 @@ class StepShape(NamedTuple):
 
 
 class OneList(NamedTuple):
-    """A list by rank: scores and levels (N,), the place of its first positive, `relevance` (L+1,); exponentials (N + LANES,),
-    weights of all items for the positives of every level (L+1, N + LANES), the last LANES 0; `work` of that size is scratch."""
+    """A list by rank: scores and levels (N,), the place of its first positive, `relevance` (L+1,), exponentials (N + LANES,).
+
+    `weight` (L+1, N + LANES) are the weights of all items for the positives of every level, 0 in the last LANES; `work` of that
+    size is a buffer.
+    """
 
     scores: Floats
     levels: NDArray[np.uint8]
@@ -70,14 +75,14 @@ class OneList(NamedTuple):
 
 
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
-    """Compiled lists of finite float32 scores on a CPU; what is not finite takes the general path, and stays so."""
+    """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general code, which keeps NaN and ∞."""
     fits = scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.shape[1] < MOST_ITEMS
     made = CompiledLists if fits and math.isfinite(scores.detach().sum()) else Lists
     return made(scores, levels, depth)
 
 
 class CompiledLists(Lists):
-    """Lists whose sums over pairs run in compiled code, but those of steps other than a sigmoid. Positives come by rank."""
+    """Lists with sums over pairs in compiled code, except for steps without a sigmoid; positives are in order of rank."""
 
     def arrange(self) -> tuple[Tensor, Tensor]:
         scores, levels = self.scores.detach().contiguous(), self.levels.to(torch.uint8).numpy()
@@ -135,7 +140,7 @@ class _CompiledSums(torch.autograd.Function):
 
 
 def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
-    """The numbers of a step. The sigmoids of all items beyond the reach together vanish beside 1 in float32."""
+    """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is below float32's precision."""
     reach = step.tau * (math.log(max(2, items)) + 17)
     if isinstance(step, Sigmoid):
         return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
@@ -144,14 +149,14 @@ def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
 
 
 def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any]) -> None:
-    """work(part of the rows, part of what else there is by list) on as many threads as torch uses."""
+    """Call work(part of the rows, parts of the other arrays by list) on as many threads as torch uses."""
     threads = min(torch.get_num_threads(), len(rows.scores))
     if threads < 2:
         work(rows, *more)
         return
     edges = [len(rows.scores) * part // threads for part in range(threads + 1)]
     parts = [
-        (SortedLists._make(each[start:end] for each in rows), *(each[start:end] for each in more))
+        (SortedLists._make(array[start:end] for array in rows), *(array[start:end] for array in more))
         for start, end in itertools.pairwise(edges)
     ]
     with ThreadPoolExecutor(threads) as pool:
@@ -162,12 +167,12 @@ def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any
 def pack(
     bits: NDArray[np.uint32], levels: NDArray[np.uint8], keys: NDArray[np.uint64], counts: NDArray[np.float32]
 ) -> None:
-    """Keys whose ascending order is score down, level up, column up, of the scores' bits; counts (Q, L+2): items of a level."""
+    """Write keys that sort by score down, level up, column up, from the bits of scores; count the items of each level (Q, L+2)."""
     sign, zero = np.uint32(0x80000000), np.uint32(0)
     for row in range(bits.shape[0]):
         for column in range(bits.shape[1]):
             score, level = bits[row, column], np.uint64(levels[row, column])
-            score = zero if score == sign else score  # −0 and 0 are one score
+            score = zero if score == sign else score  # −0 equals 0
             descending = np.uint64(score if score & sign else score ^ ~sign)
             keys[row, column] = (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
             counts[row, level] += 1
@@ -175,7 +180,7 @@ def pack(
 
 @compiled
 def list_positives(columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers) -> None:
-    """Query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list, by rank."""
+    """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list, in order of rank."""
     at = 0
     for row in range(levels.shape[0]):
         for item in range(levels.shape[1]):
@@ -187,7 +192,7 @@ def list_positives(columns: Integers, levels: NDArray[np.uint8], relevance: NDAr
 
 @compiled
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
-    """sums[place] = Σ_{j before k} weight of every positive k."""
+    """Write sums[place] = Σ_{j before k} weight of every positive k."""
     depth = rows.weights.shape[1]
     for row in range(len(rows.scores)):
         before, place = np.zeros(depth + 1), rows.places[row]
@@ -204,7 +209,7 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
 
 @compiled
 def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
-    """sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, sums[1, place] = −its slope in s_k."""
+    """Write sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, and sums[1, place] = −its slope in s_k."""
     buffers = make_buffers(rows)
     for row in range(len(rows.scores)):
         list_sums(enter(rows, row, buffers), shape, sums)
@@ -212,7 +217,7 @@ def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
 
 @compiled
 def step_slopes(rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]) -> None:
-    """to = the gradient of Σ_place factors[0, place] · sum in the scores; factors[1]: its part in s_k of k itself."""
+    """Write the gradient of Σ_place factors[0, place] · sum[place] in the scores; factors[1] is its part in s_k."""
     buffers, gradient = make_buffers(rows), np.empty(rows.scores.shape[1])
     for row in range(len(rows.scores)):
         gradient[:] = 0
@@ -223,7 +228,7 @@ def step_slopes(rows: SortedLists, shape: StepShape, factors: Floats, to: NDArra
 
 @compiled_part
 def make_buffers(rows: SortedLists) -> OneList:
-    """What any of the lists fits into."""
+    """Allocate buffers for any one of the lists."""
     longer, depth = rows.scores.shape[1] + LANES, rows.relevance.shape[1]
     weight, work = np.zeros((depth, longer)), np.empty((max(2, depth), longer))
     return OneList(rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work)
@@ -231,7 +236,7 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """One of the lists, in the buffers."""
+    """Load one of the lists into the buffers."""
     levels, relevance = rows.levels[row], rows.relevance[row]
     buffers.exponential[: len(levels)] = rows.exponentials[row]
     for level in range(1, len(relevance)):
@@ -245,7 +250,7 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 
 @compiled_part
 def first_within(scores: Floats, score: float, start: int, beyond: float) -> int:
-    """The first position, from `start` on, whose score is higher than `score` by no more than `beyond`."""
+    """Find the first position from `start` whose score exceeds `score` by at most `beyond`."""
     while start < len(scores) and scores[start] - score > beyond:
         start += 1
     return start
@@ -253,7 +258,7 @@ def first_within(scores: Floats, score: float, start: int, beyond: float) -> int
 
 @compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
-    """step_sums of one list."""
+    """Compute step_sums of one list; the borders of the window only move down, so that each item is passed once."""
     number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
     first, below, last, lines = 0, 0, 0, np.zeros((3, len(one.relevance)))
     beyond, moment, above = lines
@@ -277,14 +282,14 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         value, slope = window_sums(window, weight, one.exponential[item], one.work)
         line = shape.beyond * beyond[level] + shape.rho * (moment[level] - beyond[level] * (score + shape.delta))
         jump = shape.start * (above[level] - beyond[level])
-        itself = one.weight[level, item] * (0.5 + shape.start)  # k is among the items that are summed
+        itself = one.weight[level, item] * (0.5 + shape.start)  # the window includes k
         sums[0, place], sums[1, place] = value + line + jump - itself, slope / shape.tau + shape.rho * beyond[level]
         place += 1
 
 
 @compiled_part
 def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Floats) -> None:
-    """step_slopes of one list, added to its gradient by rank."""
+    """Add step_slopes of one list to its gradient by rank."""
     number, place, centre = len(one.scores), one.place, one.scores[0] - SPAN * shape.tau
     first, last, lines = 0, 0, np.zeros((len(one.relevance), number + 1))
     one.work[:] = 0
@@ -309,7 +314,7 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
 
 @compiled_part
 def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
-    """The centre of the exponentials, moved down to a positive that lies too far below it."""
+    """Return the centre of the exponentials; compute them anew around a positive that is too far below it."""
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
@@ -319,7 +324,7 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
 
 @compiled_part
 def window_sums(exponential: Floats, weight: Floats, itself: Scalar, work: Floats) -> tuple[Scalar, Scalar]:
-    """Σ w σ and Σ w (σ − σ²) of a window, its four quarters side by side, for each addition waits for the one before."""
+    """Compute Σ w σ and Σ w (σ − σ²) of a window, by quarters: one running sum would wait for every addition."""
     size = len(weight) // LANES
     e, f, g, h = exponential[:size], exponential[size:], exponential[2 * size :], exponential[3 * size :]
     q, r, s, t = weight[:size], weight[size:], weight[2 * size :], weight[3 * size :]
@@ -339,7 +344,7 @@ def window_sums(exponential: Floats, weight: Floats, itself: Scalar, work: Float
 
 @compiled_part
 def add_slopes(exponential: Floats, itself: Scalar, share: Scalar, gradient: Floats) -> None:
-    """gradient += share · (σ − σ²)."""
+    """Add share · (σ − σ²) to the gradient."""
     for item in range(len(exponential)):
         sigmoid = exponential[item] / (exponential[item] + itself)
         gradient[item] += share * (sigmoid - sigmoid * sigmoid)

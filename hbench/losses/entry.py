@@ -1,4 +1,4 @@
-"""Describes a named loss: how to build it from parameters, its formula, its paper, and its parameters' defaults."""
+"""Defines the entry of a loss: a function that builds it, its formula, its paper, and the defaults of its parameters."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class LossEntry:
-    """build(parameters) -> nn.Module; `parameters` maps every name to its default, REQUIRED where there is none."""
+    """An entry of the table of losses: build(parameters) -> nn.Module; `parameters` are name -> default or REQUIRED."""
 
     build: Callable[[Mapping[str, Any]], nn.Module]
     formula: str
     paper: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, name: str, given: Mapping[str, Any]) -> nn.Module:
-        """The loss with its defaults replaced by `given`; raises ConfigError for parameters it does not have or cannot use."""
-        for parameter, value in given.items():
+    def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
+        """Build the loss with `params` in place of defaults; raises ConfigError for those it does not have or cannot use."""
+        for parameter, value in params.items():
             if parameter not in self.parameters:
                 raise _unknown(name, parameter, self.parameters)
             _check_kind(name, parameter, value, self.parameters[parameter])
-        missing = [p for p, default in self.parameters.items() if default is REQUIRED and p not in given]
+        missing = [p for p, default in self.parameters.items() if default is REQUIRED and p not in params]
         if missing:
             raise ConfigError(
                 f"loss {name!r} needs {' and '.join(missing)}", expected=_listing(self.parameters), fix="set them"
             )
-        parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **given}
+        parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **params}
         loss = self.build(parameters)
         if isinstance(loss, BatchLoss):
             loss.spelling = ", ".join([repr(name), *(f"{key}={value!r}" for key, value in parameters.items())])
@@ -43,22 +43,19 @@ class LossEntry:
 
 
 def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> LossEntry:
-    """The entry of a function or class whose keyword arguments are the parameters."""
-    return LossEntry(lambda given: function(**given), formula, paper, parameters_of(function))
+    """Make the entry of a function or class whose keyword arguments are the parameters."""
+    return LossEntry(lambda params: function(**params), formula, paper, parameters_of(function))
 
 
 def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments of all the functions together, with their defaults."""
-    parameters: dict[str, Any] = {}
-    for function in functions:
-        for name, parameter in inspect.signature(function).parameters.items():
-            parameters[name] = parameter.default
-    return parameters
+    """Collect the arguments of several functions, with their defaults."""
+    signatures = [inspect.signature(function).parameters for function in functions]
+    return {name: parameter.default for signature in signatures for name, parameter in signature.items()}
 
 
-def chosen(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the parameters that the function takes."""
-    return {name: given[name] for name in inspect.signature(function).parameters if name in given}
+def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the parameters that the function takes."""
+    return {name: params[name] for name in inspect.signature(function).parameters if name in params}
 
 
 def _unknown(name: str, parameter: str, known: Mapping[str, Any]) -> ConfigError:

@@ -1,7 +1,7 @@
-"""Losses of partial labels: what is unknown of a pair teaches nothing.
+"""Makes losses leave out pairs of unknown level, for partial labels.
 
-Labels that end early have −1 below (`ended`). A pair whose labels agree until one of them ends may be of any level from there
-on; it is left out of the lists and pairs of a loss, so that it has no part in the value and no gradient.
+Labels that end early have −1 below their end (`ended`). A pair whose labels agree until one of them ends may have any level from
+there on. It is left out of the lists and pairs of a loss, so that it affects neither value nor gradient.
 
 >>> import torch
 >>> from hbench.losses import build_loss
@@ -29,21 +29,21 @@ CONTAINERS = (CrossBatchMemory, PerLevel, WeightedSum, nn.ModuleList)
 
 
 def ended(labels: Labels, tree: LabelTree) -> Labels:
-    """The labels (N, L) of a tree with −1 where nothing is known."""
+    """Put −1 into the labels (N, L) of a tree where nothing is known."""
     known = known_levels(tree)[labels[:, -1]]
     return np.where(np.arange(labels.shape[1]) < known[:, None], labels, np.int32(-1))
 
 
 def leave_unknown_out(loss: nn.Module) -> nn.Module:
-    """The same loss, which from now on leaves out the pairs whose level its labels do not tell.
+    """Make a loss leave out the pairs whose level its labels do not say, and return it.
 
-    Raises ConfigError for one that cannot: classes of proxies, and mixed items, are those of the finest level.
+    Raises ConfigError for a loss that cannot, because its proxies or mixed items have classes of the finest level.
     """
     for part in _losses_in(loss):
         if not (isinstance(part, BatchLoss) and part.takes_partial):
             raise ConfigError(
                 f"{type(part).__name__} needs every label down to the finest level", expected="a loss of pairs or of ranks",
-                found="labels that end early", fix="leave their items out (--policy drop), or the loss",
+                found="labels that end early", fix="leave out their items (--policy drop), or choose another loss",
             )  # fmt: skip
     for module in loss.modules():
         if isinstance(module, BatchLoss):
@@ -52,7 +52,7 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
 
 
 def _losses_in(loss: nn.Module) -> Iterator[nn.Module]:
-    """The losses that a loss is made of, itself where it is made of none."""
+    """Yield the losses inside a loss, or the loss itself if it wraps none."""
     if not isinstance(loss, CONTAINERS):
         yield loss
         return

@@ -2,7 +2,7 @@
 
     loss = score × step for less relevant items × step for the others × relevance        ([T] §III, [E] §3.2)
 
-A query is never an item in its list (`released=True` keeps it there, as the papers' code does).
+A query is not in its own list, unless `released=True`, which follows the papers' code.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # scores, levels
 
 
 class RankLoss(BatchLoss):
-    """Mean over queries of 1 − score; queries without positives are left out, and a batch of such is 0 with gradient 0.
+    """The mean of 1 − score over the queries with positives; 0, with gradient 0, for a batch without any.
 
-    Embeddings are taken as they are: normalise them first. With mined pairs, a query's list is the references paired with it.
+    Embeddings are not normalised here. With mined pairs, a query's list consists of the references paired with it.
     """
 
     takes_partial = True
@@ -68,7 +68,7 @@ class RankLoss(BatchLoss):
         return total / defined.clamp(min=1)
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
-        """The level of every item for some of the queries (Q, N), L+1 for those outside their lists."""
+        """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of their lists."""
         depth, listed = batch.labels.shape[1], batch.listed(block)
         levels = shared_levels(batch.labels[block], batch.ref_labels)
         if listed is not None:
@@ -76,7 +76,7 @@ class RankLoss(BatchLoss):
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """The score of each query (Q,), and whether it has positives (Q,), from its scores and the levels (Q, N)."""
+        """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores and the levels (Q, N)."""
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_kernel.make_lists(scores, levels, depth)
@@ -89,7 +89,7 @@ class RankLoss(BatchLoss):
 
 
 class RankRow(NamedTuple):
-    """Factories of the three parts, whose arguments are the loss's parameters, and the loss's formula and paper."""
+    """A row of the table: factories of the three parts, whose arguments are the loss's parameters, formula and paper."""
 
     score: Callable[..., Score]
     steps: Callable[..., RankSteps]
@@ -100,7 +100,7 @@ class RankRow(NamedTuple):
 
 
 def smooth(tau: float = 0.01) -> RankSteps:
-    """ς everywhere."""
+    """Replace every step by a sigmoid of temperature `tau` (Brown et al. 2020)."""
     sigmoid = Sigmoid(tau)
     return RankSteps(sigmoid, sigmoid, sigmoid, sigmoid)
 
@@ -108,7 +108,7 @@ def smooth(tau: float = 0.01) -> RankSteps:
 def suprank(
     tau: float = 0.01, rho: float = 100.0, delta: float = 0.05, offset: float | None = None, start: float = 0.5
 ) -> RankSteps:
-    """S for less relevant items, exact for the others and in H-rank."""
+    """Use the step S for less relevant items; the other items, and H-rank, keep the exact step."""
     return RankSteps(SupRank(tau, rho, delta, offset, start), None, None, None)
 
 
@@ -124,15 +124,15 @@ def suprank_with_h_rank(
     gamma: float = 0.5,
     leak: float = 10.0,
 ) -> RankSteps:
-    """suprank, with H-rank exact or, for more relevant items, the piece-wise linear lower bound (h_rank="linear")."""
+    """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items in H-rank."""
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
-        raise ConfigError(f"there is no H-rank step {h_rank!r}", expected=" or ".join(above), found=h_rank)
+        raise ConfigError("h_rank is unknown", expected=" or ".join(above), found=repr(h_rank))
     return suprank(tau, rho, delta, offset, start)._replace(above=above[h_rank])
 
 
 def fine_label() -> Relevance:
-    """1 for the fine level, 0 for the others."""
+    """Use relevance 1 for the fine level, 0 for the others."""
 
     def relevance(counts: Tensor) -> Tensor:
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
@@ -143,7 +143,7 @@ def fine_label() -> Relevance:
 def graded(
     relevance: str | Relevance = "alpha", alpha: float = 1.0, weights: Sequence[float] | None = None
 ) -> Relevance:
-    """A registered relevance by name, with α or with weights per level, coarse to fine, where it takes them; or a function."""
+    """Look up a relevance by name, with α or weights per level, coarse to fine, if it takes them; or use a function."""
     if callable(relevance):
         return relevance
     factory = relevances[relevance]
@@ -154,29 +154,29 @@ def graded(
 
 
 def h_ap() -> Score:
-    """H-AP, or AP where the relevance is the fine label."""
+    """Score by H-AP, which is AP where the relevance is the fine label."""
     return rank_scores.h_ap
 
 
 def ndcg() -> Score:
-    """NDCG."""
+    """Score by NDCG."""
     return rank_scores.ndcg()
 
 
 def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
-    """Recall at every k of `at`, averaged, with a sigmoid of that temperature for its outer step."""
+    """Score by the mean recall at the k of `at`, with a sigmoid of this temperature as outer step."""
     return rank_scores.recall(at, temperature, clip=False)
 
 
 def clipped_recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float | None = 1.0) -> Score:
-    """recall with each sum of positives clipped at k."""
+    """Like recall, with each sum of positives clipped at k."""
     return rank_scores.recall(at, temperature, clip=True)
 
 
 def rank_loss(
     score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, mix_scores: bool = False
 ) -> nn.Module:
-    """released: the query is a fine positive of its own list, and levels, not relevances, say what is less relevant."""
+    """Make a rank loss; `released`: the query is a fine positive of its own list, and items are compared by level."""
     return RankLoss(
         score,
         steps,
@@ -190,7 +190,7 @@ def rank_loss(
 def recall_at_k(
     score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, simix: bool = False
 ) -> nn.Module:
-    """released: the query stays in its own list, as an item that is not a positive."""
+    """Make the loss recall_at_k; `released`: the query stays in its own list, as an item that is not a positive."""
     loss = RankLoss(score, steps, relevance, own_level=(lambda depth: 0) if released else (lambda depth: depth + 1))
     return SiMix(loss) if simix else loss
 
@@ -221,13 +221,13 @@ RANK_LOSSES: dict[str, RankRow] = {
 
 
 def rank_entry(row: RankRow) -> LossEntry:
-    """The entry of a row: its parameters are those of its parts and of its module."""
+    """Make the entry of a row: its parameters are those of its parts and of its module."""
     parts = (row.score, row.steps, row.relevance)
     options = dict(list(parameters_of(row.module).items())[len(parts) :])
     parameters = parameters_of(*parts) | options
 
-    def build(given: Mapping[str, Any]) -> nn.Module:
-        score, steps, relevance = (part(**chosen(part, given)) for part in parts)
-        return row.module(score, steps, relevance, **{name: given[name] for name in options})
+    def build(params: Mapping[str, Any]) -> nn.Module:
+        score, steps, relevance = (part(**chosen(part, params)) for part in parts)
+        return row.module(score, steps, relevance, **{name: params[name] for name in options})
 
     return LossEntry(build, row.formula, row.paper, parameters)

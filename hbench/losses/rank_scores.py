@@ -1,7 +1,7 @@
-"""Turns the ranks of a query's positives into its score: H-AP (and AP), NDCG, recall at k; each is 1 at its best.
+"""Computes the score of queries from the ranks of their positives: H-AP (and AP), NDCG, recall at k; the best score is 1.
 
-A score is a function RankEstimates -> (Q,); it sums over positives, so a query without positives scores 0 and is left out by
-its caller.
+A score is a function RankEstimates -> (Q,). It is a sum over positives, so that a query without positives scores 0; the caller
+leaves it out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hbench.losses.rank_sums import Lists, Positives, sum_by_query
 
 
 class RankEstimates(NamedTuple):
-    """Lists, their positives, and rank and H-rank float (P,) of each; H-rank is None for scores that do not use it."""
+    """Lists, their positives, and each positive's rank and H-rank, float (P,); H-rank is None for scores without it."""
 
     lists: Lists
     positives: Positives
@@ -28,20 +28,15 @@ Score = Callable[[RankEstimates], Tensor]
 
 
 def h_ap(ranked: RankEstimates) -> Tensor:
-    """H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) ([E] Eq. 3); with a relevance of 0 and 1 it is AP ([E] Eq. 1)."""
+    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) ([E] Eq. 3); with relevances 0 and 1 it is AP ([E] Eq. 1)."""
     assert ranked.h_rank is not None
-    gathered = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
-    return per_relevance(gathered, ranked.lists, ranked.positives.table)
-
-
-def per_relevance(sums: Tensor, lists: Lists, table: Tensor) -> Tensor:
-    """Each list's sum over its Σ_k rel(k), 0 where nothing is relevant: (Q,)."""
-    total = (lists.counts * table).sum(1)
+    sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
+    total = (ranked.lists.counts * ranked.positives.table).sum(1)
     return sums / torch.where(total > 0, total, 1)
 
 
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
-    """Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,)."""
+    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,)."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
     discount = torch.cat([table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)])
     gains, best_first = table.sort(dim=1, descending=True)
@@ -51,7 +46,7 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
 
 
 def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
-    """NDCG = Σ_k rel(k)/log2(1 + rank(k)) over its value for the list in order of relevance ([T] Eq. 23), which is `ideal`."""
+    """Make NDCG = Σ_k rel(k)/log2(1 + rank(k)), over its `ideal` value for the list in order of relevance ([T] Eq. 23)."""
 
     def score(ranked: RankEstimates) -> Tensor:
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
@@ -62,9 +57,9 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
 
 
 def recall(at: Sequence[int], temperature: float | None, clip: bool) -> Score:
-    """Mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) ([T] Eq. 15–17).
+    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) ([T] Eq. 15–17).
 
-    Without a temperature the outer step is exact: 1 where rank(p) ≤ k. `clip` stops each sum at k (Patel et al.).
+    Without a temperature the outer step is exact, 1 where rank(p) ≤ k. `clip` bounds each sum by k (Patel et al.).
     """
 
     def outer(slack: Tensor) -> Tensor:
@@ -74,8 +69,7 @@ def recall(at: Sequence[int], temperature: float | None, clip: bool) -> Score:
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:
-            found = outer(k - ranked.rank)
-            reached = sum_by_query(found, ranked.positives, ranked.lists)
+            reached = sum_by_query(outer(k - ranked.rank), ranked.positives, ranked.lists)
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 

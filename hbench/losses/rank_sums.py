@@ -3,10 +3,10 @@
     rank(k)   = 1      + Σ_{j less relevant} step_less(s_j − s_k)             + Σ_{other j} step_others(s_j − s_k)
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…) + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
-([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k), so tables with the same step are
-added, and each step needs one such sum: Lists.exact_sums and step_sums. Those of this module serve every device and dtype, in
-tiles of pairs, forward and again backward, so that memory is a tile, never pairs × items; cpu_kernel.py has the same for float32
-on a CPU.
+([T] Eq. 5, [E] Eq. 2 and 5.) Both are sums of table[level of k, level of j] · step(s_j − s_k). Tables with the same step are
+added, so that each step needs one such sum: Lists.exact_sums or step_sums. This module computes them on every device and in every
+dtype. It goes through tiles of pairs, once forward and once backward, so that memory holds a tile instead of all pairs × items.
+cpu_kernel.py is its faster counterpart for float32 on a CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hbench.metrics.relevance import Relevance
 class Positives(NamedTuple):
     """The items of positive relevance, query by query: query, item, level int64 (P,); relevance float (P,).
 
-    `table` float (Q, L+1) is the relevance of every level of every list, 0 for the distractors.
+    `table` float (Q, L+1) holds the relevance of every level in every list; that of the distractors is 0.
     """
 
     query: Tensor
@@ -35,44 +35,47 @@ class Positives(NamedTuple):
 
 
 class Lists:
-    """scores float (Q, N); levels int64 (Q, N) in 0 … L+1, where L+1 is outside; counts float (Q, L+1); by_rank int64 (Q, N), the
-    columns of every list by score down, level up, column up: pessimistic at ties."""
+    """The ranked lists of Q queries: scores float (Q, N); levels int64 (Q, N), 0 … L, or L+1 outside of the list.
+
+    `counts` float (Q, L+1) are the items of each level. `by_rank` int64 (Q, N) are the columns of every list by score down, level
+    up, column up, which is pessimistic at ties.
+    """
 
     def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
         self.scores, self.levels, self.depth = scores, levels.long(), depth
         self.counts, self.by_rank = self.arrange()
 
     def arrange(self) -> tuple[Tensor, Tensor]:
-        """counts, and by_rank: sorted by score from the order by level."""
+        """Compute `counts` and `by_rank`, by a stable sort by score of the columns in order of level."""
         counts = level_counts(self.levels, self.depth).to(self.scores)
         by_level = sort_levels(self.levels, self.depth)
         by_score = self.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
         return counts, by_level.gather(1, by_score)
 
     def find_positives(self, table: Tensor) -> Positives:
-        """The items whose relevance is positive; table (Q, L+1)."""
+        """Find the items of positive relevance; table (Q, L+1)."""
         is_positive = torch.cat([table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1)
         query, item = is_positive.gather(1, self.levels).nonzero(as_tuple=True)
         level = self.levels[query, item]
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        """Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), without a gradient; table (Q, L+1, L+1)."""
+        """Compute Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), no gradient; table (Q, L+1, L+1)."""
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
         place = torch.empty_like(column).scatter(1, self.by_rank, column)[positives.query, positives.item]
         sorted_levels, weights = self.levels.gather(1, self.by_rank), with_outside(table)
-        exact = torch.float32 if table.device.type == "mps" else torch.float64  # which Apple's GPUs lack
+        exact = torch.float32 if table.device.type == "mps" else torch.float64  # Apple's GPUs lack float64
         result = torch.zeros_like(positives.relevance)
         for level in range(1, table.shape[1]):
             so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
-            own = table[positives.query, level, level]
-            result = torch.where(positives.level == level, so_far[positives.query, place].to(own) - own, result)
+            itself = table[positives.query, level, level]
+            result = torch.where(positives.level == level, so_far[positives.query, place].to(itself) - itself, result)
         return result
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
-        """Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k: float (P,); table (Q, L+1, L+1).
+        """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k, float (P,).
 
-        Differentiable in the scores, with the step's own slope.
+        table (Q, L+1, L+1). The sums are differentiable in the scores, by the slope of the step.
         """
         by_level = sort_levels(self.levels, self.depth)
         pairs = _Pairs(self.levels, by_level, positives, with_outside(table), step)
@@ -81,7 +84,7 @@ class Lists:
 
 
 def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """The number of leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share: uint8 (Q, N)."""
+    """Count the leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share: uint8 (Q, N)."""
     level = torch.zeros(labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device)
     shared = torch.ones_like(level, dtype=torch.bool)
     for column in range(labels.shape[1]):
@@ -91,37 +94,37 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 
 def level_counts(levels: Tensor, depth: int) -> Tensor:
-    """How many items of every list (Q, N) have level 0 … L: int64 (Q, L+1)."""
-    return torch.stack([(levels == level).sum(1) for level in range(depth + 1)], dim=1)  # bincount waits for a GPU
+    """Count the items of every list (Q, N) at each level 0 … L: int64 (Q, L+1)."""
+    return torch.stack([(levels == level).sum(1) for level in range(depth + 1)], dim=1)  # bincount would wait for a GPU
 
 
 def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
-    """The relevance of every level of every list, a function of its level counts, 0 for the distractors: float (Q, L+1)."""
+    """Compute the relevance of every level in every list from its level counts, 0 for the distractors: float (Q, L+1)."""
     table: Tensor = relevance(counts).to(counts)
     return torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
 
 
 def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
-    """Σ over each query's positives of values (P,): (Q,), summed in item order, so that it is the same on every run."""
+    """Sum values (P,) over each query's positives, (Q,), in the order of items, so that all runs give the same bits."""
     spread = values.new_zeros(lists.scores.shape).index_put((positives.query, positives.item), values)
     return spread.sum(1)
 
 
 class RelevanceSplit(NamedTuple):
-    """Which items are less and which more relevant than k: bool (Q, L+1, L+1), [query, level of k, level of j]."""
+    """Whether j is less, and whether it is more relevant than k: bool (Q, L+1, L+1), [query, level of k, level of j]."""
 
     less: Tensor
     above: Tensor
 
 
 def split_by_relevance(table: Tensor) -> RelevanceSplit:
-    """Items compared by relevance, as [E] Eq. 5 has it; the same as by level wherever relevance rises with the level."""
+    """Compare items by relevance ([E] Eq. 5), which is the same as by level if relevance increases with the level."""
     of_k, of_j = table[:, :, None], table[:, None, :]
     return RelevanceSplit(of_j < of_k, of_j > of_k)
 
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
-    """Items compared by level, as the released code does even where relevances are inverted."""
+    """Compare items by level, like the released code, even where relevances are inverted."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -129,8 +132,8 @@ def split_by_level(table: Tensor) -> RelevanceSplit:
     )
 
 
-CPU_TILE = 1 << 19  # pairs (k, j) at a time: a few float32 temporaries stay in a core's caches
-GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB a temporary
+CPU_TILE = 1 << 19  # pairs (k, j) in a tile: a few float32 temporaries of them fit into a core's caches
+GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB per temporary
 
 
 class RankSteps(NamedTuple):
@@ -143,14 +146,14 @@ class RankSteps(NamedTuple):
 
 
 def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """rank(k) of every positive: float (P,), differentiable in the scores."""
+    """Compute rank(k) of every positive: float (P,), differentiable in the scores."""
     less = split.less.to(positives.table)
     one = torch.ones_like(positives.relevance)
     return _sum_terms(one, lists, positives, [(steps.less, less), (steps.others, 1 - less)])
 
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """H-rank(k) of every positive: float (P,), differentiable in the scores."""
+    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores."""
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
     return _sum_terms(positives.relevance, lists, positives, [(steps.above, above), (steps.within, shared - above)])
@@ -167,12 +170,12 @@ def _sum_terms(start: Tensor, lists: Lists, positives: Positives, terms: list[tu
 
 
 def with_outside(table: Tensor) -> Tensor:
-    """The table with a column for the items outside the list, which count 0: (Q, L+1, L+2)."""
+    """Add a column of 0 to the table for the items outside of the list: (Q, L+1, L+2)."""
     return torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
 
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
-    """The columns of every list by level, counted into place: int64 (Q, N)."""
+    """Sort the columns of every list by level, by counting: int64 (Q, N)."""
     place, before = torch.zeros_like(levels), torch.zeros_like(levels[:, :1])
     for level in range(depth + 2):
         at_level = levels == level
@@ -183,7 +186,7 @@ def sort_levels(levels: Tensor, depth: int) -> Tensor:
 
 
 class _Pairs(NamedTuple):
-    """Levels and columns by level (Q, N), the positives, the table (Q, L+1, L+2), the step."""
+    """The input of step sums: levels and columns by level (Q, N), the positives, the table (Q, L+1, L+2), the step."""
 
     levels: Tensor
     by_level: Tensor
@@ -197,12 +200,12 @@ class _StepSums(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout, positives = pairs, _layout(pairs), pairs.positives
-        sums = scores.new_zeros(len(positives.query) + 1)  # the last place takes what padding asks for
+        sums = scores.new_zeros(len(positives.query) + 1)  # the last place receives the sums of the padding
         for tile in _tiles(scores, pairs, ctx.layout):
             value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])
             sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
-        own = pairs.table[positives.query, positives.level, positives.level]
-        return sums[:-1] - own * pairs.step.value(scores.new_zeros(1))
+        itself = pairs.table[positives.query, positives.level, positives.level]
+        return sums[:-1] - itself * pairs.step.value(scores.new_zeros(1))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -211,18 +214,18 @@ class _StepSums(torch.autograd.Function):
         result = torch.zeros_like(scores)
         for tile in _tiles(scores, ctx.pairs, ctx.layout):
             slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
-            wanted = upstream[tile.place]
-            to_items = torch.einsum("qkj,qk->qj", slope, wanted) * tile.weight
-            to_own = torch.einsum("qkj,qj->qk", slope, tile.weight) * -wanted
+            of_tile = upstream[tile.place]
+            to_items = torch.einsum("qkj,qk->qj", slope, of_tile) * tile.weight
+            to_positives = torch.einsum("qkj,qj->qk", slope, tile.weight) * -of_tile
             rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(1, tile.column, to_items)
-            result[tile.query] += rows.scatter_add(1, tile.item, to_own)
+            result[tile.query] += rows.scatter_add(1, tile.item, to_positives)
         return result, None
 
 
 class Tile(NamedTuple):
-    """Some queries, their positives of one level, padded to equal number, and the items that can count for these.
+    """Some queries, their positives of one level, padded to equal numbers, and the items with a weight for these.
 
-    query (q,); item, place among the positives, own score (q, k); column, score, weight of the items (q, n).
+    query (q,); item, place among the positives and `own` score of the positives (q, k); column, score, weight of items (q, n).
     """
 
     query: Tensor
@@ -235,8 +238,8 @@ class Tile(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What shapes the tiles, known to the host: `reach` (L,) of the items that can count for a level's positives, `number` of the
-    positives of every level and query (L, Q), there and on the device, and the places of all positives by level (P,)."""
+    """The sizes of the tiles: `reach` (L,), items by level up to the last one with a weight for a level's positives; `sizes`, the
+    numbers of positives of every level and query (L, Q), also as `number` on the device; `places` (P,), positives by level."""
 
     reach: list[int]
     sizes: list[list[int]]
@@ -245,7 +248,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(pairs: _Pairs) -> _Layout:
-    """The layout of all tiles, forward and backward, for which a GPU is waited for once."""
+    """Compute the sizes of all tiles, forward and backward, with one wait for the GPU."""
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
@@ -253,14 +256,14 @@ def _layout(pairs: _Pairs) -> _Layout:
     number.index_add_(0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level))
     sorted_levels, column = levels.gather(1, by_level), torch.arange(1, items + 1, device=levels.device)
     weighs = [(table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)]
-    reach = torch.stack([torch.where(each, column, 0).amax() for each in weighs])
+    reach = torch.stack([torch.where(has_weight, column, 0).amax() for has_weight in weighs])
     known = torch.cat([reach, number]).tolist()
     sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
     return _Layout(known[:depth], sizes, number.view(depth, queries), positives.level.argsort(stable=True))
 
 
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
-    """Tiles that together hold every pair of non-zero weight; items by level, so that the less relevant ones come first."""
+    """Yield tiles that together hold every pair of non-zero weight; items are by level, the least relevant first."""
     levels, by_level, positives, table, _ = pairs
     sorted_levels, sorted_scores = levels.gather(1, by_level), scores.gather(1, by_level)
     most, first = CPU_TILE if scores.device.type == "cpu" else GPU_TILE, 0
@@ -282,9 +285,9 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
 def _padded(
     places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Queries (q,) with their places (q, k), q·k ≤ most unless q = k = 1; `absent`, after the last one, where they have fewer.
+    """Yield queries (q,) with the places of their positives (q, k), q·k ≤ most unless q = k = 1, filled up with `absent`.
 
-    Queries with equally many positives go together, so that little is padding. `sizes` is `number` on the host.
+    Queries with similar numbers of positives share a tile, so that there is little padding. `sizes` is `number` on the host.
     """
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)

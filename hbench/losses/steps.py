@@ -1,7 +1,7 @@
-"""Defines the steps: how much item j counts as ranked before item k, for t = s_j − s_k, and a surrogate's slope.
+"""Defines the steps: how much item j counts as ranked before item k, for t = s_j − s_k, and the slopes of surrogates.
 
-`None` stands for the exact step of the metrics, which has no slope and is counted from the sorted list, ties included,
-instead of pair by pair.
+`None` stands for the exact step of the metrics, which has no slope; it is counted in the sorted list, ties included, instead of
+pair by pair.
 
 >>> import torch
 >>> value = SupRank().value(torch.tensor([-1.0, 0.0, 0.02, 0.06]))
@@ -22,7 +22,7 @@ from hbench.core.errors import ConfigError
 
 
 class Step(Protocol):
-    """A step with a slope: both elementwise functions of differences t, and slope the derivative of value."""
+    """A step with a slope: `value` and its derivative `slope` are elementwise functions of differences t."""
 
     def value(self, t: Tensor) -> Tensor: ...
 
@@ -31,7 +31,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """ς(t) = σ(t/τ), the step of Smooth-AP; neither above nor below the exact step."""
+    """ς(t) = σ(t/τ), the step of Smooth-AP; it bounds the exact step neither from above nor from below."""
 
     tau: float = 0.01
 
@@ -49,9 +49,9 @@ class Sigmoid:
 class SupRank:
     """S(t) = σ(t/τ) for t < 0; σ(t/τ) + ½ for 0 ≤ t ≤ δ; ρ(t−δ) + σ(δ/τ) + ½ for t > δ ([T] Eq. 4, [N] Eq. 4).
 
-    S(0) = 1, the upper of the two values the equation allows, so that S bounds the exact step from above at ties too.
-    The released configurations replace the constants: `start` for the ½ of the middle piece, `offset` for σ(δ/τ)+½ of
-    the last (SOP: offset 1.44, start .5; iNat: offset 1, start 0, which is not an upper bound).
+    S(0) = 1, the upper of the two values that the equation allows, so that S bounds the exact step from above at ties too.
+    The released configurations replace constants: `start` is the ½ of the middle piece, `offset` the σ(δ/τ)+½ of the last
+    (SOP: offset 1.44, start .5; iNat: offset 1, start 0, which is not an upper bound).
     """
 
     tau: float = 0.01
@@ -68,7 +68,7 @@ class SupRank:
 
     @property
     def jump(self) -> float:
-        """What is added for t > δ to σ(δ/τ) + start + ρ(t−δ): 0 unless `offset` makes the step discontinuous."""
+        """The jump at δ, added to σ(δ/τ) + start + ρ(t−δ) for t > δ: 0 unless `offset` makes the step discontinuous."""
         continuous = 1 / (1 + math.exp(-self.delta / self.tau)) + 0.5
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
@@ -87,7 +87,7 @@ class SupRank:
 class LowerBound:
     """leak·t for t ≤ 0, min(βt + γ, 1) for t > 0: a piece-wise linear lower bound of the exact step for H-rank^> ([E] §3.2).
 
-    It has no bound below, so H-rank can become negative and the loss exceed 1.
+    It is not bounded below, so that H-rank can become negative and the loss can exceed 1.
     """
 
     beta: float = 25.0

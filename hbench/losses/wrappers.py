@@ -13,11 +13,11 @@ from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
 
 
 class CrossBatchMemory(nn.Module):
-    """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m), once `warm_up` batches have passed; before, loss(batch).
+    """(w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first `warm_up` batches.
 
-    The memory holds the last `size` embeddings without gradient, the batch itself among them; a query is told which of
-    them it is, so that it never ranks itself. A full queue drops its oldest entries. Embeddings that are not finite are
-    never stored: one bad batch would spoil every loss for as long as it is remembered. `loss` must take references.
+    The memory is a queue of the last `size` embeddings, without gradient, including the batch; `loss`, which must take
+    references, gets the places of the queries in it, so that none ranks itself. Embeddings that are not finite are not stored:
+    one bad batch would spoil all losses while it is in memory.
     """
 
     embeddings: Tensor
@@ -31,7 +31,7 @@ class CrossBatchMemory(nn.Module):
         super().__init__()
         if size < 1 or warm_up < 0 or min(batch_weight, memory_weight) < 0 or batch_weight + memory_weight == 0:
             raise ConfigError(
-                "the memory's settings do not fit",
+                "the settings of the memory are out of range",
                 expected="size ≥ 1, warm_up ≥ 0, weights ≥ 0 and not both 0",
                 found=f"size {size}, warm_up {warm_up}, weights {batch_weight:g} and {memory_weight:g}",
             )
@@ -47,12 +47,12 @@ class CrossBatchMemory(nn.Module):
         within: Tensor = self.loss(embeddings, labels)
         if int(self.batches) <= self.warm_up:
             return within
-        held = min(int(self.stored), self.size)
-        across: Tensor = self.loss(embeddings, labels, self.embeddings[:held], self.labels[:held], place)
+        filled = min(int(self.stored), self.size)
+        across: Tensor = self.loss(embeddings, labels, self.embeddings[:filled], self.labels[:filled], place)
         return (self.batch_weight * within + self.memory_weight * across) / (self.batch_weight + self.memory_weight)
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Store the batch over the oldest entries, and say where: int64 (B,), −1 for what is not finite or did not fit."""
+        """Store the batch in place of the oldest entries and return its places, int64 (B,), −1 for what is not stored."""
         if self.embeddings.shape[0] == 0:
             self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
             self.labels = labels.new_zeros(self.size, labels.shape[1])
@@ -64,7 +64,7 @@ class CrossBatchMemory(nn.Module):
         return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        # The queue takes its width from the first batch, so a fresh module takes over the stored shapes.
+        # The first batch determines the width of the queue, so a new module takes the stored shapes.
         for name in ("embeddings", "labels"):
             if prefix + name in state_dict:
                 setattr(self, name, torch.empty_like(state_dict[prefix + name], device=getattr(self, name).device))
@@ -72,9 +72,9 @@ class CrossBatchMemory(nn.Module):
 
 
 class PerLevel(BatchLoss):
-    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss sees the first l columns, of which the last is its finest.
+    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss gets the first l columns, the last of which is its finest.
 
-    One loss alone, which then has no proxies of its own, serves every level of any tree.
+    A single loss, which must be without proxies, is used at every level of any tree.
     """
 
     takes_partial = True
@@ -98,24 +98,19 @@ class PerLevel(BatchLoss):
 
 
 def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
-    """The sum over levels of a loss, or of one loss for every level, coarse to fine."""
+    """Sum a loss over the levels; a sequence has a loss for each level, coarse to fine."""
     return PerLevel(losses)
 
 
-Draw = Callable[[int], Tensor]  # how many -> α of every pair, in the order of (first, second)
-
-
-def uniform(number: int) -> Tensor:
-    """α ~ U[0, 1] from torch's generator."""
-    return torch.rand(number)
+Draw = Callable[[int], Tensor]  # number of pairs -> the share α ~ U[0, 1] of each, in the order of (first, second)
 
 
 class SiMix(BatchLoss):
-    """A loss on the batch and its virtual embeddings, not renormalised, as queries and as items (Patel et al. 2022, §3.3)."""
+    """A loss of the batch and its mixed embeddings, which are not normalised and also queries (Patel et al. 2022, §3.3)."""
 
     takes_pairs = False
 
-    def __init__(self, loss: nn.Module, draw: Draw = uniform) -> None:
+    def __init__(self, loss: nn.Module, draw: Draw = torch.rand) -> None:
         super().__init__()
         self.loss, self.draw = loss, draw
 
@@ -132,8 +127,8 @@ class SiMix(BatchLoss):
         return result
 
 
-def mix_positives(draw: Draw = uniform) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """Columns of mixed scores of every pair of a query's fine positives, themselves fine positives ([T]'s released code)."""
+def mix_positives(draw: Draw = torch.rand) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """Add a column for the mixed score of every pair of a query's fine positives, as a fine positive ([T]'s released code)."""
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         fine = levels == depth

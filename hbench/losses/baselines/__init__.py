@@ -1,1 +1,1 @@
-"""Losses that are not a rank loss of the table: pairs, proxies, black-box differentiation, soft bins, calibration."""
+"""Defines the losses that are not rank losses: pairs, proxies, black-box differentiation, soft bins, calibration."""

@@ -1,4 +1,4 @@
-"""Differentiates exact ranks as a black box: backward, their slope is that of an interpolation with strength λ ([R]).
+"""Differentiates exact ranks as a black box: their gradient is that of an interpolation with strength λ ([R]).
 
     forward   rk(y)_i = 1 + #{j : y_j > y_i}, equal scores in column order        ([R] Eq. 2)
     backward  dL/dy  = −(rk(y) − rk(y + λ dL/drk)) / λ                            ([R] Algorithm 1)
@@ -24,7 +24,7 @@ from hbench.core.errors import ConfigError
 
 
 class ChosenRanks(NamedTuple):
-    """Of the chosen items of every row, best first: rank (P,), differentiable; place among the chosen (P,); how many (Q,)."""
+    """The chosen items of all rows, best first: rank (P,), differentiable; place among the chosen (P,); their number (Q,)."""
 
     rank: Tensor
     within: Tensor
@@ -32,16 +32,17 @@ class ChosenRanks(NamedTuple):
 
 
 def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
-    """rk(y) along the last dimension: float (…, n), differentiable.
+    """Compute the ranks rk(y) along the last dimension, float (…, n), with the black-box gradient of strength `lam` (λ).
 
-    Ranks are whole numbers in the scores' dtype, in float64 where n exceeds its whole numbers. Raises ConfigError unless λ > 0.
+    Ranks are whole numbers in the dtype of the scores, or in float64 where that cannot hold them. Raises ConfigError unless
+    λ > 0.
     """
     result: Tensor = _BlackboxRank.apply(_exact_counting(scores), _checked(lam))
     return result
 
 
 def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> ChosenRanks:
-    """The black-box ranks of the items chosen bool (Q, n) of scores (Q, n), among all; the same gradient as blackbox_rank's."""
+    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores (Q, n)."""
     rank, number = blackbox_rank(scores, lam)[chosen], chosen.sum(-1)
     row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
     rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
@@ -50,7 +51,7 @@ def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> ChosenRanks:
 
 
 def descending_ranks(scores: Tensor) -> Tensor:
-    """1-based ranks along the last dimension, equal scores in column order: int64 (…, n)."""
+    """Compute 1-based ranks along the last dimension, with equal scores in column order: int64 (…, n)."""
     order = scores.argsort(dim=-1, descending=True, stable=True)
     place = torch.arange(1, scores.shape[-1] + 1, device=scores.device).expand_as(order)
     return torch.empty_like(order).scatter(-1, order, place)
@@ -74,7 +75,7 @@ class _BlackboxRank(torch.autograd.Function):
 def _checked(lam: float) -> float:
     if not lam > 0:
         raise ConfigError(
-            "the interpolation of a black-box rank needs a strength", expected="lam > 0", found=f"{lam:g}"
+            "the strength of the black-box interpolation is not positive", expected="lam > 0", found=f"{lam:g}"
         )
     return lam
 

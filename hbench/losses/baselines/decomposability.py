@@ -1,4 +1,4 @@
-"""Measures the decomposability gap, how far the mean AP inside batches lies above the AP of the whole set, and narrows it by
+"""Measures the decomposability gap, by which the mean AP inside batches exceeds the AP of the whole set, and narrows it by
 calibrating scores across batches ([N] §3.2, [T] §III-C).
 """
 
@@ -19,9 +19,9 @@ from hbench.losses.entry import LossEntry
 
 
 class Calibration(BatchLoss):
-    """Mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, cosines, fine labels ([N] Eq. 7); α = .9, β = .6.
+    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels ([N] Eq. 7).
 
-    A query without positives (negatives) has no first (second) term.
+    A query without positives lacks the first term, one without negatives the second.
     """
 
     takes_partial = True
@@ -41,7 +41,7 @@ class Calibration(BatchLoss):
 
 
 def calibration(positive_margin: float = 0.9, negative_margin: float = 0.6, released: bool = False) -> nn.Module:
-    """Calibration; released: each term a mean over the pairs of the batch where it is not 0, instead of [N] Eq. 7."""
+    """Make the calibration loss; `released`: each term is a mean over the batch's pairs for which it is not 0."""
     return (contrastive if released else Calibration)(positive_margin, negative_margin)
 
 
@@ -55,9 +55,9 @@ def decomposability_gap(
     levels: np.ndarray,
     batches: Sequence[np.ndarray],
 ) -> float:
-    """Mean over batches of metric(scores[batch], levels[batch]) − metric(scores, levels), for one query ([N] Eq. 6, [T] Eq. 6).
+    """Compute the mean of metric(scores[batch], levels[batch]) over batches, minus metric(scores, levels), for one query.
 
-    scores, levels (N,); each batch is an index array (n,).
+    scores, levels (N,); each batch is an index array (n,) ([N] Eq. 6, [T] Eq. 6). Raises ConfigError without batches.
     """
     if not batches:
         raise ConfigError("the gap needs at least one batch", expected="index arrays", found="none")
@@ -66,7 +66,7 @@ def decomposability_gap(
 
 
 class WeightedSum(BatchLoss):
-    """Σ w_i · loss_i(…), each with the same arguments."""
+    """Σ w_i · loss_i(…) of losses with the same arguments."""
 
     takes_partial = True
 
@@ -85,7 +85,7 @@ class WeightedSum(BatchLoss):
 
 
 class Combination(NamedTuple):
-    """The names of the rank loss and the decomposability loss, λ, defaults that differ from the rank loss's own, the paper."""
+    """A combination: names of the rank loss and the decomposability loss, λ, changed defaults of the rank loss, paper."""
 
     rank: str
     decomposability: str
@@ -106,18 +106,17 @@ COMBINATIONS: dict[str, Combination] = {
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
-    """The entry of a row: its parameters are λ (`lam`) and those of its two losses."""
+    """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses."""
     first, second = entries[row.rank], entries[row.decomposability]
-    own = {"lam": row.lam}
 
-    def build(given: Mapping[str, Any]) -> nn.Module:
-        lam = given["lam"]
+    def build(params: Mapping[str, Any]) -> nn.Module:
+        lam = params["lam"]
         if not 0 <= lam <= 1:
             raise ConfigError(
-                "the weight of the decomposability loss is not a share", expected="lam in 0 … 1", found=f"{lam:g}"
+                "the weight of the decomposability loss is out of range", expected="lam in 0 … 1", found=f"{lam:g}"
             )
-        parts = [entry.build({name: given[name] for name in entry.parameters}) for entry in (first, second)]
+        parts = [entry.build({name: params[name] for name in entry.parameters}) for entry in (first, second)]
         return WeightedSum(parts, [1 - lam, lam])
 
-    formula = f"(1 − λ)·{row.rank} + λ·{row.decomposability}"
-    return LossEntry(build, formula, row.paper, own | {**first.parameters, **row.defaults} | dict(second.parameters))
+    parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}
+    return LossEntry(build, f"(1 − λ)·{row.rank} + λ·{row.decomposability}", row.paper, parameters)

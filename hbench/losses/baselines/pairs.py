@@ -1,4 +1,4 @@
-"""Defines the losses of pairs and triplets of items at the fine level; most are pytorch-metric-learning's, on our pairs.
+"""Defines the losses of pairs and triplets at the fine level, most of them by pytorch-metric-learning, on pairs chosen here.
 
 A query is never paired with itself, neither in its batch nor among references that contain it.
 """
@@ -18,7 +18,7 @@ Choose = Callable[[Tensor, Tensor, Tensor], Indices]  # cosines (B, N), positive
 
 
 class ChosenPairs(BatchLoss):
-    """A pytorch-metric-learning loss of pairs or triplets, given mined ones or else those that `choose` picks; fine labels."""
+    """A pytorch-metric-learning loss of pairs or triplets, mined ones or else those of `choose`, at the fine level."""
 
     takes_partial = True
 
@@ -41,14 +41,14 @@ class ChosenPairs(BatchLoss):
 
 
 def all_pairs(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
-    """Every positive and every negative pair."""
+    """Choose every positive and every negative pair."""
     return (*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True))
 
 
 def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
-    """One triplet per query: its nearest positive, and its nearest negative that is farther than that positive.
+    """Choose one triplet per query: its nearest positive, and the nearest negative that is farther than that positive.
 
-    A query that has no such negative, or no positive, gives no triplet.
+    A query without such a negative, or without positives, has no triplet.
     """
     nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
@@ -58,7 +58,7 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 
 def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
-    """[m − cos(q, p) + cos(q, n)]₊, mean over the triplets where it is positive; TL_SH with semi-hard mining, m = .05."""
+    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is positive; semi-hard ones make TL_SH."""
     from pytorch_metric_learning import distances, losses
 
     loss = losses.TripletMarginLoss(margin=margin, distance=distances.DotProductSimilarity())
@@ -66,7 +66,7 @@ def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
 
 
 def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> nn.Module:
-    """[m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊, each averaged over the pairs where it is positive, and added."""
+    """Make the sum of the means of [m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊ over the pairs for which these are positive."""
     from pytorch_metric_learning import distances, losses, reducers
 
     loss = losses.ContrastiveLoss(
@@ -79,7 +79,7 @@ def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> n
 
 
 def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> nn.Module:
-    """Mean of 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)}), cosines (Wang et al. 2019)."""
+    """Make the mean of 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)}) for cosines s (Wang et al. 2019)."""
     from pytorch_metric_learning import losses
 
     require_positive(alpha=alpha, beta=beta)
@@ -87,9 +87,9 @@ def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) 
 
 
 class MemoryPairs(BatchLoss):
-    """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], scores as given, fine labels: the pair loss of the memory paper; m = .5.
+    """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], at the fine level: the pair loss of the memory paper.
 
-    (Wang et al. 2020, XBM, as released with it: pairs with s ≥ 1 − 10⁻⁵ are taken for copies of the query.)
+    (Wang et al. 2020, XBM; like the released code it takes pairs with s ≥ 1 − 10⁻⁵ for copies of the query.)
     """
 
     takes_partial = True

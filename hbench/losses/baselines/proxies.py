@@ -1,6 +1,6 @@
 """Defines the proxy losses, which compare embeddings with one learned vector per class instead of with each other.
 
-Labels are class numbers 0 … C−1 in the finest column; references are accepted and ignored, since proxies take their place.
+Labels are class numbers 0 … C−1 in the finest column; references are accepted but ignored, since proxies replace them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Logits = Callable[[Tensor, Tensor, Tensor], Tensor]  # embeddings (B, D), proxie
 
 
 class ProxySoftmax(BatchLoss):
-    """Mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation of the proxies at the start."""
+    """The mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation of the initial proxies."""
 
     takes_pairs = False
 
@@ -42,7 +42,7 @@ class ProxySoftmax(BatchLoss):
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
-    """−log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, embeddings taken as they are ([E] Eq. 6; NSM, Zhai & Wu 2019); σ = .05."""
+    """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised ([E] Eq. 6; NSM, Zhai & Wu 2019)."""
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.
 
 
 def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
-    """−log softmax_y(−‖s x̂ − s p̂‖²), both normalised inside (ProxyNCA++, Teh et al. 2020); s = 3."""
+    """Make −log softmax_y(−‖s x̂ − s p̂‖²), with x̂ and p̂ normalised here (ProxyNCA++, Teh et al. 2020)."""
     require_positive(scale=scale)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
@@ -62,20 +62,20 @@ def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
 
 
 def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) -> nn.Module:
-    """−log softmax_y(s cos(θ_y + m), s cos θ_z), both normalised inside, m in radians (Deng et al. 2019).
+    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), with vectors normalised here and m in radians (Deng et al. 2019).
 
-    Where θ_y + m passes π, cos θ_y − m sin m continues it downwards.
+    Where θ_y + m exceeds π, cos θ_y − m sin m continues the decrease.
     """
     require_positive(scale=scale, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
-        own = cosine.gather(1, target[:, None])
-        sine = (1 - own**2).clamp(min=torch.finfo(own.dtype).eps).sqrt()  # the slope of √ is infinite at 0
+        to_class = cosine.gather(1, target[:, None])
+        sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()  # the slope of √ is infinite at 0
         turned = torch.where(
-            own > math.cos(math.pi - margin),
-            own * math.cos(margin) - sine * math.sin(margin),
-            own - margin * math.sin(margin),
+            to_class > math.cos(math.pi - margin),
+            to_class * math.cos(margin) - sine * math.sin(margin),
+            to_class - margin * math.sin(margin),
         )
         return scale * cosine.scatter(1, target[:, None], turned)
 
@@ -83,11 +83,11 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
 
 
 class CompositeSoftTriplet(BatchLoss):
-    """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l), embeddings as they are.
+    """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l), with x not normalised.
 
-    The group of class y at level l is all classes that share its first l labels (Sun et al., Dynamic Metric Learning).
-    `paths` int (C, L) are the labels of every class, coarse to fine; `margins` m_1 … m_L, coarse to fine, grow with the
-    distance: the coarse margin is the largest.
+    The group of class y at level l consists of the classes that share its first l labels (Sun et al., Dynamic Metric Learning).
+    `paths` int (C, L) are the labels of every class, coarse to fine; of the `margins` m_1 … m_L, coarse to fine, the coarse one
+    is the largest.
     """
 
     takes_pairs = False
@@ -118,18 +118,18 @@ class CompositeSoftTriplet(BatchLoss):
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
-        # A finite floor: where a group holds every class, the sum is empty and its gradient must be 0, not 0/0.
+        # The floor is finite because a group of all classes makes the sum empty; its gradient must be 0, not 0/0.
         outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)
         return functional.softplus(outside - logits.gather(1, target[:, None])[:, 0] + self.scale * margin).mean()
 
 
 def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
-    """m_1 … m_L, coarse to fine; the papers' for depths 1, 2, 3 and 7, when not given."""
+    """Return the margins m_1 … m_L, coarse to fine; None means the papers' margins, for 1, 2, 3 or 7 levels."""
     if margins is None and depth not in CSL_MARGINS:
         raise ConfigError(
             f"csl has no default margins for {depth} levels",
             expected=f"margins: {depth} numbers, coarse to fine",
-            fix="set margins",
+            fix="set the parameter margins",
         )
     chosen = CSL_MARGINS[depth] if margins is None else tuple(margins)
     if len(chosen) != depth:
@@ -138,23 +138,23 @@ def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...
 
 
 def _groups(paths: Tensor) -> Tensor:
-    """int64 (L, C): at each level, a number for every distinct beginning of a path."""
+    """Number the distinct beginnings of paths at each level: int64 (L, C)."""
     return torch.stack([paths[:, : level + 1].unique(dim=0, return_inverse=True)[1] for level in range(paths.shape[1])])
 
 
 def require_positive(**values: float) -> None:
-    """Refuse a setting that is not above 0."""
+    """Raise ConfigError for a setting that is not above 0."""
     for name, value in values.items():
         if not value > 0:
             raise ConfigError(f"{name} is not positive", expected=f"{name} > 0", found=f"{value:g}")
 
 
 def require_classes(labels: Tensor, classes: int) -> None:
-    """Refuse labels that are not class numbers 0 … C−1."""
+    """Raise ConfigError for labels that are not class numbers 0 … C−1."""
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ConfigError(
             "a label has no proxy",
             expected=f"labels 0 … {classes - 1}",
             found=f"labels {int(labels.min())} … {int(labels.max())}",
-            fix="number the training classes from 0, and give the loss as many classes",
+            fix="number the training classes from 0, and set classes to their number",
         )

@@ -1,7 +1,7 @@
 """Defines the RaMBO losses: AP or recall on black-box ranks, with a score margin and a memory of past scores ([R] §4).
 
-The losses take `lam` for ranks divided by the number n of ranked scores, as the released code does: it then means the same at
-every length, and the rank itself is interpolated with λ = n·lam.
+Like in the released code, `lam` applies to ranks divided by the number n of ranked scores, so that it means the same for every n;
+the rank itself is interpolated with λ = n·lam.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Weight = Callable[[Tensor], Tensor]
 
 
 def score_margin(margin: float) -> Shift:
-    """y − α/2 for positives, y + α/2 for the others ([R] Eq. 14)."""
+    """Make the shift to y − α/2 for positives, y + α/2 for the others ([R] Eq. 14)."""
     return lambda scores, positive: scores + margin * (0.5 - positive.to(scores)) if margin else scores
 
 
 def random_margin(margin: float, draw: Callable[[Tensor], Tensor] = torch.randn_like) -> Shift:
-    """score_margin times |N(0, 1)|, drawn for every score, as the released code does."""
+    """Make the shift by score_margin times |N(0, 1)|, drawn for every score, like the released code."""
     return lambda scores, positive: scores + margin * draw(scores).abs() * (0.5 - positive.to(scores))
 
 
 def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 0.0) -> Tensor:
-    """Mean over rows with positives of 1 − 1/|P| Σ_P rk⁺/rk ([R] Eq. 21–22), rk⁺ without slope; 0 if there is no such row.
+    """Compute the mean of 1 − 1/|P| Σ_P rk⁺/rk over rows with positives ([R] Eq. 21–22), 0 without such rows; rk⁺ is constant.
 
-    scores (Q, n), positive bool (Q, n). `smoothing` is added to |P|: 10⁻⁵ in the released code, so that 1 is never reached.
+    scores (Q, n), positive bool (Q, n). `smoothing` is added to |P|: 10⁻⁵ in the released code, which thus never reaches 1.
     """
     ranked = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     rows = ranked.number.repeat_interleave(ranked.number).to(ranked.rank) + smoothing
@@ -43,49 +43,49 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
 
 
 def recall_loss(scores: Tensor, positive: Tensor, lam: float, weight: Weight, *, unit: float = 1.0) -> Tensor:
-    """Mean over all positives of all rows of weight(r), r = rk − rk⁺ the irrelevant items ahead ([R] Eq. 17, 20).
+    """Compute the mean of weight(r) over all positives, r = rk − rk⁺ being the irrelevant items ahead ([R] Eq. 17, 20).
 
-    `unit` multiplies r: the released code has the number of rows over n there. 0 without positives.
+    `unit` multiplies r; in the released code it is the number of rows over n. Without positives the loss is 0.
     """
     ranked = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((ranked.rank - ranked.within) * unit).sum() / max(1, len(ranked.rank))
 
 
 def log_weight(ahead: Tensor) -> Tensor:
-    """ℓ(r) = log(1 + r), for w_K ≈ 1/K ([R] Eq. 20)."""
+    """Compute ℓ(r) = log(1 + r), for w_K ≈ 1/K ([R] Eq. 20)."""
     return torch.log1p(ahead)
 
 
 def log_log_weight(ahead: Tensor) -> Tensor:
-    """ℓ(ℓ(r)), for w_K ≈ 1/(K log K) ([R] Eq. 20)."""
+    """Compute ℓ(ℓ(r)), for w_K ≈ 1/(K log K) ([R] Eq. 20)."""
     return torch.log1p(torch.log1p(ahead))
 
 
 class ScoreMemory(nn.Module):
-    """The scores of the last τ batches, without gradient, joined to the current ones along a dimension ([R] §4.3).
+    """A memory of the last batches' scores, without gradient, which are joined to the current ones along `dim` ([R] §4.3).
 
-    Joined as rows, shorter rows are filled with −∞, which ranks last. Rows (or columns) with NaN or ∞ are joined to no later
-    batch. The memory is part of the module's state_dict.
+    Where rows are joined, shorter ones are filled up with −∞, which ranks last. Rows (or columns) with NaN or ∞ are not kept. The
+    memory is part of the module's state_dict.
     """
 
     def __init__(self, batches: int, dim: int) -> None:
         super().__init__()
         if batches < 0:
-            raise ConfigError("a memory cannot be negative", expected="memory ≥ 0 batches", found=str(batches))
+            raise ConfigError("the memory is negative", expected="memory ≥ 0 batches", found=str(batches))
         self.past: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
         self.dim = dim
 
     def get_extra_state(self) -> list[tuple[Tensor, Tensor]]:
-        """The past batches, oldest first; torch stores them with the module's tensors."""
+        """Return the past batches, oldest first; torch stores them with the module's tensors."""
         return list(self.past)
 
     def set_extra_state(self, state: list[tuple[Tensor, Tensor]]) -> None:
-        """Take over what get_extra_state gave; of a longer memory, the newest batches."""
+        """Restore what get_extra_state returned; from a longer memory, the newest batches."""
         self.past.clear()
         self.past.extend(state)
 
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        # A resumed memory may have been loaded to another device than the scores'.
+        # After a resume, the memory may be on another device than the scores.
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
@@ -98,7 +98,7 @@ class ScoreMemory(nn.Module):
 
 
 class Rambo(BatchLoss):
-    """A loss of score rows on the fine labels of a batch or of references: margin, then memory, then the loss of the rows."""
+    """A loss of rows of scores with fine labels: first the margin, then the memory, then the loss of the rows."""
 
     takes_partial = True
 
@@ -121,9 +121,9 @@ class Rambo(BatchLoss):
 
 
 class RamboClasses(nn.Module):
-    """(1 − c) L_mAP + c L_APC over a score matrix: AP of every class, and of all classes' scores as one list ([R] Eq. 6, 23).
+    """(1 − c) L_mAP + c L_APC of a score matrix: AP by class, and AP of all classes' scores as one list ([R] Eq. 6, 23).
 
-    forward(scores (n, C), targets bool (n, C)): examples × classes; the memory adds examples. c = 1/3 is the paper's 2 : 1.
+    forward(scores (n, C), targets bool (n, C)): examples × classes; the memory adds examples. The paper has c = 1/3 (2 : 1).
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class RamboClasses(nn.Module):
         super().__init__()
         if not 0 <= joint <= 1:
             raise ConfigError(
-                "the weight of the joint AP is not a share", expected="joint in 0 … 1", found=f"{joint:g}"
+                "the weight of the joint AP is out of range", expected="joint in 0 … 1", found=f"{joint:g}"
             )
         self.lam, self.joint, self.smoothing = lam, joint, smoothing
         self.shift = score_margin(margin) if shift is None else shift
@@ -149,16 +149,16 @@ class RamboClasses(nn.Module):
         (scores,) = full_precision(scores)
         rows, positive = self.memory(scores.T, targets.T.bool())
         with torch.autocast(scores.device.type, enabled=False):
-            each = ap_loss(self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing)
+            by_class = ap_loss(self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing)
             if self.joint == 0:
-                return each
+                return by_class
             flat, flags = rows.T.reshape(1, -1), positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
-            return (1 - self.joint) * each + self.joint * joint
+            return (1 - self.joint) * by_class + self.joint * joint
 
 
 def rambo_ap(lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False) -> nn.Module:
-    """L_AP of every query's list ([R] Eq. 22); released: the query in its list, the margin times |N(0, 1)|, |P| + 10⁻⁵."""
+    """Make L_AP of the queries' lists ([R] Eq. 22); `released`: with the query, a margin times |N(0, 1)|, and |P| + 10⁻⁵."""
     shift = random_margin(margin) if released else score_margin(margin)
     return Rambo(
         lambda scores, positive: ap_loss(scores, positive, lam, smoothing=1e-5 if released else 0.0),
@@ -171,13 +171,13 @@ def rambo_ap(lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: 
 def rambo_recall(
     lam: float = 4.0, margin: float = 0.02, weight: str = "log", memory: int = 0, released: bool = False
 ) -> nn.Module:
-    """L_rec of every query's list with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") ([R] Eq. 20).
+    """Make L_rec of the queries' lists with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") ([R] Eq. 20).
 
-    released: irrelevant items ahead are counted in units of n over the number of lists, memory included.
+    `released`: irrelevant items ahead are counted in units of n over the number of lists, including those in memory.
     """
     weights = {"log": log_weight, "loglog": log_log_weight}
     if weight not in weights:
-        raise ConfigError(f"there is no recall weight {weight!r}", expected="log or loglog", found=weight)
+        raise ConfigError("weight is unknown", expected="log or loglog", found=repr(weight))
 
     def loss(scores: Tensor, positive: Tensor) -> Tensor:
         unit = scores.shape[0] / scores.shape[1] if released else 1.0

@@ -1,4 +1,4 @@
-"""Takes AP over soft bins: evenly spaced similarity values, between whose two neighbours every score is shared.
+"""Computes AP over soft bins: evenly spaced values of similarity; every score is shared by the two next to it.
 
 (Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss.)
 """
@@ -16,10 +16,10 @@ from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_o
 
 
 class SoftBinAP(BatchLoss):
-    """Mean over queries of 1 − Σ_m Prec(m) ΔRec(m), bins m from the highest similarity down, fine labels, cosines given.
+    """The mean over queries of 1 − Σ_m Prec(m) ΔRec(m), for bins m from the highest similarity down, at the fine level.
 
-    h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ, with scores outside [lower, upper] in the first or last bin;
-    Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m / |P|; M = 20 on [−1, 1].
+    h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ; scores outside [lower, upper] are in the first or last bin.
+    Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m / |P|.
     """
 
     takes_partial = True
@@ -36,7 +36,7 @@ class SoftBinAP(BatchLoss):
         super().__init__()
         if bins < 2 or not lower < upper:
             raise ConfigError(
-                "invalid bins",
+                "the bins are invalid",
                 expected="bins ≥ 2, lower < upper",
                 found=f"bins {bins}, lower {lower:g}, upper {upper:g}",
             )
@@ -64,12 +64,12 @@ class SoftBinAP(BatchLoss):
         for share in self._shares(scores):
             items.append((share * present).sum(1))
             hits.append((share * positive).sum(1))
-        every, found = torch.stack(items, dim=1), torch.stack(hits, dim=1)
-        precision = found.cumsum(1) / (every.cumsum(1) + torch.finfo(every.dtype).tiny)
-        return (precision * found).sum(1) / found.sum(1).clamp(min=torch.finfo(every.dtype).tiny)
+        total, positives = torch.stack(items, dim=1), torch.stack(hits, dim=1)
+        precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)
+        return (precision * positives).sum(1) / positives.sum(1).clamp(min=torch.finfo(total.dtype).tiny)
 
     def _shares(self, scores: Tensor) -> Iterator[Tensor]:
-        # The two flanks of each triangle as separate lines, so that a score of exactly 1 gets the released code's subgradient.
+        # Each triangle is two lines, so that the subgradient at a score of exactly 1 is that of the released code.
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
@@ -79,5 +79,5 @@ class SoftBinAP(BatchLoss):
 
 
 def fast_ap(bins: int = 10) -> nn.Module:
-    """SoftBinAP over bins + 1 values of the normalised embeddings' squared distance 2 − 2s in [0, 4] (Cakir et al. 2019)."""
+    """Make SoftBinAP over bins + 1 values of the squared distance 2 − 2s of normalised vectors (Cakir et al. 2019)."""
     return SoftBinAP(bins + 1, normalise=True)
