@@ -130,7 +130,7 @@ def _embed(
                 last_said.append(time.monotonic())
                 say(f"embedded {done:,} of {number:,} images")
 
-        left_out = embedding.embed(given, data, file, split=split, options=options, device=device, watch=watch)
+        left_out = embedding.embed(given, data, file, split=split, options=options, device=device, on_progress=watch)
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")
 

@@ -80,7 +80,7 @@ def _train(
             watch = _watch(bars, shown=processes.first)
             names = dict.fromkeys([*track, *["tensorboard"] * tensorboard])
             report = train(
-                chosen, out, processes=processes, resume=resume, track=list(names), watch=watch, on_remark=say
+                chosen, out, processes=processes, resume=resume, track=list(names), on_progress=watch, on_remark=say
             )
         if processes.first:
             show_scores(report.document)

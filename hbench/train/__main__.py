@@ -1,4 +1,4 @@
-"""`python -m hbench.train RECIPE …` is `hbench train RECIPE …`, for torchrun."""
+"""Runs `hbench train RECIPE …` as `python -m hbench.train RECIPE …`, for torchrun."""
 
 import runpy
 import sys

@@ -1,6 +1,6 @@
-"""Embeds a dataset's images with any model, into a file that `hbench evaluate` takes; resumable in parts.
+"""Embeds a dataset's images with any model, in resumable parts, into a file for `hbench evaluate`.
 
-A model is a checkpoint of `hbench train`, or SOURCE:NAME of a backbone, whose own features are the embeddings.
+The model is a checkpoint of `hbench train`, or a backbone, SOURCE:NAME, whose features are the embeddings.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows and their vectors
 
 
 class Embedder(NamedTuple):
-    """A model, how it wants its images, and what tells it from any other. `prepare`: its own transform, instead of `images`."""
+    """A model, the settings of its images, and a text that identifies it; `prepare`: its own transform, instead of `images`."""
 
     model: nn.Module
     images: Images
@@ -54,9 +54,12 @@ class Embedder(NamedTuple):
 
 @dataclass(frozen=True)
 class EmbedOptions:
-    """`batch` images at a time, at `scales` of their size, mirrored too where `flip`. What is done is kept after `part`
-    images or `seconds`, whichever comes first. `workers` decode; None: one per processor, 10 at most, where there are files to
-    decode. `skip_unreadable`: images that cannot be read are left out."""
+    """Options of embedding: `batch` images at a time, at `scales` of their size, also mirrored if `flip`.
+
+    A part is written after `part` images or `seconds`, whichever comes first. `workers` processes decode image files (None: one
+    per processor, at most 10). `precision`: float32, bfloat16 or float16. `skip_unreadable`: leave out images that cannot be
+    read.
+    """
 
     batch: int = 64
     workers: int | None = None
@@ -74,9 +77,9 @@ AS_THEY_ARE = EmbedOptions()
 def embedder(
     source: str, *, size: int | None = None, weights: str = "pretrained", key_map: Path | None = None
 ) -> Embedder:
-    """The model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and no projection.
+    """Load the model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and without a projection.
 
-    Raises UnknownName, and DataError where a checkpoint or weights cannot be had.
+    Raises UnknownName, and DataError where a checkpoint or weights cannot be loaded.
     """
     folder = Path(source)
     if folder.exists() or ":" not in source:
@@ -103,55 +106,53 @@ def embed_to_file(
     size: int | None = None,
     weights: str = "pretrained",
 ) -> Path:
-    """Embed a dataset's images with a model, and return the file, which `hbench.evaluate` takes.
+    """Embed a dataset's images with a model and return the path of the file, for `hbench.evaluate`.
 
-    `model`: a run's folder or checkpoint, or torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME; `out`:
-    a .parquet, .npz or .npy file that does not exist; `split`: "test" or "train"; `device`: a torch device, "auto": the
-    GPU where there is one; `size`: pixels of the images' sides, by default the model's; `weights`: "pretrained", "random", or
-    a file. An embedding that was interrupted is resumed. Raises UnknownName (models), UsageError (the file exists), DataError
-    (an image cannot be read).
+    `model`: a run's folder or checkpoint, or torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME. `dataset`:
+    a Dataset, or what `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`: "test", "train", or the name of
+    a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of the images' sides (default: the
+    model's). `weights`: "pretrained", "random", or a file. An interrupted embedding is resumed. Raises UnknownName for a model,
+    UsageError if the file exists, DataError for an image that cannot be read.
     """
     with joined(device) as processes:
-        given = embedder(model, size=size, weights=weights)
+        loaded = embedder(model, size=size, weights=weights)
         data = dataset if isinstance(dataset, Dataset) else load(dataset)
-        embed(given, data, Path(out), split=split, options=options, device=processes.device)
+        embed(loaded, data, Path(out), split=split, options=options, device=processes.device)
     return Path(out)
 
 
 def embed(
-    given: Embedder,
+    model: Embedder,
     data: Dataset,
     file: Path,
     *,
     split: str = "test",
     options: EmbedOptions = AS_THEY_ARE,
     device: torch.device = ALONE.device,
-    watch: Callable[[int, int], None] = lambda _done, _all: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[str]:
-    """Write the embeddings of the items of a split, in manifest order; the items that were left out. Interrupted, it resumes
-    where it stopped.
+    """Write the embeddings of a split's items, in the order of the manifest, and return the items that were left out.
 
-    `watch` is told how many images are done and of how many. Raises UsageError for a file that exists, DataError for an
-    image that cannot be read, unless such are skipped.
+    An interrupted call resumes where it stopped. `on_progress` is called with the number of images done and of all images.
+    Raises UsageError for a file that exists, DataError for an image that cannot be read, unless these are skipped.
     """
     _refuse_file(file, options)
-    manifest = _items(data, split)
-    own_prepare = given.prepare
-    images = Files(manifest, own_prepare) if own_prepare else images_of(data.name, manifest, given.images, vary=False)
+    manifest, prepare = _items(data, split), model.prepare
+    images = Files(manifest, prepare) if prepare else images_of(data.name, manifest, model.images, vary=False)
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
-    views = Views(given.model, options.scales, flip=options.flip)
-    model = nn.Sequential(Normalise(given.images), views).to(device).eval()
-    request = _request(given, manifest, split, options)
+    views = Views(model.model, options.scales, flip=options.flip)
+    net = nn.Sequential(Normalise(model.images), views).to(device).eval()
+    request = _request(model, manifest, split, options)
     parts = _take_parts(file, request)
     done = _next_row(parts)
-    workers = workers_for(images, given.images) if options.workers is None else options.workers
+    workers = workers_for(images, model.images) if options.workers is None else options.workers
     with torch.autocast(device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"):
         left = np.arange(done, len(manifest))
-        pieces = embedded(model, images, left, batch=options.batch, workers=workers, device=device)
-        for rows, vectors in _gathered(pieces, options, lambda row: watch(row, len(manifest))):
+        pieces = embedded(net, images, left, batch=options.batch, workers=workers, device=device)
+        for rows, vectors in _gathered(pieces, options, lambda row: on_progress(row, len(manifest))):
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
-    watch(len(manifest), len(manifest))
+    on_progress(len(manifest), len(manifest))
     pieces_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
     if not pieces_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))
@@ -165,19 +166,19 @@ def embed(
 
 def _refuse_file(file: Path, options: EmbedOptions) -> None:
     if file.exists():
-        raise UsageError(f"{file} exists", fix="remove it, or another --out")
+        raise UsageError(f"{file} exists", fix="remove it, or name another --out")
     if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
             f"{file} could not say which images are left out", expected=" or ".join(embeddings.KEEP_LEFT_OUT),
-            found=file.suffix or "no suffix", fix="another --out, such as embeddings.parquet",
+            found=file.suffix or "no suffix", fix="name another --out, such as embeddings.parquet",
         )  # fmt: skip
 
 
-def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions) -> bool:
-    """Whether a parquet file holds the embeddings that `embed` would write. Raises UsageError for a file that holds others."""
+def is_embedded(model: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions) -> bool:
+    """Whether a parquet file holds the embeddings that `embed` would write; raises UsageError for a file with others."""
     if not file.exists():
         return False
-    expected = _in_words(_request(given, _items(data, split), split, options))
+    expected = _in_words(_request(model, _items(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
             stored = {key.decode(): value.decode() for key, value in (parquet.schema_arrow.metadata or {}).items()}
@@ -188,16 +189,16 @@ def is_embedded(given: Embedder, file: Path, data: Dataset, split: str, options:
             f"{file} holds other embeddings",
             expected="those of this model, dataset and options",
             found=f"another {others[0]}",
-            fix="remove it, or give another --out",
+            fix="remove it, or name another --out",
         )
     return True
 
 
-def _request(given: Embedder, manifest: Manifest, split: str, options: EmbedOptions) -> dict[str, object]:
-    """Return what tells these embeddings from any other."""
-    same_anyway = {"workers", "part", "seconds"}  # may change from one attempt to the next
-    settings = {name: value for name, value in asdict(options).items() if name not in same_anyway}
-    return {"model": given.identity, "manifest": manifest.digest, "split": split, **settings}
+def _request(model: Embedder, manifest: Manifest, split: str, options: EmbedOptions) -> dict[str, object]:
+    """Collect the values that identify these embeddings."""
+    without_effect = {"workers", "part", "seconds"}  # they may change from one attempt to the next
+    settings = {name: value for name, value in asdict(options).items() if name not in without_effect}
+    return {"model": model.identity, "manifest": manifest.digest, "split": split, **settings}
 
 
 def _in_words(request: dict[str, object]) -> dict[str, str]:
@@ -205,7 +206,7 @@ def _in_words(request: dict[str, object]) -> dict[str, str]:
 
 
 def _gathered(pieces: Iterator[Piece], options: EmbedOptions, on_row: Callable[[int], None]) -> Iterator[Piece]:
-    """Pieces joined to parts of `options.part` images, or of those that `options.seconds` gave."""
+    """Join pieces into parts of `options.part` images, or of the images of `options.seconds`."""
     waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:
@@ -224,7 +225,7 @@ def _joined(pieces: list[Piece]) -> Piece:
 
 
 def _next_row(parts: Path) -> int:
-    """The row after the last that is in a part; a part that cannot be read is made again, with what follows it."""
+    """Return the row after the last one in a part; remove a part that cannot be read, and those after it."""
     following = 0
     for part in sorted(parts.glob("*.npz")):
         try:
@@ -244,7 +245,7 @@ def _from_checkpoint(path: Path) -> Embedder:
     folder = checkpoints.best(path)
     recipe_file = next((place / RECIPE for place in (folder, folder.parent) if (place / RECIPE).exists()), None)
     if recipe_file is None:
-        raise DataError(f"{folder} has no recipe beside it", expected=f"{RECIPE} in it or in its run's folder")
+        raise DataError(f"{folder} has no recipe", expected=f"{RECIPE} in it or in the folder of its run")
     recipe = resolve(str(recipe_file))
     settings = Model(**{**recipe.model.model_dump(), "weights": RANDOM})
     model = build_model(settings, recipe.images)
@@ -254,7 +255,7 @@ def _from_checkpoint(path: Path) -> Embedder:
 
 
 def _items(data: Dataset, split: str) -> Manifest:
-    """The training manifest, the items of all tests, or one of several tests by its name."""
+    """Return the training manifest, the items of all tests, or one of several tests by name."""
     if split == "train":
         return training_manifest(data)
     if split == "test":
@@ -265,16 +266,14 @@ def _items(data: Dataset, split: str) -> Manifest:
 
 
 def _take_parts(file: Path, request: dict[str, object]) -> Path:
-    """The folder of finished parts; those of another request are refused."""
+    """Return the folder of finished parts, after noting the request there; refuse the parts of another request."""
     parts = file.with_name(f"{file.name}.parts")
     text = json.dumps(request, indent=1)
     about = parts / "request.json"
-    whole = json.dumps(
-        {**request, "skip_unreadable": False}, indent=1
-    )  # such parts hold every image, and serve either way
-    if about.exists() and about.read_text(encoding="utf-8") not in {text, whole}:
+    strict = json.dumps({**request, "skip_unreadable": False}, indent=1)  # its parts hold every image, so they fit too
+    if about.exists() and about.read_text(encoding="utf-8") not in {text, strict}:
         raise UsageError(
-            f"{parts} holds parts of another model, split or other options", fix="remove it, or give another --out"
+            f"{parts} holds parts for another model, split or options", fix="remove it, or name another --out"
         )
     write_text(about, text)
     return parts

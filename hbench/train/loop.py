@@ -5,8 +5,8 @@
         loss of the batch -> gradients -> step -> log, validate, checkpoint
     embed the test items -> test.parquet -> report.json
 
-A step depends on the recipe, its own number, and what a checkpoint holds, and on nothing else: on a CPU a resumed run
-continues, bit for bit, as if it had never stopped.
+A step depends only on the recipe, the number of the step, and the content of a checkpoint. On a CPU a resumed run therefore
+continues bit for bit as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from hbench.train.steps.gradients import (
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
 LOG = logging.getLogger(__name__)
-LaunchedStep = tuple[int, Tensor, dict[str, float], StepTensors]  # number, rows, rates, values that may be on their way
-Watch = Callable[[Moment], None]
+LaunchedStep = tuple[int, Tensor, dict[str, float], StepTensors]  # number, rows, rates, values perhaps not computed yet
+OnProgress = Callable[[Moment], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
 
 
 class TrainingInterrupted(HBenchError):
-    """A run that was asked to stop, and saved where it was."""
+    """Raised when a run stopped on request, after saving a checkpoint."""
 
     exit_code = 130
 
@@ -77,20 +77,20 @@ def train(
     resume: bool = False,
     track: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
-    watch: Watch = lambda _moment: None,
+    on_progress: OnProgress = lambda _moment: None,
     on_remark: Callable[[str], None] = LOG.warning,
 ) -> Report:
-    """Train a recipe's model into the folder `out`, embed the dataset's test items, and score them.
+    """Train the model of a recipe in the folder `out`, embed the dataset's test items, and score them.
 
-    `recipe`: a name that `hbench.list_recipes` gives, the path of a TOML file, or what
-    `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])` makes of one and changes. `dataset`: by default the
-    recipe's. `resume`: continue the run in `out` from its last checkpoint, to the same bits. `track` names trackers
-    (tensorboard, wandb, mlflow). `watch` is called with every step, `callbacks` with (step, values by name) of what is logged,
-    `on_remark` before the first step with what may surprise about the recipe. Where the recipe validates, its best checkpoint
-    is tested, else the last; the report is of the held-out classes where the recipe is not to be tested.
+    `recipe`: a name in `hbench.list_recipes()`, the path of a TOML file, or a Recipe, such as
+    `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`. `dataset`: by default that of the recipe. `resume`:
+    continue the run in `out` from its last checkpoint, to the same bits. `track` names trackers (tensorboard, wandb, mlflow).
+    `on_progress` is called with every step, `callbacks` with (step, values by name) of every logged step, `on_remark` with
+    remarks on the recipe before the first step. If the recipe validates, its best checkpoint is tested, else the last one.
+    Returns the report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
 
-    Raises UnknownName for a recipe, UsageError for a folder that holds another run, DataError for a dataset without training
-    images, TrainingInterrupted when asked to stop, HBenchError for a loss that is not finite.
+    Raises UnknownName for an unknown recipe, UsageError for a folder with another run, DataError for a dataset without training
+    images, TrainingInterrupted after a request to stop, HBenchError for a loss that is not finite.
     """
     out, recipe = Path(out), resolve(recipe) if isinstance(recipe, str) else recipe
     data, held = split_off(dataset or load(require_dataset(recipe)), recipe)
@@ -107,9 +107,9 @@ def train(
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
-        _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
+        _learn(run, recipe, data, held, out=out, processes=processes, log=log, on_progress=on_progress)
         if held is not None:
-            together(None, processes)  # the others wait until the first has written it
+            together(None, processes)  # the other processes wait until the first has written the checkpoint
             checkpoints.load_model(checkpoints.best(out), run.model)
         report = _score(run, recipe, data if recipe.tested or held is None else held, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
@@ -125,25 +125,25 @@ def _learn(
     out: Path,
     processes: Processes,
     log: Log,
-    watch: Watch,
+    on_progress: OnProgress,
 ) -> None:
-    """Take the steps that are left; log, validate and save after each what is due then."""
-    with _asked_to_stop() as asked:
+    """Take the remaining steps; log, validate and save after each step if that is due."""
+    with _stop_signals() as is_stopped:
         for moment in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
-            watch(moment)
+            on_progress(moment)
             last = moment.step == moment.steps
             if last or moment.skipped or moment.step % recipe.log_every == 0:
                 log.moment(moment)
             if moment.step < run.step:
-                continue  # the device is ahead: what is due, is due at the last of the steps that were read together
+                continue  # the device is ahead: validate and save only after the last of the steps that were read together
             if held is not None and (last or moment.step % (recipe.evaluate_every * moment.steps_per_epoch) == 0):
                 scores = validated(run, recipe, held, processes)
                 log.validation(moment.step, scores)
                 run.best = best_after(run.best, moment.step, scores, recipe, held)
                 last = last or is_over(run.best, recipe)
-            stop = any_of(asked(), processes) and not last
+            stop = any_of(is_stopped(), processes) and not last
             if processes.first and (last or stop or _is_to_be_saved(run, recipe)):
-                run.save(out)  # after the log, which then is complete up to every checkpoint
+                run.save(out)  # after logging, so that the log is complete up to every checkpoint
             if stop:
                 raise TrainingInterrupted(
                     f"stopped after step {moment.step} of {moment.steps}; everything is saved in {out}",
@@ -159,7 +159,7 @@ def _is_to_be_saved(run: TrainingRun, recipe: Recipe) -> bool:
 
 
 def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
-    """Take every step from the run's to the recipe's last, and tell of each; a GPU is some steps ahead of what is told."""
+    """Take every remaining step and yield its moment; a GPU is some steps ahead of the moments."""
     manifest = training_manifest(data)
     in_epoch, begun, began = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter()
     waiting: list[LaunchedStep] = []
@@ -185,7 +185,7 @@ def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes:
 def _launched(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
 ) -> Iterator[LaunchedStep]:
-    """Take every step; none is waited for."""
+    """Launch every remaining step and yield it, without waiting for the device."""
     manifest, device = training_manifest(data), processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
@@ -202,7 +202,7 @@ def _launched(
 
 
 def _is_to_be_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
-    """Whether the host waits for the device after this step: it is logged or saved, or ends an epoch."""
+    """Whether the host waits for the device after this step, which is logged, saved, or the last of an epoch."""
     every = [recipe.log_every, in_epoch, *([recipe.checkpoint_every] if recipe.checkpoint_every else [])]
     return any(step % number == 0 for number in every)
 
@@ -214,12 +214,14 @@ def update(
     processes: Processes = ALONE,
     compute: TrainStep = direct,
 ) -> StepTensors:
-    """One step of every optimiser on this process's part of a batch; where the loss or its gradient is not finite, nothing
-    changes. On a GPU nothing is waited for, and no later step changes anything after such a one."""
+    """Take one step of every optimiser on this process's part of a batch, unless the loss or its gradient is not finite.
+
+    On a GPU the host waits for nothing, and after a step that is not finite no later step changes anything.
+    """
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     part = pixels.to(processes.device, memory_format=run.layout), labels.to(processes.device)
-    # The running means of batch norms that learn move as the images pass, before the loss is known.
+    # Batch norms that learn update their running means in the forward pass, before the loss is known.
     norms = [] if run.model.freeze_batch_norm else [(buffer, buffer.clone()) for buffer in run.model.buffers()]
     total, terms = compute(run.embed, run.objective, *part, processes=processes, scale=run.scaler.scale)
     average_gradients(list(run.objective.parameters()), processes)
@@ -239,26 +241,28 @@ def update(
 
 
 def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE) -> EpochBatches:
-    """The images of every step of an epoch: this process's share of each batch."""
+    """Plan the batches of an epoch; return this process's share of each."""
     batches = plan(manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch)
     return batches.share(processes.rank, processes.world)
 
 
 def _remarks(recipe: Recipe, manifest: Manifest) -> list[str]:
-    """What a person should know of a recipe before its run: a backbone that rests for long, epochs without enough batches."""
+    """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer batches than asked for."""
     resting, steps, remarks = recipe.schedule.resting(recipe.epochs), recipe.steps_per_epoch, []
     if resting * 3 > recipe.epochs:
         remarks.append(
-            f"the backbone rests for {min(1, resting / recipe.epochs):.0%} of the steps: schedule.warm_up is {resting:g} of "
-            f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 rests it for 5 % of them)"
+            f"the backbone is frozen for {min(1, resting / recipe.epochs):.0%} of the steps: schedule.warm_up is {resting:g} of "
+            f"{recipe.epochs} epochs (--set schedule.warm_up=0.05 freezes it for 5 % of them)"
         )
     if steps and (batches := len(_plan(recipe, manifest, 0).rows)) < steps:
-        remarks.append(f"an epoch has {batches:,} steps: the training images make no {steps:,} (steps_per_epoch)")
+        remarks.append(
+            f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training images make no more batches"
+        )
     return remarks
 
 
 def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes) -> Report:
-    """Embed the items of all tests of a dataset, shared among the processes, write them, and score the file."""
+    """Embed the items of all tests, shared among the processes, write the embeddings, and score the file."""
     manifest = all_tests(data)
     vectors = embed_all(run.model, data.name, manifest, recipe, processes)
     if processes.first:
@@ -272,57 +276,57 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
 
 
 def _refuse_uneven_parts(recipe: Recipe, processes: Processes) -> None:
-    """A batch that the processes cannot share would be trained without its rest, with another gradient than one process's."""
+    """Refuse batches that the processes cannot share evenly: leaving out a rest would change the gradient."""
     if recipe.sampler.batch % processes.world:
         raise UsageError(
             "the processes cannot share a batch", expected=f"sampler.batch a multiple of {processes.world} processes",
-            found=f"{recipe.sampler.batch}", fix="--set sampler.batch=…, or another number of processes",
+            found=f"{recipe.sampler.batch}", fix="change it with --set sampler.batch=…, or the number of processes",
         )  # fmt: skip
 
 
 def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Make the run's folder with its recipe; refuse one that holds a run not to be resumed, or of another recipe."""
+    """Write the recipe into the folder of the run; refuse a folder with a run of another recipe, or not to be resumed."""
     path = out / RECIPE
     if path.exists():
         earlier = resolve(str(path))
         other = list(differences(earlier.model_dump(), recipe.model_dump()))
         if not resume:
-            raise UsageError(f"{out} holds a run already", fix="--resume continues it; else name another --out")
+            raise UsageError(f"{out} holds a run already", fix="continue it with --resume, or name another --out")
         if other:
             raise UsageError(
-                f"{out} holds a run of another recipe", found=f"another {examples(other)}", fix="another --out"
+                f"{out} holds a run of another recipe", found=f"another {examples(other)}", fix="name another --out"
             )
     else:
         write_text(path, as_toml(recipe))
 
 
 def _non_finite(values: StepValues, step: int, items: list[str], file: Path) -> HBenchError:
-    """Save what led to a loss or gradient that is NaN or infinite; the error that says so."""
+    """Save the terms and items of a step whose loss or gradient is not finite; return the error that says so."""
     terms = values.terms
     state = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
     write_text(file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
     return HBenchError(
-        f"{what} of step {step} is not finite: nothing was changed by it",
+        f"{what} of step {step} is not finite, so the step changed nothing",
         found=", ".join(f"{name} {term}" for name, term in terms.items()) + f", on {examples(items)}",
-        fix=f"look at the items in {file}; a smaller optimizer.lr, optimizer.clip, or precision float32 or bfloat16",
+        fix=f"look at the items in {file}; try a smaller optimizer.lr, optimizer.clip, or precision float32 or bfloat16",
     )
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Whether SIGINT or SIGTERM came; a second one is not held back."""
-    came: list[int] = []
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether SIGINT or SIGTERM was received; a second one has its usual effect."""
+    received: list[int] = []
     earlier = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         signal.signal(number, earlier[number])
 
     try:
         for number in earlier:
             signal.signal(number, note)
-        yield lambda: bool(came)
+        yield lambda: bool(received)
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

@@ -1,9 +1,9 @@
-"""Lets several processes train one model (torchrun): each embeds its part of a batch, and takes the loss of the whole.
+"""Lets several processes train one model (torchrun): each embeds its part of a batch and computes the loss of the whole batch.
 
     gradient = mean over processes of Σ_parts ∂L/∂embeddings(part) · ∂embeddings(part)/∂weights
 
-is that of one process with the whole batch, since `gather` passes every process's gradient back to where a part came
-from and DistributedDataParallel averages.
+equals the gradient of one process with the whole batch: `gather` passes all gradients of a part back to its process, and
+DistributedDataParallel averages.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before a group begins: its defaults, bound when it is imported, would keep the group alive
+import torch.distributed.nn  # imported before a group exists, which its default arguments would otherwise keep alive
 from torch import Tensor, nn
 
 from hbench.core.errors import UsageError
 
 
 class Processes(NamedTuple):
-    """This process's number, how many there are, and its device."""
+    """The rank of this process, the number of processes, and the device of this one."""
 
     rank: int
     world: int
@@ -37,12 +37,12 @@ class Processes(NamedTuple):
 
 
 ALONE = Processes(0, 1, torch.device("cpu"))
-PATIENCE = timedelta(hours=12)  # the others wait while the first scores; torchrun ends them all should one of them die
+PATIENCE = timedelta(hours=12)  # the others wait while the first scores; if one dies, torchrun ends all
 
 
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
-    """This process among those that torchrun started, or alone; nccl on GPUs, gloo else."""
+    """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; or yield this process alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device)
     if world == 1:
@@ -55,8 +55,8 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
-        # The group's threads end with the last that holds it: here, not a model left in a cycle or in the frames of a
-        # traceback. A thread that lets go of a tensor while the interpreter ends would abort the process.
+        # The threads of the group end with the last reference to it. That must be here, not in a cycle of garbage or in the
+        # frames of a traceback: a thread that frees a tensor while the interpreter exits would abort the process.
         gc.collect()
         dist.destroy_process_group()
 
@@ -69,16 +69,14 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone(
-            memory_format=torch.contiguous_format
-        )  # what came in is autograd's, not ours to change
+        total = gradients[0].clone(memory_format=torch.contiguous_format)  # autograd owns the gradient passed in
         dist.all_reduce(total)
         start = dist.get_rank() * ctx.rows
         return total[start : start + ctx.rows]
 
 
 def gather(part: Tensor, processes: Processes) -> Tensor:
-    """The parts (B/W, …) of all processes in order of rank, (B, …), with gradient."""
+    """Gather the parts (B/W, …) of all processes in order of rank, (B, …), with their gradient."""
     if processes.world == 1:
         return part
     whole: Tensor = _Gather.apply(part) if part.requires_grad else _all_gather(part)
@@ -86,7 +84,7 @@ def gather(part: Tensor, processes: Processes) -> Tensor:
 
 
 def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> None:
-    """The mean over processes of the gradients of weights that no DistributedDataParallel holds: the proxies."""
+    """Average the gradients of weights outside of DistributedDataParallel, the proxies, over the processes."""
     if processes.world > 1:
         for weight in weights:
             if weight.grad is not None:
@@ -95,7 +93,7 @@ def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> 
 
 
 def distributed(model: nn.Module, processes: Processes) -> nn.Module:
-    """The model as all processes train it; batch norms see the whole batch on GPUs, and must be frozen elsewhere."""
+    """Wrap the model for training by all processes; batch norms see the whole batch on GPUs, elsewhere they must be frozen."""
     if processes.world == 1:
         return model
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
@@ -110,7 +108,7 @@ def distributed(model: nn.Module, processes: Processes) -> nn.Module:
 
 
 def any_of(flag: bool, processes: Processes) -> bool:
-    """Whether the flag is up in any process."""
+    """Whether the flag is true in any process."""
     if processes.world == 1:
         return flag
     raised = torch.tensor(int(flag), device=processes.device)
@@ -119,7 +117,7 @@ def any_of(flag: bool, processes: Processes) -> bool:
 
 
 def together(value: Any, processes: Processes) -> list[Any]:
-    """Every process's value, in order of rank."""
+    """Collect the values of all processes, in order of rank."""
     if processes.world == 1:
         return [value]
     values: list[Any] = [None] * processes.world

@@ -1,4 +1,4 @@
-"""Holds what training changes, model, losses and optimisers: begun from a recipe, saved to and restored from checkpoints."""
+"""Holds what training changes (model, losses, optimisers), begins it from a recipe, and saves and restores it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 
 
 class BestStep(NamedTuple):
-    """The step whose checkpoint validated best, its score, and how many validations since then were no better."""
+    """The step with the best validation, its score, and the number of validations since then that were not better."""
 
     step: int
     score: float
@@ -37,8 +37,10 @@ class BestStep(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """The model (`embed`: as the processes share it), the losses, the optimisers, float16's scaler, the steps taken, and the best
-    of them where the run validates. `halted`: on a GPU, whether a step was not finite, after which it takes no more."""
+    """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, and the best step, if it validates.
+
+    `embed` is the model as the processes share it. `halted`: on a GPU, whether a step was not finite, so that no more are taken.
+    """
 
     model: EmbeddingModel
     embed: nn.Module
@@ -52,7 +54,7 @@ class TrainingRun:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether steps are launched before the host knows of the last one: on GPUs, and not with float16's scaler."""
+        """Whether steps are launched before the host knows the last one's values: on GPUs, except with float16's scaler."""
         return self.halted is not None
 
     def save(self, folder: Path) -> None:
@@ -67,7 +69,7 @@ class TrainingRun:
         checkpoints.save(folder, self.step, model=self.model, state=state)
 
     def restore(self, folder: Path) -> None:
-        """Resume from a checkpoint. Raises DataError where it cannot be read or is of another model."""
+        """Restore a checkpoint; raises DataError where it cannot be read or belongs to another model."""
         state = checkpoints.load_state(folder)
         checkpoints.load_model(folder, self.model)
         with checkpoints.usable(folder / checkpoints.STATE):
@@ -77,7 +79,7 @@ class TrainingRun:
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-                kept["fused"] = group["fused"]  # this device's, not that of the device it was saved on
+                kept["fused"] = group["fused"]  # the setting of this device, not of the one that saved
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
         checkpoints.set_random_state(state["random"])
@@ -86,7 +88,7 @@ class TrainingRun:
 
 
 def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
-    """A run before its first step; everything that begins at random begins from the recipe's seed."""
+    """Make a run before its first step; the recipe's seed determines all random weights."""
     manifest, device = training_manifest(data), processes.device
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
@@ -116,26 +118,25 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:
-    """Freeze the pretrained weights, or thaw them: frozen during warm-up, they spare most of a step."""
+    """Freeze or unfreeze the pretrained weights; while they are frozen, in the warm-up, a step takes much less time."""
     groups = [group for optimizer in run.optimizers for group in optimizer.param_groups if group["name"] == BODY]
     body = [weight for group in groups for weight in group["params"]]
     if any(weight.requires_grad == frozen for weight in body):
         for weight in body:
             weight.requires_grad_(not frozen)
-        run.embed = distributed(
-            run.model, processes
-        )  # DistributedDataParallel waits for the weights that it saw at first
+        # DistributedDataParallel expects gradients of the weights that it was made with, so it is made anew.
+        run.embed = distributed(run.model, processes)
 
 
 def precision_on(device: torch.device) -> str:
-    """What a net computes in unless it is said: bfloat16 on a GPU that has it, else float32."""
+    """Return the default precision of a device: bfloat16 on a GPU that supports it, else float32."""
     return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
 
 
 def training_manifest(data: Dataset) -> Manifest:
-    """The dataset's training manifest; DataError where it has none."""
+    """Return the dataset's training manifest; raises DataError where it has none."""
     if data.train is None:
-        raise DataError(f"{data.name} has no training images", fix="hbench datasets lists those that have")
+        raise DataError(f"{data.name} has no training images", fix="hbench datasets lists the datasets that have some")
     return data.train
 
 
@@ -143,8 +144,8 @@ def _refuse_two_passes(model: EmbeddingModel, recipe: Recipe) -> None:
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     if recipe.two_pass and norms and not model.freeze_batch_norm:
         raise UsageError(
-            "two passes would give the batch norms other batches",
-            fix="--set model.freeze_batch_norm=true or two_pass=0",
+            "in two passes the batch norms would see parts of the batch only",
+            fix="--set model.freeze_batch_norm=true, or --set two_pass=0",
         )
 
 

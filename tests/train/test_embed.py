@@ -87,7 +87,7 @@ def stopped_at(count):
 def test_parts_that_are_done_and_sound_are_not_done_again(letters, tmp_path, stop, options, kept):
     chosen, second = embedding.EmbedOptions(**options), model()
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(model(), letters, tmp_path / "e.npz", options=chosen, watch=stopped_at(stop))
+        embedding.embed(model(), letters, tmp_path / "e.npz", options=chosen, on_progress=stopped_at(stop))
     assert not (tmp_path / "e.npz").exists()
     if options.get("part") == 10:
         part = sorted((tmp_path / "e.npz.parts").glob("*.npz"))[1]
@@ -101,7 +101,7 @@ def test_parts_that_are_done_and_sound_are_not_done_again(letters, tmp_path, sto
 
 def test_what_would_mix_or_replace_files_or_has_no_images_is_refused(letters, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        embedding.embed(model(), letters, tmp_path / "e.npz", watch=stopped_at(1))
+        embedding.embed(model(), letters, tmp_path / "e.npz", on_progress=stopped_at(1))
     (tmp_path / "mine.npz").write_text("mine")
     flipped, skipping = embedding.EmbedOptions(flip=True), embedding.EmbedOptions(skip_unreadable=True)
     for error, problem, data, file, options in (
@@ -166,7 +166,7 @@ def test_key_maps_that_do_not_fit_and_weights_that_could_be_taken_crosswise_are_
     both = {f"{prefix}.{key}": value for key, value in state.items() for prefix in ("teacher", "student")}
     for weights, text, words in (
         (state, "a = 1", "not a key map"),
-        (dict(list(state.items())[1:]), "order = true", "cannot be taken in order"),
+        (dict(list(state.items())[1:]), "order = true", "cannot be paired in order"),
         (sorted_keys, "order = true", r"layers\.1\.bias \(16,\) for layers\.1\.weight \(16,\)"),
         (both, '"teacher." = ""\n"student." = ""', r"teacher\.layers\.0\.weight and student\.layers\.0\.weight"),
     ):

@@ -93,7 +93,7 @@ def test_processes_can_share_the_batch_that_follows(world):
 def test_one_class_teaches_nothing(tmp_path):
     with pytest.raises(ConfigError, match="too few classes to learn from"):
         fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(50))
-    with pytest.raises(UsageError, match="train on which dataset"):
+    with pytest.raises(UsageError, match="the recipe names no dataset"):
         loop.train(resolve("own-data"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

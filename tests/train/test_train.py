@@ -111,7 +111,7 @@ def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
     before, taken = logged(tmp_path), []
     assert before[-1]["step"] == 9
     assert checkpoint.best(tmp_path).name == "step-00000003"
-    loop.train(recipe, tmp_path, dataset=letters, resume=True, watch=taken.append)
+    loop.train(recipe, tmp_path, dataset=letters, resume=True, on_progress=taken.append)
     assert taken == []
     assert logged(tmp_path) == before
 
@@ -160,9 +160,9 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
     ("changes", "problem"),
     [
         ([], "cannot share a batch"),  # by three processes
-        (["validation=0.01", "evaluate_every=1"], "cannot be shared with a validation"),
+        (["validation=0.01", "evaluate_every=1"], "too few or all of the training classes"),
         (["validation=0.5", "validation_level=genus"], "unknown level"),
-        (["evaluate_every=1"], "expected a validation to evaluate"),
+        (["evaluate_every=1"], "expected validation > 0 with evaluate_every"),
         (["validation=0.5", "evaluate_every=1", "select_by=H-A"], "unknown metric"),
         (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),
     ],
@@ -197,7 +197,7 @@ def test_a_tracker_that_is_not_installed_is_named_before_the_first_step(letters,
 def test_tensorboard_has_the_curves_of_the_log_also_of_a_run_that_was_cut(letters, tmp_path):
     recipe = tiny("glyphs-happier", "checkpoint_every=2", "validation=0.25", "evaluate_every=1")
     with pytest.raises(RuntimeError, match="killed"):
-        loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], watch=killed_at(6))
+        loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], on_progress=killed_at(6))
     loop.train(recipe, tmp_path, dataset=letters, track=["tensorboard"], resume=True)
     curves = EventAccumulator(str(tmp_path)).Reload()
     lines = logged(tmp_path)
@@ -365,9 +365,9 @@ def test_a_warm_up_below_one_is_a_share_of_the_steps_however_few_the_epochs(lett
 @pytest.mark.parametrize(
     ("changes", "remark"),
     [
-        (["schedule.warm_up=1"], "rests for 50% of the steps"),
-        (["schedule.warm_up=0.5"], "rests for 50% of the steps"),
-        (["steps_per_epoch=500"], r"an epoch has \d+ steps: the training images make no 500"),
+        (["schedule.warm_up=1"], "is frozen for 50% of the steps"),
+        (["schedule.warm_up=0.5"], "is frozen for 50% of the steps"),
+        (["steps_per_epoch=500"], r"an epoch has \d+ steps instead of 500"),
         (["schedule.warm_up=0.3"], None),
     ],
 )
@@ -378,7 +378,7 @@ def test_what_may_surprise_is_said_before_the_first_step(letters, tmp_path, chan
         assert len(remarks) == (remark is not None)
 
     recipe = tiny("glyphs-nsm", *changes)
-    loop.train(recipe, tmp_path, dataset=letters, watch=watch, on_remark=remarks.append)
+    loop.train(recipe, tmp_path, dataset=letters, on_progress=watch, on_remark=remarks.append)
     if remark:
         assert re.search(remark, remarks[0])
 
@@ -440,7 +440,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(letters, tmp_path):
 def test_an_interrupted_run_saves_all_that_it_takes_to_resume_and_says_how(letters, tmp_path, changes):
     recipe = tiny(*changes)
     with pytest.raises(loop.TrainingInterrupted, match="stopped after step 3 of 6") as stopped:
-        loop.train(recipe, tmp_path / "a", dataset=letters, watch=signalled_at(3))
+        loop.train(recipe, tmp_path / "a", dataset=letters, on_progress=signalled_at(3))
     assert stopped.value.exit_code == 130
     assert "--resume" in str(stopped.value)
     loop.train(recipe, tmp_path / "a", dataset=letters, resume=True)
@@ -489,10 +489,10 @@ def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, undistur
 
 def test_a_process_that_torchrun_starts_again_goes_on_by_itself(letters, tmp_path, monkeypatch):
     with pytest.raises(loop.TrainingInterrupted):
-        loop.train(tiny(), tmp_path, dataset=letters, watch=signalled_at(4, signal.SIGTERM))
+        loop.train(tiny(), tmp_path, dataset=letters, on_progress=signalled_at(4, signal.SIGTERM))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     taken = []
-    loop.train(tiny(), tmp_path, dataset=letters, watch=lambda moment: taken.append(moment.step))
+    loop.train(tiny(), tmp_path, dataset=letters, on_progress=lambda moment: taken.append(moment.step))
     assert taken == [5, 6]
 
 
@@ -575,7 +575,7 @@ def test_steps_that_are_not_waited_for_are_the_same(letters, tmp_path, monkeypat
     loop.train(recipe, tmp_path / "plain", dataset=letters)
     monkeypatch.setattr(loop, "begin", ahead)
     taken = []
-    loop.train(recipe, tmp_path / "ahead", dataset=letters, watch=lambda moment: taken.append(moment.step))
+    loop.train(recipe, tmp_path / "ahead", dataset=letters, on_progress=lambda moment: taken.append(moment.step))
     assert taken == list(range(1, 11))
     for one, other in zip(logged(tmp_path / "plain")[:-1], logged(tmp_path / "ahead")[:-1], strict=True):
         assert one["step"] == other["step"]

@@ -1,1 +1,1 @@
-"""Images on their way into a network: datasets, samplers, transforms and batches."""
+"""Brings images into a network: datasets, samplers, transforms and batches."""

@@ -1,8 +1,8 @@
 """Makes batches of image tensors for training and embedding: files decoded in worker processes, or images in memory.
 
-A batch is (images (B, C, H, W), rows int64 (B,) of the manifest), of uint8 where they come from files, else float32 and normalised.
-What varies an image is its own seed, so that neither the number of workers nor a resumed epoch changes it. Workers make pieces
-of a batch and live as long as the training; on a GPU the pieces come through pinned memory, while it computes.
+A batch is (images (B, C, H, W), rows int64 (B,) of the manifest). Images from files are uint8, others float32 and normalised.
+Every image is varied by a seed of its own, so that neither the number of workers nor a resumed epoch changes it. Workers make
+pieces of batches, and live as long as the training; a GPU gets the pieces through pinned memory while it computes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ Unreadable = dict[str, DataError]  # by item
 Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 CPU = torch.device("cpu")
-MOST_NAMED = 100  # images that cannot be read
-PIECE = (
-    256  # images that a worker makes at once: it and those that wait for the net are bounded, however large a batch is
-)
+MOST_NAMED = 100  # unreadable images that an error names
+PIECE = 256  # images that a worker makes at once, which bounds its memory and the queue for any size of batch
 
-HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {  # dataset and size: small enough for memory
-    ("glyphs", glyphs.SIDE): glyphs.images,
-}
+# Images that are held in memory, by dataset and size.
+HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {("glyphs", glyphs.SIDE): glyphs.images}
 
 
 class Files(Dataset[Batch]):
-    """The images of a manifest as they are opened; a whole batch at a time, or what is wrong with its images. `skips`: those that
-    cannot be read are left out, so that a batch may have fewer images than were asked for, or none."""
+    """The images of a manifest, opened a whole batch at a time; instead of a batch with unreadable images, their errors.
+
+    `skips`: unreadable images are left out, so that a batch may have fewer images than requested, or none.
+    """
 
     skips = False
 
@@ -60,7 +59,7 @@ class Files(Dataset[Batch]):
             try:
                 images.append(self._image(row, draw))
                 rows.append(row)
-            except DataError as error:  # returned, since a loader turns what its workers raise into a traceback
+            except DataError as error:  # returned, since a loader turns errors raised in workers into tracebacks
                 problems[str(self.items[row])] = error
         if problems and not self.skips:
             return problems
@@ -69,12 +68,12 @@ class Files(Dataset[Batch]):
     def _image(self, row: int, draw: int) -> Tensor:
         image = self.open(self.items[row])
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(draw)  # not torch.manual_seed, which would reseed GPUs with every image
+            torch.default_generator.manual_seed(draw)  # torch.manual_seed would also seed GPUs, for every image
             return self.prepare(image)
 
 
 class Held(Dataset[Batch]):
-    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); `scale` None leaves them as they are."""
+    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale` is None."""
 
     def __init__(self, pixels: NDArray[np.uint8], settings: Images, scale: tuple[float, float] | None) -> None:
         channels_last = pixels if pixels.ndim == 4 else pixels[..., None]
@@ -92,7 +91,7 @@ class Held(Dataset[Batch]):
 
 
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
-    """The images of one of a dataset's manifests, varied as for training or as they are embedded."""
+    """Make the images of one of a dataset's manifests, varied for training, or fixed for embedding."""
     chosen = settings.augment if vary else NONE
     held = HELD.get((name, settings.size))
     if held is not None:
@@ -103,44 +102,44 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
 
 
 def workers_for(images: Dataset[Batch], settings: Images) -> int:
-    """The processes that decode: as the recipe says, or one per processor, 10 at most, and none for images in memory."""
+    """Return the number of processes that decode: the recipe's, or one per processor, at most 10; 0 for images in memory."""
     if settings.workers is not None:
         return settings.workers
     return min(10, os.cpu_count() or 1) if isinstance(images, Files) else 0
 
 
 class Batches:
-    """The batches of one epoch after another, on a device; the workers that decode them stay for all of these."""
+    """Makes batches on a device, epoch after epoch, with the same worker processes."""
 
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
         self.device = device
         self._pieces: list[Keys] = []
-        # A separate generator: by default a loader draws from torch's, which would make a resumed run another one.
+        # A separate generator: by default a loader draws from torch's, which would change a resumed run.
         self._loader: DataLoader[Any] = DataLoader(
             images, batch_sampler=_Pieces(self._pieces), num_workers=workers, persistent_workers=workers > 0,
             collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=device.type == "cuda",
         )  # fmt: skip
 
     def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
-        """The batches of these keys, in order. Raises DataError with all images of a batch that cannot be read."""
+        """Yield the batches of these keys, in order; raises DataError that names the unreadable images of a batch."""
         cut = [[keys[start : start + PIECE] for start in range(0, len(keys), PIECE)] for keys in batches]
         self._pieces[:] = [piece for pieces in cut for piece in pieces]
-        came = iter(self._loader)
+        loader = iter(self._loader)
         for pieces in cut:
-            loaded = [next(came) for _ in pieces]
+            loaded = [next(loader) for _ in pieces]
             if problems := [problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()]:
-                raise _all_told(dict(problems))
+                raise _unreadable(dict(problems))
             parts = [self._moved(piece) for piece in loaded]
             images, rows = zip(*parts, strict=True)
             yield parts[0] if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
-        next(came, None)  # lets the workers end their epoch
+        next(loader, None)  # lets the workers end their epoch
 
     def _moved(self, piece: Batch) -> Batch:
         return piece[0].to(self.device, non_blocking=True), piece[1].to(self.device, non_blocking=True)
 
 
 class _Pieces:
-    """What a loader asks for the keys of its next epoch."""
+    """The batch sampler of a loader: yields the keys of the next epoch's pieces."""
 
     def __init__(self, pieces: list[Keys]) -> None:
         self.pieces = pieces
@@ -153,7 +152,7 @@ class _Pieces:
 
 
 def keys_of(plan: EpochBatches) -> Iterator[Keys]:
-    """The keys of every batch of a plan."""
+    """Yield the keys of every batch of a plan."""
     for rows, draws in zip(plan.rows.tolist(), plan.draws.tolist(), strict=True):
         yield list(zip(rows, draws, strict=True))
 
@@ -166,14 +165,14 @@ def in_order(
     workers: int,
     device: torch.device = CPU,
 ) -> Iterator[Batch]:
-    """The images of these rows, `batch` at a time."""
+    """Yield the images of these rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]
     batches = (keys[start : start + batch] for start in range(0, len(keys), batch))
     return Batches(images, workers=workers, device=device).of(batches)
 
 
 def all_tests(dataset: datasets.Dataset) -> Manifest:
-    """The items of all tests, each once, in the order of the first test that has them."""
+    """Join the items of all tests, each once, in the order of the first test that has them."""
     tests = list(dataset.tests.values())
     if len(tests) == 1:
         return tests[0]
@@ -189,8 +188,8 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _all_told(problems: Unreadable) -> DataError:
-    """One error for all images of a batch that cannot be read."""
+def _unreadable(problems: Unreadable) -> DataError:
+    """Make one error of all unreadable images of a batch."""
     first = next(iter(problems.values()))
     if len(problems) == 1:
         return first

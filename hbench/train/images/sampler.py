@@ -2,7 +2,7 @@
 
     sampler(labels (N, L), settings, rng) -> rows int64 (S, B)
 
-S depends on the labels and settings alone, so that every epoch has as many steps. `plan` is the batches of
+S depends on the labels and settings alone, so that all epochs have the same number of steps. `plan` returns the batches of
 (seed, epoch); processes take disjoint slices of every batch.
 """
 
@@ -34,20 +34,20 @@ class EpochBatches(NamedTuple):
     draws: Rows
 
     def share(self, rank: int, world: int) -> EpochBatches:
-        """The columns of one process: together, in order of rank, they are the batch again."""
+        """Return the columns of one process; those of all processes, in order of rank, make the batch."""
         size = self.rows.shape[1] // world
         part = slice(rank * size, (rank + 1) * size)
         return EpochBatches(self.rows[:, part], self.draws[:, part])
 
     def after(self, step: int) -> EpochBatches:
-        """What is left of the epoch after `step` batches."""
+        """Return the rest of the epoch after `step` batches."""
         return EpochBatches(self.rows[step:], self.draws[step:])
 
 
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """The batches of (seed, epoch), the same on every machine; `steps` keeps this many of the first. Raises ConfigError."""
+    """Compose the batches of (seed, epoch), the same on every machine, at most `steps` of them; raises ConfigError."""
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]
     return EpochBatches(rows, rng.integers(2**63, size=rows.shape))
@@ -55,11 +55,11 @@ def plan(
 
 @samplers.register("m_per_class")
 def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Batches of B/m different classes with m items of each; every item is in at least one batch of the epoch.
+    """Compose batches of B/m different classes with m items of each; every item is in at least one batch of the epoch.
 
-    A class's items are cut into groups of m, the last filled up with others of its items (repeated where it has fewer
-    than m); a group goes to the emptiest batch that has none of its class; free places get further groups. Classes of fewer
-    than `smallest` items are left out; of a class with more than `per_epoch`, that many are drawn.
+    The items of a class are cut into groups of m, the last filled up with other items of the class (repeated if it has fewer
+    than m). A group goes to the emptiest batch without its class; free places get further groups. Classes of fewer than
+    `smallest` items are left out; from larger classes `per_epoch` items are drawn.
     """
     classes, m = _sampled(_members(labels[:, -1]), settings, rng), settings.per_class
     width = settings.batch // m
@@ -67,16 +67,16 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     groups = [ceil(len(items) / m) for items in classes]
     batches = max(ceil(sum(groups) / width), max(groups))
     free = np.full(batches, width)
-    held = np.zeros((batches, len(classes)), dtype=bool)
+    taken = np.zeros((batches, len(classes)), dtype=bool)
     parts: list[list[Rows]] = [[] for _ in range(batches)]
     for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
         chosen = np.lexsort((rng.random(batches), -free))[: groups[label]]
         for batch, group in zip(chosen, _groups(classes[label], m, groups[label], rng), strict=True):
             parts[batch].append(group)
         free[chosen] -= 1
-        held[chosen, label] = True
+        taken[chosen, label] = True
     for batch in np.flatnonzero(free):
-        for label in rng.permutation(np.flatnonzero(~held[batch]))[: free[batch]]:
+        for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
             parts[batch].append(_groups(classes[label], m, 1, rng)[0])
     rows = np.stack([np.concatenate(part) for part in parts])
     return rows[rng.permutation(batches)]
@@ -84,10 +84,10 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 
 @samplers.register("hierarchical")
 def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Batches whose classes come, in equal parts, from a pair of coarse classes; `batches_per_group` batches of every pair.
+    """Compose batches of classes in equal parts from two coarse classes; `batches_per_group` batches of every such pair.
 
-    Within a pair's batches a class comes again only when all of its coarse class were taken (Cakir et al. 2019, the
-    sampling of [E] on SOP: pairs of the 12 kinds, 5 batches of each).
+    In the batches of a pair a class is repeated only after all others of its coarse class (Cakir et al. 2019; [E] samples SOP
+    so: pairs of the 12 kinds, 5 batches of each).
     """
     classes, m = _members(labels[:, -1]), settings.per_class
     coarse = np.array([labels[items[0], 0] for items in classes])
@@ -111,26 +111,26 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
 
 
 def _members(fine: NDArray[np.int32]) -> list[Rows]:
-    """The rows of every fine class."""
+    """Return the rows of every fine class."""
     order = np.argsort(fine, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(fine[order])) + 1)
 
 
 def _sampled(classes: list[Rows], settings: Sampler, rng: np.random.Generator) -> list[Rows]:
-    """The items of an epoch: without small classes, and with at most `per_epoch` of the large ones."""
+    """Choose the items of an epoch: none of small classes, at most `per_epoch` of large ones."""
     most = settings.per_epoch
     large_enough = [items for items in classes if len(items) >= settings.smallest]
     return [rng.permutation(items)[:most] if most and len(items) > most else items for items in large_enough]
 
 
 def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """`number` groups of m items: the class in random order, again from its beginning where it ends too soon."""
+    """Make `number` groups of m items: the class in random order, repeated if it is too short."""
     shuffled = rng.permutation(items)
     return list(np.resize(shuffled, (max(number, ceil(len(items) / m)), m))[:number])
 
 
 def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """`number` hands of `width` different members; all members are dealt before any comes again."""
+    """Deal `number` hands of `width` different members; all members are dealt before any is repeated."""
     deck, hands = rng.permutation(members), []
     for _ in range(number):
         hand, deck = deck[:width], deck[width:]

@@ -1,4 +1,4 @@
-"""Offers manifests as torch datasets: by item with all labels, or in torchvision's habit with a root and a split.
+"""Offers manifests as torch datasets: with the labels of all levels, or like torchvision's, with a root and a split.
 
 >>> import hbench
 >>> images = torch_dataset(hbench.load("glyphs").train)
@@ -32,17 +32,21 @@ TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.
 
 
 def torch_dataset(manifest: Manifest, transform: Transform | None = None) -> ManifestImages:
-    """The images of a manifest as a torch dataset of (image, labels (L,), index), in the manifest's order.
+    """Make a torch dataset of (image, labels int64 (L,) coarse to fine, index), in the order of a manifest.
 
-    `transform` takes the image in RGB, decoded by Pillow as in torchvision's own datasets; without one it becomes a
-    float tensor (3, H, W) in 0 … 1. Raises DataError where the images are not on this disk.
+    `manifest`: such as `hbench.load("cub200").train`. `transform` gets the image in RGB, decoded by Pillow like in torchvision's
+    datasets; without one, the image becomes a float tensor (3, H, W) in 0 … 1. Raises DataError where the images are not on
+    this disk.
     """
     return ManifestImages(manifest, transform or TO_TENSOR)
 
 
 def vision_dataset(name: str) -> Callable[..., VisionImages]:
-    """A dataset in torchvision's habit: `vision_dataset("cub200")(root, split, transform, target_transform,
-    download=False)`."""
+    """Return a class like torchvision's: `vision_dataset("cub200")(root, split, transform, target_transform, download=False)`.
+
+    `name`: a published dataset. Its items are (image, number of the fine class); `root` holds the built dataset or its raw files;
+    `split` is "train" or a test. Raises UnknownName for a name or split, DataError where files are missing.
+    """
     return partial(VisionImages, name=specs[name].name)
 
 
@@ -65,10 +69,10 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
 
 
 class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no types
-    """One split of a published dataset as (image, fine class), with what torchvision's datasets offer beside.
+    """One split of a published dataset as (image, fine class), with the attributes of torchvision's datasets.
 
-    `split` is "train" or a test. `classes`: names of the fine classes. `targets`: their ids. `labels`: all levels,
-    coarse to fine.
+    `split` is "train" or a test. `classes`: the names of the fine classes; `targets`: their ids, by item; `labels`: those of all
+    levels, coarse to fine.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
 
 
 def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
-    """The dataset built in `root`, or built now from the raw files there."""
+    """Read the dataset built in `root`, or build it from the raw files there."""
     if (root / "dataset.json").exists():
         return read(root)
     spec = specs[name]

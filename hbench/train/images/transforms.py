@@ -1,7 +1,7 @@
-"""Cuts and flips training images anew each time they are seen, each from a separate seed.
+"""Crops and flips training images anew each time they are used, each by a separate seed.
 
-`augmentations` names those of image files (torchvision's), which give bytes, uint8 (C, H, W): a fourth of what floats take
-on their way to a GPU, where `Normalise` makes the net's numbers of them. Images held in memory are varied by `shifted`.
+`augmentations` are for image files, by torchvision. They return uint8 (C, H, W), a fourth of the bytes that floats would take on
+their way to a GPU, where `Normalise` converts them. Images held in memory are varied by `shifted`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
 @augmentations.register("resized_crop")
 def resized_crop(settings: Images) -> Prepare:
-    """Fit, cut a part of `scale` of the area to `size`, flip ([E], [T]: random resized crop and flip)."""
+    """Fit, crop a random part of `scale` of the area, resize it to `size`, and flip ([E], [T])."""
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)
@@ -35,7 +35,7 @@ def resized_crop(settings: Images) -> Prepare:
 
 @augmentations.register("crop")
 def crop(settings: Images) -> Prepare:
-    """Fit, cut `size` anywhere, flip ([R] §5.1)."""
+    """Fit, crop `size` at a random place, and flip ([R] §5.1)."""
     from torchvision.transforms import v2
 
     cut = v2.RandomCrop(settings.size, pad_if_needed=True)
@@ -44,14 +44,14 @@ def crop(settings: Images) -> Prepare:
 
 @augmentations.register("none")
 def centre_crop(settings: Images) -> Prepare:
-    """Fit and cut the middle: what is embedded."""
+    """Fit and crop the centre, as images are embedded."""
     from torchvision.transforms import v2
 
     return _pipeline(settings, [*fitted(settings, settings.test_fit), v2.CenterCrop(settings.size)])
 
 
 class Normalise(nn.Module):
-    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, of uint8 images; floats, which are so already, pass."""
+    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, for uint8; floats, which are normalised, pass."""
 
     mean: Tensor
     std: Tensor
@@ -66,7 +66,7 @@ class Normalise(nn.Module):
 
 
 def fitted(settings: Images, fit: str) -> list[torch.nn.Module]:
-    """The step that brings an image to the size it is cut from: its shorter side, both sides, or nothing."""
+    """Return the step that resizes an image before the crop: its shorter side, both sides, or none."""
     from torchvision.transforms import v2
 
     if fit == "none":
@@ -89,7 +89,7 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
 
 
 def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
-    """`number` uniform numbers in [0, 1) of every seed, (B,) -> (B, number): SplitMix64 (Steele et al. 2014).
+    """Draw `number` uniform numbers in [0, 1) for every seed, (B,) -> (B, number), by SplitMix64 (Steele et al. 2014).
 
     >>> bool((uniform(np.array([7, 8]), 2)[1:] == uniform(np.array([8]), 2)).all())
     True
@@ -105,7 +105,7 @@ def uniform(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
 
 
 def shifted(images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float]) -> Tensor:
-    """Each image scaled to `scale` of its size, turned by up to 6°, shifted by up to 2 of 32 pixels; (B, C, H, W)."""
+    """Scale images (B, C, H, W) by a factor in `scale`, rotate them by up to 6°, and shift them by up to 2 of 32 pixels."""
     share = torch.from_numpy(uniform(draws, 4)).to(images)
     size = scale[0] + (scale[1] - scale[0]) * share[:, 0]
     turn = (2 * share[:, 1] - 1) * (6 * torch.pi / 180)

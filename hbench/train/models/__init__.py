@@ -1,1 +1,1 @@
-"""Networks: backbones by name, the pooling and projection on top of them, and embedding images with them."""
+"""Builds networks (backbones by name, pooling, projection), and embeds images with them."""

@@ -1,12 +1,12 @@
-"""Builds backbones, which turn images into features: a map (B, C, H, W), or vectors (B, C) where it pools itself.
+"""Builds backbones, which turn images into features: a map (B, C, H, W), or vectors (B, C) if the backbone pools.
 
 SOURCE:NAME names one:
 
     torchvision:resnet50    timm:deit_small_patch16_224    open_clip:ViT-B-32/laion2b_s34b_b79k    hbench:small
     timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME    deit:small
 
-Weights are fetched by the source's own mechanism and cached where it caches them; those of transformers are read from
-safetensors alone, and no code of a model's authors is run.
+Every source downloads and caches weights in its own way. Those of transformers are read only from safetensors, and no code of a
+model's authors is run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PRETRAINED, RANDOM = "pretrained", "random"
 
 
 class Backbone(NamedTuple):
-    """The net, its number of features, and how its weights want their images: size, mean, standard deviation, interpolation.
+    """A net, its number of features, and the images that its weights expect: size, mean, standard deviation, interpolation.
 
-    `prepare`: makes the transform that its source evaluates it with, for images of that side; None where it has none.
+    `prepare` makes the transform with which its source evaluates it, for images of a given side; None if there is none.
     """
 
     net: nn.Module
@@ -43,7 +43,7 @@ class Backbone(NamedTuple):
     interpolation: str = "bilinear"
 
 
-Source = Callable[[str, str, bool], Backbone]  # name, weights, whether it pools itself
+Source = Callable[[str, str, bool], Backbone]  # name, weights, whether to keep its pooling
 
 sources: Registry[Source] = Registry("source of backbones", group="hbench.backbones")
 
@@ -51,10 +51,10 @@ sources: Registry[Source] = Registry("source of backbones", group="hbench.backbo
 def build_backbone(
     name: str, *, weights: str = PRETRAINED, pools: bool = False, key_map: Path | None = None
 ) -> Backbone:
-    """The backbone SOURCE:NAME. `weights`: pretrained, random, or a file; `pools`: its own pooling is kept;
-    `key_map`: a TOML file that renames the keys of a file of weights.
+    """Build the backbone SOURCE:NAME.
 
-    Raises UnknownName for source or name, DataError where the weights cannot be had.
+    `weights`: "pretrained", "random", or a file; `pools`: keep its own pooling; `key_map`: a TOML file that renames the keys of
+    a file of weights. Raises UnknownName for source or name, DataError where the weights cannot be loaded.
     """
     source, _, rest = name.partition(":")
     if not rest:
@@ -69,7 +69,7 @@ def build_backbone(
 
 @sources.register("torchvision")
 def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """A net of torchvision.models without its classifier; NAME/WEIGHTS picks other weights than the default ones."""
+    """Build a net of torchvision.models without its classifier; NAME/WEIGHTS chooses weights other than the default."""
     from torchvision import models
 
     name, _, which = name.partition("/")
@@ -95,7 +95,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 @sources.register("timm")
 def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """A net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier."""
+    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier."""
     import timm
     from timm.data.config import resolve_model_data_config
     from timm.data.transforms_factory import create_transform
@@ -121,19 +121,21 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 @sources.register("deit")
 def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
-    """deit:small, a plain DeiT with the weights of the distilled one, whose second token and its position are left out, as
-    the papers' released code begins ([T] §VII-B)."""
+    """Build a plain DeiT with the weights of the distilled one, without its second token and that token's position.
+
+    The papers' released code starts so ([T] §VII-B).
+    """
     distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
     plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)
     state = {key: value for key, value in distilled.net.state_dict().items() if key != "dist_token"}
-    position = state["pos_embed"]  # of the class token, the distillation token, the patches
+    position = state["pos_embed"]  # the class token's, the distillation token's, those of the patches
     plain.net.load_state_dict(state | {"pos_embed": torch.cat([position[:, :1], position[:, 2:]], dim=1)})
     return plain
 
 
 @sources.register("open_clip")
 def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """The image tower of an open_clip model ARCH/TAG, or of the Hugging Face hub as hf-hub:OWNER/NAME, projection included."""
+    """Build the image tower of an open_clip model ARCH/TAG, or hf-hub:OWNER/NAME, with its projection."""
     import open_clip
 
     arch, _, tag = (name, "", "") if name.startswith("hf-hub:") else name.partition("/")
@@ -141,19 +143,19 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
         raise UnknownName("open_clip model", arch, open_clip.list_models())
     chosen, load = tag if weights == PRETRAINED and tag else None, weights == PRETRAINED
     where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
-    # Random weights, or those of a file, take their images as the tag's do.
+    # Random weights, or those of a file, get images like those of the tag.
     described = open_clip.get_pretrained_cfg(arch, tag) if tag and not chosen else {}
-    wishes = {key: described[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in described}
+    config = {key: described[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in described}
     model = fetched(
-        lambda: open_clip.create_model(arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=wishes),
+        lambda: open_clip.create_model(arch, pretrained=chosen, load_weights=load, force_preprocess_cfg=config),
         f"open_clip:{name}", where,
     )  # fmt: skip
     visual = model.visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
-        wanted = open_clip.transform.PreprocessCfg(**{**visual.preprocess_cfg, "size": (size, size)})
-        return open_clip.transform.image_transform_v2(wanted, is_train=False)
+        settings = open_clip.transform.PreprocessCfg(**{**visual.preprocess_cfg, "size": (size, size)})
+        return open_clip.transform.image_transform_v2(settings, is_train=False)
 
     mean, std = tuple(visual.image_mean), tuple(visual.image_std)
     return Backbone(visual, _features(visual, size), size, mean, std, prepare, visual.preprocess_cfg["interpolation"])
@@ -161,9 +163,9 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 @sources.register("transformers")
 def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """The image tower of OWNER/NAME on the Hugging Face hub, or of a folder, pooled as its authors do."""
+    """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its authors' pooling."""
     if not pools:
-        raise ConfigError(f"transformers:{name} pools its own features", fix="--set model.pooling=own")
+        raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
     try:
         hub = import_module("transformers")
     except ModuleNotFoundError:
@@ -180,9 +182,9 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     sizes = {key: _numbers(getattr(processor, key, None)) for key in ("size", "crop_size")}
     side = min((sizes["crop_size"] if getattr(processor, "do_center_crop", False) else sizes["size"]).values())
 
-    def prepare(wanted: int) -> Processed:
-        scaled = {kind: {edge: round(n * wanted / side) for edge, n in each.items()} for kind, each in sizes.items()}
-        return Processed(processor, {kind: each for kind, each in scaled.items() if each})
+    def prepare(size: int) -> Processed:
+        scaled = {kind: {edge: round(n * size / side) for edge, n in edges.items()} for kind, edges in sizes.items()}
+        return Processed(processor, {kind: edges for kind, edges in scaled.items() if edges})
 
     mean, std = tuple(processor.image_mean), tuple(processor.image_std)
     return Backbone(
@@ -192,7 +194,7 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 @sources.register("hbench")
 def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """hbench:small, four convolutions for small grey images; never pretrained."""
+    """Build hbench:small, four convolutions for small grey images; it is never pretrained."""
     if name != "small":
         raise UnknownName("hbench backbone", name, ["small"])
     net = nn.Sequential(Small(), nn.AdaptiveAvgPool2d(1), nn.Flatten()) if pools else Small()
@@ -219,8 +221,8 @@ class Small(nn.Module):
 
 
 class ImageTower(nn.Module):
-    """forward(images) -> (B, features): the projected image of a model of images and texts, else what its own pooling gives,
-    or the first token."""
+    """forward(images) -> (B, features): the projected image of a model of images and texts, else its pooled features, or its
+    first token."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -228,17 +230,17 @@ class ImageTower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         with_texts = hasattr(self.model, "get_image_features")
-        found = (self.model.get_image_features if with_texts else self.model)(pixel_values=images)
-        if isinstance(found, Tensor):
-            return found
-        pooled = getattr(found, "pooler_output", None)
-        features: Tensor = found.last_hidden_state[:, 0] if pooled is None else pooled
+        output = (self.model.get_image_features if with_texts else self.model)(pixel_values=images)
+        if isinstance(output, Tensor):
+            return output
+        pooled = getattr(output, "pooler_output", None)
+        features: Tensor = output.last_hidden_state[:, 0] if pooled is None else pooled
         return features.flatten(1)
 
 
 @dataclass(frozen=True)
 class Processed:
-    """A model's own image processor, at sizes of its kind."""
+    """The image processor of a model of transformers, with its sizes."""
 
     processor: Any
     sizes: dict[str, dict[str, int]]
@@ -249,13 +251,13 @@ class Processed:
 
 
 def _features(net: nn.Module, side: int) -> int:
-    """The number of features of a net that pools itself, which not every net tells."""
+    """Count the features of a net by running it, since not every net states their number."""
     with torch.no_grad():
         return int(net.eval()(torch.zeros(1, 3, side, side)).shape[1])
 
 
 def _numbers(size: Any) -> dict[str, int]:
-    """The edges that a processor's size names."""
+    """Return the edges in the size of a processor."""
     return {edge: number for edge, number in dict(size or {}).items() if number is not None}
 
 
@@ -264,7 +266,7 @@ def _torch_cache(url: str) -> str:
 
 
 def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:
-    """A torchvision net without its last linear layer; without its own pooling as well where it is a ResNet."""
+    """Remove the last linear layer of a torchvision net, and, from a ResNet, its pooling unless that is kept."""
     fc = getattr(net, "fc", None)
     if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
         children = list(net.children())
@@ -276,4 +278,4 @@ def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:
         if linear:
             setattr(net, head, nn.Identity())
             return net, linear[0].in_features
-    raise ConfigError("this torchvision model has no classifier to take off", fix="use its timm twin: timm:NAME")
+    raise ConfigError("this torchvision model has no classifier to remove", fix="use the same net of timm: timm:NAME")

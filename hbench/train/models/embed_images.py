@@ -28,7 +28,7 @@ def embedded(
     workers: int,
     device: torch.device,
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    """Rows (≤ batch,) and their embeddings, float32 (≤ batch, D), at a time; the model is left in the mode it was in."""
+    """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D); the model's mode is restored afterwards."""
     mode = model.training
     model.eval()
     try:
@@ -44,7 +44,7 @@ def embedded(
 
 
 def _filled(model: nn.Module, pixels: Tensor, batch: int) -> Tensor:
-    """The last batch filled up to the size of the others for a compiled net, which would be compiled once more for it."""
+    """Fill up the last batch to the size of the others for a compiled net, which would be compiled again for another size."""
     lacking = batch - len(pixels)
     if not lacking or not getattr(model, "is_compiled", False):
         return pixels
@@ -52,13 +52,13 @@ def _filled(model: nn.Module, pixels: Tensor, batch: int) -> Tensor:
 
 
 def embed_all(model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, processes: Processes) -> Vectors:
-    """The embeddings of all images of a manifest of the dataset `name`, in order, (N, D): each process embeds every W-th, and
-    all get the whole."""
+    """Embed all images of a manifest of the dataset `name`, in order, (N, D); W processes embed every W-th image each, and all
+    get all embeddings."""
     images, number = images_of(name, manifest, recipe.images, vary=False), len(manifest)
     rows, workers = np.arange(processes.rank, number, processes.world), workers_for(images, recipe.images)
     pieces = embedded(model, images, rows, batch=recipe.sampler.batch, workers=workers, device=processes.device)
-    own = [vectors for _, vectors in pieces]
-    parts = together(np.concatenate(own) if own else None, processes)
+    embedded_here = [vectors for _, vectors in pieces]
+    parts = together(np.concatenate(embedded_here) if embedded_here else None, processes)
     width = next(part.shape[1] for part in parts if part is not None)
     whole = np.full((number, width), np.nan, dtype=np.float32)
     for rank, part in enumerate(parts):
@@ -68,7 +68,7 @@ def embed_all(model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, p
 
 
 class Views(nn.Module):
-    """The mean, of length 1, of the embeddings of an image at several scales, and of each mirrored where `flip`."""
+    """The mean, normalised, of the embeddings of an image at several scales, and, if `flip`, of their mirror images."""
 
     def __init__(self, model: nn.Module, scales: Sequence[float] = (1.0,), *, flip: bool = False) -> None:
         super().__init__()

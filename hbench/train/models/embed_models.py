@@ -1,7 +1,7 @@
-"""Embeds a dataset with many models, one after the other: a line per model in, a file per model out.
+"""Embeds a dataset with many models, one after the other: a list with a model per line makes a file per model.
 
-A model that cannot be had does not stop the others. A file that holds what was asked for is left as it is, so that the same call
-resumes where it stopped.
+A model that fails does not stop the others. A file with the same embeddings is kept, so that the same call resumes where it
+stopped.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MOST = 1 << 20  # bytes of a list of models
 
 
 def read_models(path: Path, folder: Path) -> dict[str, Path]:
-    """The file of embeddings in `folder` of every model that a list names: a model per line, what follows # is a remark.
+    """Read a list of models, one per line, with remarks after #; return the file of embeddings in `folder` of each.
 
-    Raises ConfigError for a list that is empty, cannot be read, or whose models would share a file.
+    Raises ConfigError for a list that is empty, cannot be read, or has two models with the same file.
     """
     try:
         lines = [line.partition("#")[0].strip() for line in read_text(path, most=MOST).splitlines()]
@@ -31,13 +31,13 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
     if not models or len(set(names)) < len(names):
         twice = [model for model, name in zip(models, names, strict=True) if names.count(name) > 1]
         raise ConfigError(
-            f"{path} names no models, or one twice", expected="a model per line", found=examples(twice) or "none"
+            f"{path} names no models, or one twice", expected="a model per line", found=examples(twice) or "no models"
         )
     return {model: folder / name for model, name in zip(models, names, strict=True)}
 
 
 def file_name(model: str) -> str:
-    """The file of a model's embeddings.
+    """Return the name of a model's file of embeddings.
 
     >>> file_name("open_clip:ViT-B-32/laion2b_s34b_b79k")
     'open_clip-ViT-B-32-laion2b_s34b_b79k.parquet'
@@ -48,9 +48,9 @@ def file_name(model: str) -> str:
 def embed_models(
     models: dict[str, Path], embed: Callable[[str, Path], str], on_model: Callable[[str, str], None]
 ) -> dict[str, HBenchError]:
-    """Embed by every model, and continue after one that fails; the models that failed, each with its refusal.
+    """Embed with every model, continuing after failures; return the errors of the models that failed.
 
-    `embed` writes the file of a model and says what became of it, which `on_model` is told, or of its failure.
+    `embed` writes the file of a model and returns a sentence on the outcome; `on_model` gets this sentence, or the error.
     """
     failed: dict[str, HBenchError] = {}
     for model, path in models.items():
@@ -68,10 +68,10 @@ def embed_models(
 
 
 def refuse_failed(failed: dict[str, HBenchError], number: int) -> None:
-    """Raise DataError naming the models that failed, of how many."""
+    """Raise DataError that names the models that failed, out of `number`."""
     if failed:
         raise DataError(
             f"{len(failed)} of {number} models failed",
             found=", ".join(failed),
-            fix="the same command resumes them",
+            fix="run the same command again: it embeds only these",
         )

@@ -2,7 +2,7 @@
 
     embedding = normalise(projection(norm(pooling(backbone(images)))))        (B, colours, H, W) -> (B, dim)
 
-Images that come as bytes, uint8, are normalised on the way in, where the net is.
+The model normalises uint8 images itself, on its device.
 
 >>> net = build_model(Model(backbone="hbench:small", weights="random", dim=64))
 >>> net(torch.zeros(2, 1, 32, 32)).shape
@@ -33,19 +33,19 @@ poolings: Registry[Callable[[], nn.Module]] = Registry("pooling")
 
 @poolings.register("avg")
 def average_pooling() -> nn.Module:
-    """The mean over the map."""
+    """Take the mean over the map."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
 @poolings.register("max")
 def max_pooling() -> nn.Module:
-    """The maximum over the map."""
+    """Take the maximum over the map."""
     return nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
 
 
 @poolings.register("gem")
 class GeM(nn.Module):
-    """Generalised mean (mean_x max(x, ε)^p)^(1/p) over the map, p learned from 3 (Radenović et al., TPAMI 2019)."""
+    """The generalised mean (mean_x max(x, ε)^p)^(1/p) over the map; p is learned, from 3 (Radenović et al., TPAMI 2019)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,12 +57,12 @@ class GeM(nn.Module):
 
 @poolings.register("own")
 def own_pooling() -> nn.Module:
-    """The backbone's own, such as the class token of a vision transformer."""
+    """Keep the backbone's own pooling, such as the class token of a vision transformer."""
     return nn.Identity()
 
 
 class UnitLength(nn.Module):
-    """x/‖x‖, as GeM's features are brought to length 1 before whitening (Radenović et al. 2019)."""
+    """x/‖x‖, to normalise GeM's features before whitening (Radenović et al. 2019)."""
 
     def forward(self, features: Tensor) -> Tensor:
         return functional.normalize(features)
@@ -71,7 +71,7 @@ class UnitLength(nn.Module):
 class EmbeddingModel(nn.Module):
     """forward(images) -> embeddings of length 1, float32 (B, D); `describe` stops before the projection, (B, features).
 
-    `precision` is what the net computes in: float32, or bfloat16 and float16 by autocast.
+    `precision`: the net computes in float32, or in bfloat16 or float16 by autocast.
     """
 
     def __init__(self, backbone: Backbone, settings: Model, images: Images) -> None:
@@ -89,7 +89,7 @@ class EmbeddingModel(nn.Module):
         self.is_compiled = False
 
     def compile_backbone(self) -> None:
-        """Compile the backbone for batches of one size; who embeds fills up the last one."""
+        """Compile the backbone for batches of one size; `embedded` fills up the last batch."""
         self.backbone.compile(dynamic=False)
         self.is_compiled = True
 
@@ -112,17 +112,17 @@ class EmbeddingModel(nn.Module):
         return self
 
     def body(self) -> Iterator[nn.Parameter]:
-        """The weights that come pretrained: the backbone's."""
+        """Yield the weights that start pretrained: those of the backbone."""
         return self.backbone.parameters()
 
     def head(self) -> Iterator[nn.Parameter]:
-        """The weights that begin untrained: pooling and projection."""
+        """Yield the weights that start untrained: those of pooling and projection."""
         yield from self.pooling.parameters()
         yield from self.projection.parameters()
 
 
 def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
-    """The model of a recipe's settings, for images as it has them. Raises UnknownName, DataError where weights cannot be had."""
+    """Build the model of a recipe's settings; raises UnknownName, and DataError where weights cannot be loaded."""
     key_map = Path(settings.key_map) if settings.key_map else None
     pools = settings.pooling == "own"
     backbone = build_backbone(settings.backbone, weights=settings.weights, pools=pools, key_map=key_map)
@@ -140,7 +140,7 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
         features = np.concatenate([model.describe(images).float().cpu().numpy() for images in batches])
     if min(features.shape) < model.dim:
         raise DataError(
-            "too few images for a projection that begins by PCA", expected=f"{model.dim} or more",
+            "too few images for a projection that starts from PCA", expected=f"{model.dim} or more",
             found=f"{len(features)} images of {features.shape[1]} features",
         )  # fmt: skip
     pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))

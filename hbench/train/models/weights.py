@@ -1,4 +1,4 @@
-"""Fetches the weights of nets, and loads files of weights, also of other libraries, whose keys have other names."""
+"""Fetches the weights of nets, and loads files of weights, including those of libraries with other names for the keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 
 def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
-    """What `create` makes from weights it fetches; DataError that says where to put them when it cannot."""
+    """Return what `create` makes of weights that it downloads; raises DataError that says where to put them otherwise."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
@@ -31,15 +31,15 @@ def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
         first = first_line(error)
     raise DataError(
         f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
-        fix="put the file there, or begin from random ones: --set model.weights=random (hbench embed: --weights random)",
+        fix="put the file there, or start from random weights: --set model.weights=random (hbench embed: --weights random)",
     )  # fmt: skip
 
 
 def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
-    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; DataError where it does not fit.
+    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; raises DataError where it does not fit.
 
-    `key_map`: a TOML file of `"old" = "new"`, the beginnings of keys in the file and in the net, or with `order = true`:
-    one after the other, where kinds (weight, bias, running_mean …) and shapes agree; what the file has beyond is named.
+    `key_map`: a TOML file of `"old" = "new"`, beginnings of keys in the file and in the net; or of `order = true`, which pairs
+    the keys in order and requires the same kinds (weight, bias, running_mean …) and shapes, and names surplus keys.
     """
     from pickle import UnpicklingError
 
@@ -47,12 +47,12 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
     from safetensors.torch import load_file
 
     if not path.is_file():
-        raise DataError(f"there is no file of weights {path}", fix="pretrained, random, or a .safetensors or .pth file")
+        raise DataError(
+            f"there is no file of weights {path}", expected="pretrained, random, or a .safetensors or .pth file"
+        )
     try:
-        plain = path.suffix == ".safetensors"
-        weights = load_file(path) if plain else load_tensors(path)
-        given = _renamed(weights, net, key_map)
-        missing = net.load_state_dict(given, strict=False).missing_keys
+        weights = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        missing = net.load_state_dict(_renamed(weights, net, key_map), strict=False).missing_keys
     except (SafetensorError, UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
         raise DataError(f"{path} cannot be loaded", found=first_line(error)) from None
     if missing:
@@ -60,12 +60,12 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
             f"{path} lacks weights of the net",
             expected=f"{', '.join(missing[:5])} …, {len(net.state_dict())} keys",
             found=f"{', '.join(list(weights)[:5])} …, {len(weights)} keys; {len(missing)} of the net's are missing",
-            fix='rename them by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
+            fix='rename the keys by --key-map FILE.toml: "old beginning" = "new beginning", or order = true',
         )
 
 
 def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None) -> dict[str, Tensor]:
-    """The weights under the net's names. Raises ConfigError for a map that does not fit."""
+    """Rename the weights to the names in the net; raises ConfigError for a map that does not fit."""
     if key_map is None:
         return dict(weights)
     try:
@@ -82,15 +82,15 @@ def _renamed(weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
         new = renames.get(old, "") + key[len(old) :]
         if new in sources:
             raise ConfigError(
-                f"{key_map} gives two weights of the file one name", expected="one weight for each of the net's",
-                found=f"{sources[new]} and {key} for {new}", fix="rename the beginning of those that are not meant to another",
+                f"{key_map} gives two weights of the file the same name", expected="one weight of the file for each of the net",
+                found=f"{sources[new]} and {key} for {new}", fix="give the beginning of the superfluous keys another name",
             )  # fmt: skip
         sources[new] = key
     return {new: weights[key] for new, key in sources.items()}
 
 
 def _in_order(weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights under the targets' names, one after the other. Raises ConfigError where kinds or shapes differ."""
+    """Rename the weights to the targets' names in order; raises ConfigError where kinds or shapes differ."""
     pairs = list(zip(weights, targets, strict=False))
     differing = [
         f"{old} {tuple(weights[old].shape)} for {new} {tuple(targets[new].shape)}" for old, new in pairs
@@ -98,16 +98,16 @@ def _in_order(weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> d
     ]  # fmt: skip
     if differing or len(weights) < len(targets):
         raise ConfigError(
-            "weights cannot be taken in order", expected=f"the kinds and shapes of the net's {len(targets)} keys",
-            found=f"{len(weights)} keys; {', '.join(differing[:3]) or 'too few'}", fix="name them in the key map",
+            "the weights cannot be paired in order", expected=f"the kinds and shapes of the net's {len(targets)} keys",
+            found=f"{len(weights)} keys; {', '.join(differing[:3]) or 'too few'}", fix="list the names in the key map",
         )  # fmt: skip
     if left_out := list(weights)[len(pairs) :]:
-        LOG.warning("taken in order: %d weights; left out: %s", len(pairs), examples(left_out))
+        LOG.warning("%d weights were paired in order; left out: %s", len(pairs), examples(left_out))
     return {new: weights[old] for old, new in pairs}
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether an error, or one it came from, is the network's or a hub's: hubs wrap them in errors of their own."""
+    """Whether an error, or its cause, is one of the network or of a hub; hubs wrap network errors in others."""
     words = (
         "connect", "resolve", "offline", "network", "max retries", "timed out", "cached files", "can't load", "valid model",
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Recipes: what a training run needs to know, as checked TOML files that extend each other."""
+"""Defines recipes: the settings of training runs, in checked TOML files that extend each other."""

@@ -1,12 +1,14 @@
-"""Reads recipes by name. A setup file says how a dataset is trained on, a method file what is minimised and on which setups.
-The recipe SETUP-METHOD is the first, changed by the second, changed by the method's own lines for that setup.
+"""Reads recipes by name.
+
+A setup file says how to train on a dataset, a method file what to minimise, and on which setups. The recipe SETUP-METHOD is the
+setup, changed by the method, and then by the method's lines for this setup.
 
 >>> resolve("sop-happier").losses["sup_hap"].weight
 0.9
 >>> resolve("sop-happier", ["sampler.batch=128"]).sampler.batch
 128
 
-A file of one's own begins with `extends = "sop-happier"` (or a setup, or nothing) and says what differs.
+Your own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the differences.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from hbench.core.untrusted import parse_toml, read_text
 from hbench.train.recipes.recipe import Recipe
 
 Values = dict[str, Any]
-MOST_FILES = 20  # that extend one another
+MOST_FILES = 20  # in a chain of files that extend one another
 
 
 class Shipped(NamedTuple):
-    """The files in recipes/: setups; methods, which have a table `on` of the setups they are for; and whole recipes, which
-    extend a SETUP-METHOD under a name of their own."""
+    """The files in recipes/: setups; methods, whose table `on` lists their setups; and whole recipes, which extend a
+    SETUP-METHOD and have their own name."""
 
     setups: Mapping[str, Values]
     methods: Mapping[str, Values]
@@ -38,17 +40,17 @@ class Shipped(NamedTuple):
 
 
 def names() -> list[str]:
-    """Every shipped recipe's name."""
+    """List the names of all shipped recipes."""
     files = shipped()
     of_two = [f"{setup}-{method}" for method, values in files.methods.items() for setup in values["on"]]
     return sorted([*of_two, *files.whole])
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
-    """The recipe of a name or TOML file, with `changes` such as "optimizer.lr=1e-4" made last.
+    """Read a recipe by name or from a TOML file, and then apply `changes` such as "optimizer.lr=1e-4".
 
-    Raises UnknownName for a name, ConfigError naming file and key for what breaks the schema, UsageError for a change
-    that is none.
+    Raises UnknownName for an unknown name, ConfigError that names file and key for a value against the schema, UsageError for
+    a change without KEY=VALUE.
     """
     values = values_of(name_or_file)
     for change in changes:
@@ -58,14 +60,14 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
 
 
 def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
-    """The merged tables of a recipe, before they are checked; `under`: the files that extend it."""
+    """Merge the tables of a recipe, without checking them; `under`: the files that extend it."""
     if name_or_file.endswith(".toml"):
         path = Path(name_or_file)
         if path.resolve() in under or len(under) > MOST_FILES:
             chain = " → ".join(map(str, (*under, path.resolve())[-5:]))
             raise ConfigError(
                 "a recipe extends itself, or too many others",
-                expected=f"an `extends` that ends after {MOST_FILES} files at the most",
+                expected=f"at most {MOST_FILES} files that extend one another",
                 found=chain,
             )
         return _extended(_read(path), (*under, path.resolve()))
@@ -82,7 +84,7 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
 
 
 def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
-    """`values` with those of `over` in their place, table by table.
+    """Replace `values` by those of `over`, table by table.
 
     >>> merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
     {'a': {'x': 1, 'y': 3}}
@@ -95,7 +97,7 @@ def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 
 
 def changed(change: str) -> Values:
-    """The table that a change spells: KEY=VALUE with dots in the key, the value as in TOML or else a text.
+    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML or else a text.
 
     >>> changed("optimizer.lr=1e-4"), changed("model.pooling=gem")
     ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
@@ -113,13 +115,13 @@ def changed(change: str) -> Values:
 
 
 def as_toml(recipe: Recipe) -> str:
-    """The whole recipe, every default written out, as a file that `resolve` reads."""
+    """Write a whole recipe, including all defaults, as a file that `resolve` reads."""
     return tomli_w.dumps(_without_none(recipe.model_dump(mode="json")))
 
 
 @cache
 def shipped() -> Shipped:
-    """The recipe files that come with hbench."""
+    """Read the recipe files that hbench ships."""
     folder = resources.files("hbench.train.recipes")
     files = {
         Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8"))
@@ -155,7 +157,7 @@ def _without_none(value: Any) -> Any:
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
-    """The keys, with dots, at which two recipes' tables differ.
+    """Yield the keys, with dots, at which the tables of two recipes differ.
 
     >>> list(differences({"a": {"x": 1}, "b": 2}, {"a": {"x": 3}, "b": 2}))
     ['a.x']

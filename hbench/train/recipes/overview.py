@@ -1,4 +1,4 @@
-"""Tells the setups side by side: what each trains with, and whose values these are; the table of docs/training.md."""
+"""Makes the table of setups in docs/training.md: the settings of each, and their source."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from hbench.train.recipes.files import Values, shipped, values_of
 from hbench.train.recipes.recipe import Images, Model, Optimizer, Recipe, Sampler, Schedule
 
 HEADER = ("setup", "training images → test images", "net", "batches", "optimiser", "epochs and schedule", "source")
-WITH_A_LOSS: Values = {
-    "losses": {"nsm": {}},
-    "aim": None,
-}  # a setup alone minimises nothing, and aims at no method's row
+WITH_A_LOSS: Values = {"losses": {"nsm": {}}, "aim": None}  # a setup alone lacks a loss, so it is not a whole recipe
 
 
 def setups() -> list[tuple[str, ...]]:
-    """A row per setup, under HEADER."""
+    """Make a row per setup, for HEADER."""
     return [_row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name)) for name in sorted(shipped().setups)]
 
 
 def markdown() -> str:
-    """The table as docs/training.md has it."""
+    """Write the table in Markdown, for docs/training.md."""
     rows = [HEADER, ("---",) * len(HEADER), *setups()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 

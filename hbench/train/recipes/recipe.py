@@ -1,10 +1,10 @@
-"""Declares a recipe, everything that decides a training run: dataset, images, net, batches, losses, optimisers.
+"""Declares a recipe, which holds all settings of a training run: dataset, images, net, batches, losses, optimisers.
 
 >>> recipe = build(Recipe, {"dataset": "glyphs", "epochs": 2, "losses": {"smooth_ap": {}}}, source="example")
 >>> recipe.sampler.batch, recipe.losses["smooth_ap"].weight
 (256, 1.0)
 
-Every default below is what most of the papers' experiments share ([E] HAPPIER §4.1, [T] Rank losses §VII-A).
+Every default is the value in most of the papers' experiments ([E] HAPPIER §4.1, [T] Rank losses §VII-A).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-GONE = {  # settings of earlier versions, with the value that changed nothing, which their recipe.toml has
+GONE = {  # settings of earlier versions, with the values that had no effect, which their recipe.toml may contain
     "average": 0.0, "accumulate": 1, "non_finite": "stop", "sampler.groups": 2, "optimizer.decay_all": True,
     "proxies.decay_all": True, "schedule.every": "epoch", "schedule.ramp": 0,
 }  # fmt: skip
@@ -30,12 +30,12 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Images(BaseModel):
-    """How images are cut: brought to `resize`, then cut to `size`; `augment` names how the training's are varied.
+    """The settings of images: they are resized to `resize`, then cropped to `size`; `augment` names the training variation.
 
-    `fit`, `test_fit`: what training and test images are brought to first: "none" (as they are), "shorter" (the shorter side
-    is `resize`, the aspect is kept) or "square" (both sides are). `scale`: the share of the area that a resized crop keeps,
-    or the sizes that `shifted` gives. `interpolation`, `mean` and `std` that are empty are the net's own. `workers`: processes
-    that decode; left out, one per processor, 10 at most.
+    `fit`, `test_fit`: how training and test images are resized: "none" (not), "shorter" (the shorter side becomes `resize`, the
+    aspect is kept) or "square" (both sides do). `scale`: the share of the area that a resized crop keeps, or the range of factors
+    of `shifted`. An empty `interpolation`, `mean` or `std` is that of the net. `workers`: processes that decode (default: one per
+    processor, at most 10).
     """
 
     model_config = STRICT
@@ -55,11 +55,10 @@ class Images(BaseModel):
 class Model(BaseModel):
     """The net: `backbone` as SOURCE:NAME, its `pooling`, a LayerNorm without weights, a projection to `dim`.
 
-    The ResNet's weights are torchvision's first (V1), from which the published rows were trained; without the last part of
-    the name they are its current ones. `l2_norm`: the pooled features are brought to length 1.
-    `weights`: "pretrained" (the source's own), "random", or a file of weights, whose keys the TOML file `key_map` renames.
-    `dim` 0: no projection. `channels_last`: the order in memory that convolutions on GPUs are fast in; left out, on GPUs.
-    `projection`: how its weights begin, "random" or by "pca" of the training images' features.
+    The ResNet's weights are torchvision's first (V1), with which the published rows were trained; without the last part of the
+    name they are the current ones. `l2_norm`: normalise the pooled features. `weights`: "pretrained", "random", or a file, whose
+    keys the TOML file `key_map` renames. `dim` 0: no projection. `projection`: its initial weights, "random" or from "pca" of the
+    training images' features. `channels_last`: the memory layout that is fastest for convolutions on GPUs (default: on GPUs).
     """
 
     model_config = STRICT
@@ -77,10 +76,10 @@ class Model(BaseModel):
 
 
 class Sampler(BaseModel):
-    """How batches are composed: `batch` items, `per_class` of each fine class in it.
+    """The settings of batches: `batch` items, `per_class` of each fine class.
 
-    `hierarchical` takes its classes from two coarse classes, `batches_per_group` batches of each pair of them.
-    `m_per_class` leaves out classes of fewer than `smallest` items, and takes `per_epoch` of a class in an epoch (0: all).
+    The sampler `hierarchical` takes classes from two coarse classes, and makes `batches_per_group` batches of each such pair.
+    `m_per_class` leaves out classes of fewer than `smallest` items, and takes `per_epoch` items of a class per epoch (0: all).
     """
 
     model_config = STRICT
@@ -93,9 +92,9 @@ class Sampler(BaseModel):
 
 
 class Optimizer(BaseModel):
-    """One optimiser and the lowest learning rate of its schedule; `head` multiplies the projection's learning rate.
+    """The settings of an optimiser; `head` multiplies the learning rate of the projection, `lr_min` ends the cosine schedule.
 
-    `clip`: a gradient of its weights that is longer is scaled down to that length; 0: none is.
+    `clip`: longer gradients of its weights are scaled down to this length (0: never).
     """
 
     model_config = STRICT
@@ -110,8 +109,8 @@ class Optimizer(BaseModel):
 
 
 class Schedule(BaseModel):
-    """The learning rate over the epochs; for the first `warm_up` of them only projection and proxies learn, at their full
-    rates, and the schedule begins after these. A `warm_up` below 1 is a share of the run's steps."""
+    """The schedule of the learning rate. In the first `warm_up` epochs only projection and proxies learn, at their full rates;
+    the schedule starts after these. A fractional `warm_up` is a share of the run's steps."""
 
     model_config = STRICT
     name: Literal["cosine", "constant", "steps"] = "cosine"
@@ -120,16 +119,16 @@ class Schedule(BaseModel):
     gamma: Share = 0.1
 
     def resting(self, epochs: int) -> float:
-        """The epochs of warm-up in a run of this many."""
+        """Return the epochs of warm-up in a run of this many epochs."""
         return self.warm_up if isinstance(self.warm_up, int) else self.warm_up * epochs
 
     def rests(self, step: int, in_epoch: int, epochs: int) -> bool:
-        """Whether the backbone rests in a step, counted from 0."""
+        """Whether the backbone is frozen in a step, counted from 0."""
         return step + 1 <= self.resting(epochs) * in_epoch
 
 
 class LossSpec(BaseModel):
-    """A named loss's weight in the sum, and its parameters; classes, dim and paths come from dataset and net."""
+    """The weight of a loss in the sum, and its parameters; classes, dim and paths are taken from dataset and net."""
 
     model_config = STRICT
     weight: NonNegative = 1.0
@@ -137,7 +136,7 @@ class LossSpec(BaseModel):
 
 
 class Aim(BaseModel):
-    """The published row a recipe is to reach: its method in the dataset's leaderboard, and its table there."""
+    """The published row that a recipe should reproduce: its method in the dataset's leaderboard, and its table there."""
 
     model_config = STRICT
     method: str
@@ -145,16 +144,16 @@ class Aim(BaseModel):
 
 
 class Recipe(BaseModel):
-    """A training run. Epochs and numbers of a batch that are 0 follow from the dataset, sizes of images from the net (sizes.py).
+    """The recipe of a training run. Values of 0 for epochs and batches follow from the dataset, for images from the net (sizes.py).
 
-    `steps_per_epoch`: an epoch's end before every batch is used. `precision` auto: bfloat16 on a GPU. `two_pass`: images that
-    are held with their graph at once (0: the whole batch). `proxies`: the optimiser of the losses' own weights, the net's when
-    left out. `log_every`, `checkpoint_every`: in steps (0: only at the end).
+    `steps_per_epoch`: end an epoch after this many batches. `precision` auto: bfloat16 on a GPU. `two_pass`: images whose graph is
+    in memory at once (0: the whole batch). `proxies`: the optimiser of the losses' weights (default: that of the net).
+    `log_every`, `checkpoint_every`: in steps (0: only at the end).
 
-    `validation`: the share of the training classes, of `validation_level` or the finest, that is held out and evaluated every
-    `evaluate_every` epochs; the checkpoint best by `select_by` is tested, and the run stops after `patience` evaluations
-    without a better one (0: never). `tested` false: the run ends with the scores of the held-out classes, and the tests are
-    not looked at, as where settings are being chosen. `source`: whose values these are.
+    `validation`: the share of training classes, of `validation_level` or the finest level, that is held out and evaluated every
+    `evaluate_every` epochs. The best checkpoint by `select_by` is tested; the run stops after `patience` evaluations without a
+    better one (0: never). `tested` false: do not use the tests, such as while settings are being chosen; the run ends with the
+    scores of the held-out classes. `source`: where the values are from.
     """
 
     model_config = STRICT
@@ -202,9 +201,9 @@ class Recipe(BaseModel):
         if len(self.images.mean) != len(self.images.std):
             raise ValueError("expected images.mean and images.std of one length, that of the colours")
         if self.evaluate_every and not self.validation:
-            raise ValueError("expected a validation to evaluate: the tests are not looked at before the end")
+            raise ValueError("expected validation > 0 with evaluate_every: the tests are used only at the end")
         if not (self.tested or self.validation):
-            raise ValueError("expected a validation where the tests are not looked at (tested = false)")
+            raise ValueError("expected validation > 0 with tested = false, where the tests are not used")
         if self.model.projection == "pca" and not self.model.dim:
-            raise ValueError("expected model.dim > 0 for a projection that begins by PCA")
+            raise ValueError("expected model.dim > 0 for a projection that starts from PCA")
         return self

@@ -1,10 +1,10 @@
-"""Fills in the sizes and steps that a recipe leaves to its dataset and its net, where they are 0 or empty.
+"""Fills in the sizes and steps of a recipe that are 0 or empty, from its dataset and its net.
 
-per_class   the images of a class in the middle, 2 to 4
+per_class   the median number of images of a class, 2 to 4
 batch       all classes, per_class of each, up to 128 images
 epochs      about 2,000 steps, 5 to 100 epochs
-size        the net's own, as are mean, std and interpolation; resize: 8/7 of it
-evaluate_every, where the run validates: ten times
+size        that of the net, like mean, std and interpolation; resize: 8/7 of it
+evaluate_every, if the run validates: ten times
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ VALIDATIONS = 10
 
 
 def is_open(recipe: Recipe) -> bool:
-    """Whether the recipe leaves a size to its dataset or its net."""
+    """Whether the recipe takes a size from its dataset or its net."""
     sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class)
     return not all(sizes) or _is_open(recipe.images) or bool(recipe.validation and not recipe.evaluate_every)
 
 
 def require_dataset(recipe: Recipe) -> str:
-    """The name of the recipe's dataset. Raises UsageError where it has none yet."""
+    """Return the name of the recipe's dataset; raises UsageError where it has none."""
     if not recipe.dataset:
         raise UsageError(
-            "train on which dataset?", expected="--set dataset=NAME",
-            fix="hbench datasets lists them; hbench build NAME --from FOLDER makes one of your pictures",
+            "the recipe names no dataset", expected="--set dataset=NAME",
+            fix="hbench datasets lists the names; hbench build NAME --from FOLDER makes a dataset of your pictures",
         )  # fmt: skip
     return recipe.dataset
 
 
 def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
-    """The recipe with every size that it leaves open, for the images that are trained on by `world` processes.
+    """Fill in every size that the recipe leaves open, for these training images and `world` processes.
 
-    Raises ConfigError where there are too few classes to learn from.
+    Raises ConfigError for too few classes.
     """
     if not is_open(recipe):
         return recipe
@@ -58,14 +58,14 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
 
 
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:
-    """The median number of images of a class, within bounds, that divides a batch which is given."""
+    """Choose the median number of images of a class, within bounds, or the next lower number that divides the batch."""
     counts = np.unique(manifest.labels[:, -1], return_counts=True)[1]
     per_class = int(np.clip(np.median(counts), *PER_CLASS))
     return next(number for number in range(per_class, 0, -1) if recipe.sampler.batch % number == 0)
 
 
 def _batch(manifest: Manifest, per_class: int, world: int) -> int:
-    """The largest batch within bounds of different classes, which the processes can share."""
+    """Choose the largest batch of different classes, within bounds, that the processes can share."""
     classes = len(np.unique(manifest.labels[:, -1]))
     width = min(max(BATCH // per_class, world), classes)
     width -= width % world
@@ -82,7 +82,7 @@ def _is_open(images: Images) -> bool:
 
 
 def _of_the_net(recipe: Recipe) -> dict[str, object]:
-    """The settings of images that the recipe leaves open, as the net's weights want them; no weights are fetched."""
+    """Return the settings of images that the net's weights expect, for those that the recipe leaves open; fetch no weights."""
     images = recipe.images
     net = build_backbone(recipe.model.backbone, weights=RANDOM, pools=recipe.model.pooling == "own")
     size = images.size or net.size

@@ -1,1 +1,1 @@
-"""Writes down what happens in a run: checkpoints, the log and its trackers."""
+"""Keeps the records of a run: checkpoints, the log, trackers and validations."""

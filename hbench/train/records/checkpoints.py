@@ -1,4 +1,4 @@
-"""Keeps checkpoints: the last two and the best of a run, each written whole, read back, and never replaced by a bad one."""
+"""Keeps the last two and the best checkpoints of a run; each is written whole, read back, and never replaced by a bad one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors
 
 PREFIX, FORMAT = "step-", 2
-KEPT = 2  # the last ones: should one be damaged, there is the one before it
+KEPT = 2  # the last two, so that one is left if the other is damaged
 MODEL, STATE = "model.safetensors", "state.pt"
 
 
 def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of `step` into `folder`, then remove the earlier ones but for the last, and the best.
+    """Write the checkpoint of `step` into `folder`, then remove the earlier ones except for the last and the best.
 
-    `state["best"]` has the step of the best one, or is None.
+    `state["best"]` holds the step of the best one, or is None.
     """
     final = _of_step(folder, step)
     temporary = folder / f".{final.name}.{os.getpid()}.part"
@@ -56,7 +56,7 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
 
 
 def _write_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Write weights; what the system refuses comes as the OSError that it is."""
+    """Write weights; turn safetensors' errors of the system back into OSErrors."""
     try:
         save_file(weights, path)
     except SafetensorError as error:
@@ -65,7 +65,7 @@ def _write_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
 
 
 def _read_back(folder: Path) -> None:
-    """Refuse a checkpoint just written that cannot be read, or whose weights are not finite, while the last one is there."""
+    """Raise DataError for a new checkpoint that cannot be read, or has weights that are not finite."""
     load_state(folder)
     try:
         weights = load_file(folder / MODEL)
@@ -75,29 +75,31 @@ def _read_back(folder: Path) -> None:
     if bad:
         raise DataError(
             f"{len(bad)} weights of the model are not finite: the last checkpoint stays", found=examples(bad),
-            fix="resume from it with a smaller optimizer.lr, or precision float32 or bfloat16",
+            fix="resume from that one with a smaller optimizer.lr, or precision float32 or bfloat16",
         )  # fmt: skip
 
 
 def saved(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first."""
+    """List the checkpoints in a folder, oldest first."""
     return sorted(folder.glob(f"{PREFIX}*"))
 
 
 def latest(folder: Path) -> Path:
-    """The checkpoint a path means: itself, or the last one in the folder of a run. Raises DataError."""
+    """Return the checkpoint at a path: the path itself, or the last checkpoint in the folder of a run; raises DataError."""
     if (folder / MODEL).is_file():
         return folder
     folders = saved(folder)
     if not folders:
         raise DataError(
-            f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix="hbench train … --out"
+            f"there is no checkpoint in {folder}",
+            expected=f"a folder {PREFIX}…",
+            fix="hbench train RECIPE --out makes one",
         )
     return folders[-1]
 
 
 def best(folder: Path) -> Path:
-    """The checkpoint a path means when it is used: itself, or a run's best one where it validated, else its last."""
+    """Return the checkpoint to use at a path: the path itself, or a run's best checkpoint if it validated, else its last."""
     last = latest(folder)
     if last == folder:
         return last
@@ -111,7 +113,7 @@ def _of_step(folder: Path, step: int) -> Path:
 
 
 def load_model(checkpoint: Path, model: nn.Module) -> None:
-    """Load a checkpoint's weights into the model. Raises DataError where they are damaged or of another model."""
+    """Load a checkpoint's weights into the model; raises DataError where they are damaged or of another model."""
     try:
         model.load_state_dict(load_file(checkpoint / MODEL))
     except (SafetensorError, RuntimeError, OSError) as error:
@@ -119,7 +121,7 @@ def load_model(checkpoint: Path, model: nn.Module) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """A checkpoint's state. Raises DataError where it is damaged or holds more than plain values."""
+    """Read a checkpoint's state; raises DataError where it is damaged or holds more than plain values."""
     from pickle import UnpicklingError
 
     try:
@@ -129,7 +131,7 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     version = state.get("format") if isinstance(state, dict) else type(state).__name__
     if version != FORMAT:
         raise DataError(
-            f"{checkpoint} is of another version of hbench",
+            f"{checkpoint} was written by another version of hbench",
             expected=f"format {FORMAT}",
             found=str(version),
         )
@@ -138,7 +140,7 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """Raise DataError where what was read from a state of the right format lacks a value, or has another type or shape."""
+    """Turn the errors that a state with missing values or other types and shapes causes into DataError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -146,15 +148,15 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def random_state() -> dict[str, Any]:
-    """The state of torch's generators."""
+    """Return the state of torch's generators."""
     cuda: Sequence[torch.Tensor] = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"cpu": torch.get_rng_state(), "cuda": list(cuda)}
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
-    """Put torch's generators where they were."""
+    """Restore the state of torch's generators."""
     torch.set_rng_state(state["cpu"])
-    for number in range(min(len(state["cuda"]), torch.cuda.device_count())):  # there may be fewer GPUs than there were
+    for number in range(min(len(state["cuda"]), torch.cuda.device_count())):  # this machine may have fewer GPUs
         torch.cuda.set_rng_state(state["cuda"][number], number)
 
 

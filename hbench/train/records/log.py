@@ -1,4 +1,4 @@
-"""Logs a run: one JSON line per logged step in log.jsonl, always, and the same values to any number of callbacks."""
+"""Logs a run: writes one JSON line per logged step to log.jsonl, and passes the same values to callbacks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Callback = Callable[[int, Mapping[str, float]], None]  # step, values by name: l
 
 
 class Moment(NamedTuple):
-    """What is known after a step: the loss, its unweighted terms, the gradient's length before it was clipped, whether the step
-    was left out since one of these is not finite, learning rates, images per second, seconds so far."""
+    """The values after a step: loss, unweighted terms, length of the gradient before clipping, whether the step was skipped
+    because one of these is not finite, learning rates, images per second, seconds so far."""
 
     step: int
     steps: int
@@ -34,10 +34,10 @@ class Moment(NamedTuple):
 
 
 class Log:
-    """Appends moments and scores to a run's log.jsonl, and tells callbacks of them.
+    """Appends moments and scores to a run's log.jsonl, and passes them to callbacks.
 
-    A resumed run first drops what lies behind its checkpoint, and the test scores, which it will find again: so the log of a
-    killed run ends as that of one that was never stopped. Without a folder (in all processes but the first) nothing is written.
+    A resumed run first removes the lines after its checkpoint, and the test scores, which it will compute again, so that its log
+    ends like that of a run that was never stopped. Without a folder (in all processes but the first) nothing is written.
     """
 
     def __init__(self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()) -> None:
@@ -48,17 +48,17 @@ class Log:
             write_text(self.path, "".join(f"{line}\n" for line in kept))
 
     def moment(self, moment: Moment) -> None:
-        """A step's values, to callbacks as loss, terms/NAME, lr/NAME, gradient_norm."""
+        """Log the values of a step; callbacks get loss, terms/NAME, lr/NAME, gradient_norm."""
         values = {"loss": moment.loss, "gradient_norm": moment.gradient_norm}
         values |= _under("terms", moment.terms) | _under("lr", moment.rates)
         self._tell(moment._asdict(), values)
 
     def validation(self, step: int, scores: Mapping[str, float]) -> None:
-        """The scores on the held-out classes, to callbacks as validation/NAME."""
+        """Log the scores on the held-out classes; callbacks get validation/NAME."""
         self._tell({"step": step, "validation": scores}, _under("validation", scores))
 
     def test(self, step: int, scores: Mapping[str, float]) -> None:
-        """The scores of the tests, to callbacks as test/NAME."""
+        """Log the scores of the tests; callbacks get test/NAME."""
         self._tell({"step": step, TEST: scores}, _under("test", scores))
 
     def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
@@ -70,16 +70,16 @@ class Log:
 
 
 def _finite(value: Any) -> Any:
-    """The value with None, JSON's null, for numbers that are not finite, which JSON cannot say."""
+    """Replace numbers that are not finite, which JSON cannot express, by None."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The lines of a log with what they say, none where there is no log; half a line that a killed run left is none.
+    """Read the lines of a log and their records; a missing log has none, and an incomplete last line is ignored.
 
-    Raises DataError for a log that is damaged.
+    Raises DataError for a damaged log.
     """
     try:
         lines = [line for line in read_text(path, most=LIST).split("\n")[:-1] if line] if path.exists() else []
@@ -90,7 +90,7 @@ def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
     except (OSError, ValueError) as error:
         reason = str(error)
     raise DataError(
-        f"{path} is damaged", expected="the log of a run", found=reason, fix="train again, in another folder"
+        f"{path} is damaged", expected="the log of a run", found=reason, fix="train again in another folder"
     )
 
 

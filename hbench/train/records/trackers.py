@@ -1,7 +1,6 @@
-"""Hands a run's values to TensorBoard, Weights & Biases or MLflow, each loaded only where it is asked for.
+"""Passes a run's values to TensorBoard, Weights & Biases or MLflow, each loaded only on request.
 
-A tracker opens a run there, gives a callback of (step, values), and closes it at the end; a function that needs no opening is
-a callback itself.
+A tracker is a context manager that opens a run there, yields a callback of (step, values), and closes the run at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ trackers: Registry[Tracker] = Registry("tracker")
 
 @contextmanager
 def opened(names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int) -> Iterator[list[Callback]]:
-    """The callbacks of these trackers. Raises UnknownName, and UsageError for one whose package is not installed."""
+    """Open trackers and yield their callbacks; raises UnknownName, and UsageError for a package that is not installed."""
     chosen = [trackers[name] for name in names]
     with ExitStack() as stack:
         yield [stack.enter_context(tracker(folder, recipe, step)) for tracker in chosen]
@@ -36,7 +35,7 @@ def opened(names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: 
 @trackers.register("tensorboard")
 @contextmanager
 def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator[Callback]:
-    """Event files in the run's folder; those behind the checkpoint do not count."""
+    """Write event files into the run's folder; earlier events after the checkpoint are discarded."""
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), purge_step=step + 1)
@@ -54,7 +53,7 @@ def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator
 @trackers.register("wandb")
 @contextmanager
 def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
-    """A run of the project "hbench" (WANDB_PROJECT, WANDB_MODE=offline … as ever), the same one when it is resumed."""
+    """Open a run of wandb's project, by default "hbench" (WANDB_PROJECT, WANDB_MODE=offline …); resume the same run."""
     wandb = _installed("wandb")
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     run = wandb.init(name=folder.name, id=identity, dir=str(folder), config=dict(recipe), resume="allow")
@@ -71,7 +70,7 @@ def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> I
 @trackers.register("mlflow")
 @contextmanager
 def ml_flow(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
-    """A run of the tracking server (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME), the same one when it is resumed."""
+    """Open a run of the tracking server (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME); resume the same run."""
     mlflow = _installed("mlflow")
     note = folder / "mlflow-run.txt"
     known = note.read_text(encoding="utf-8").strip() if note.exists() else None
@@ -88,7 +87,7 @@ def ml_flow(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Cal
 
 
 def _plain(name: str) -> str:
-    """A name of the characters that MLflow takes; not even / between two of which one begins with the other.
+    """Replace the characters in a name that MLflow refuses, and /, since it makes folders.
 
     >>> _plain("test/R@1/family")
     'test.R_at_1.family'
@@ -104,7 +103,7 @@ def _installed(package: str) -> Any:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested tables as KEY.KEY and value.
+    """Yield the values of nested tables as KEY.KEY and value.
 
     >>> dict(_flat({"a": {"x": 1}, "b": 2}))
     {'a.x': 1, 'b': 2}

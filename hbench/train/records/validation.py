@@ -2,9 +2,9 @@
 
     classes of the training set = classes to learn + round(validation · number) classes to validate on
 
-By class, since retrieval is tested on classes that were never seen. Where the tests hold out coarser classes whole, as glyphs'
-hold out base letters, `validation_level` does so here, else coarse classes that were learned flatter what learns them. The tests
-are not looked at before the end.
+Whole classes are held out because retrieval is tested on new classes. If the tests hold out coarser classes, such as the base
+letters of glyphs, `validation_level` does so here; otherwise coarse classes that were learned make the scores too good. The tests
+are not used before the end.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ VALIDATION = "validation"
 
 
 def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
-    """The dataset without its held-out classes, and these as a dataset of one test; None where the recipe holds none out.
+    """Split the training classes: return the dataset without the held-out classes, and these as a dataset, or None.
 
-    The classes are those of (their names, the recipe's seed), the same on every machine. Raises ConfigError for too few,
-    UnknownName for a metric or a level there is not.
+    The held-out classes depend on the names and the recipe's seed alone. Raises ConfigError for too few classes, UnknownName for
+    a metric or level.
     """
     if not recipe.validation:
         return data, None
@@ -49,8 +49,8 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
     if len(chosen) < 2 or len(chosen) == len(set(paths)):
         raise ConfigError(
-            "the training classes cannot be shared with a validation", expected="2 or more of them, and not all",
-            found=f"{len(chosen)} of {len(set(paths))} classes", fix="another share: --set validation=0.1",
+            "the validation has too few or all of the training classes", expected="2 or more of them, and not all",
+            found=f"{len(chosen)} of {len(set(paths))} classes", fix="choose another share: --set validation=0.1",
         )  # fmt: skip
     is_held = np.array([path in chosen for path in paths])[manifest.labels[:, -1]]
     held = dataclasses.replace(data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={})
@@ -58,7 +58,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
 
 
 def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes) -> dict[str, float]:
-    """The scores of the model as it is on the held-out classes, the same in every process."""
+    """Score the current model on the held-out classes; all processes get the scores."""
     manifest = held.tests[VALIDATION]
     vectors = embed_all(run.model, held.name, manifest, recipe, processes)
     scores: dict[str, float] = {}
@@ -75,7 +75,7 @@ def validated(run: TrainingRun, recipe: Recipe, held: Dataset, processes: Proces
 def best_after(
     best: BestStep | None, step: int, scores: Mapping[str, float], recipe: Recipe, held: Dataset
 ) -> BestStep:
-    """The best step so far, once `step` got these scores; the first of equal ones."""
+    """Return the best step so far, given the scores of `step`; the first of equal ones."""
     metric = _metric(recipe, held)
     score = scores[str(metric)]
     if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
@@ -84,12 +84,12 @@ def best_after(
 
 
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:
-    """Whether the run stops early, since enough validations in a row were no better."""
+    """Whether the run stops early, because the last `patience` validations were not better."""
     return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
 
 
 def _depth(level: str, levels: Sequence[str]) -> int:
-    """How many levels of a class's path say whether it is held out: all of them where no level is named."""
+    """Return the depth of the level at which classes are held out; the finest without a name."""
     if level and level not in levels:
         raise UnknownName("level", level, levels)
     return levels.index(level) + 1 if level else len(levels)
@@ -100,7 +100,7 @@ def _metric(recipe: Recipe, data: Dataset) -> MetricName:
 
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
-    """The items of a mask, their classes numbered anew; all of them ask and are ranked."""
+    """Make a manifest of the items in a mask, with classes numbered anew; all are queries and in the gallery."""
     rows = np.flatnonzero(mask)
     columns = [
         np.array(names, dtype=object)[ids[rows]]

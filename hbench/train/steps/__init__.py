@@ -1,1 +1,1 @@
-"""The steps of a training: gradients of a batch, and the optimisers that take them."""
+"""Defines a step of training: the gradient of a batch, and the optimisers."""

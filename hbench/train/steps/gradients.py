@@ -1,7 +1,7 @@
-"""Makes the gradient of a step: of the whole batch's loss, directly or in two passes over parts of it.
+"""Computes the gradient of a step, of the loss of the whole batch, directly or in two passes over parts of it.
 
-Two passes ([24] in [T]): embed without a graph; take ∂L/∂embeddings; embed each part again and push its rows of that
-gradient through. The gradient is the same, and only one part's graph is held at a time.
+Two passes ([24] in [T]): embed without a graph; compute ∂L/∂embeddings; embed each part again and propagate its rows of that
+gradient. The gradient is the same, but memory holds the graph of one part at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.tree import Labels
 
 Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
-LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached; none of them is waited for
+LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached, and perhaps still being computed
 
 
 class StepValues(NamedTuple):
-    """What a step gave: the loss, its terms, the length of the gradient before it was clipped; `finite`: whether the run may
-    continue from it, as it may where float16's scaler left a step out."""
+    """The values of a step: loss, terms, length of the gradient before clipping; `finite`: whether the run can continue, which
+    it can after a step that float16's scaler skipped."""
 
     loss: float
     terms: dict[str, float]
@@ -36,37 +36,37 @@ class StepValues(NamedTuple):
 
 
 class StepTensors(NamedTuple):
-    """What a step gave, still on its device: `values` are the loss, the gradient's length and the terms of `names`; `scaled`:
-    whether the gradient was scaled for float16."""
+    """The values of a step on its device: the loss, the gradient's length and the terms of `names`; `scaled`: whether the
+    gradient was scaled for float16."""
 
     values: Tensor
     names: tuple[str, ...]
     scaled: bool
 
     def read(self) -> StepValues:
-        """The values as numbers, for which the host waits for the device."""
+        """Return the values as numbers; the host waits for the device."""
         return read_all([self])[0]
 
 
 def read_all(steps: Sequence[StepTensors]) -> list[StepValues]:
-    """The values of several steps as numbers, in one transfer."""
-    found = []
+    """Read the values of several steps as numbers, in one transfer."""
+    values = []
     for step, row in zip(steps, torch.stack([step.values for step in steps]).tolist(), strict=True):
         loss, length, *terms = row
-        # A gradient that overflows float16 is everyday: its scaler leaves the step out and scales less from there on.
+        # Gradients often overflow float16: its scaler skips the step and reduces the scale.
         finite = math.isfinite(loss) and (step.scaled or math.isfinite(length))
-        found.append(StepValues(loss, dict(zip(step.names, terms, strict=True)), length, finite))
-    return found
+        values.append(StepValues(loss, dict(zip(step.names, terms, strict=True)), length, finite))
+    return values
 
 
-# Leaves the gradients of a batch's loss in the weights: the signature of `direct`, whose process has images and labels (B/W, …).
+# Computes the gradients of a batch's loss in the weights; has the signature of `direct`, with this process's images (B/W, …).
 TrainStep = Callable[..., LossAndTerms]
 
 
 def direct(
     embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
 ) -> LossAndTerms:
-    """The gradient by one graph of the whole batch."""
+    """Compute the gradient with one graph of the whole batch."""
     embeddings = gather(embed(images), processes)
     total, terms = objective(embeddings, gather(labels, processes))
     scale(total).backward()  # type: ignore[no-untyped-call]
@@ -74,7 +74,7 @@ def direct(
 
 
 def in_two_passes(part: int) -> TrainStep:
-    """`direct` with the graph of only `part` images at a time."""
+    """Make a step like `direct` with the graph of only `part` images at a time."""
 
     def step(
         embed: nn.Module, objective: nn.Module, images: Tensor, labels: Tensor, *, processes: Processes, scale: Scale
@@ -102,7 +102,7 @@ def in_two_passes(part: int) -> TrainStep:
 
 
 def _unsynchronised(embed: nn.Module) -> AbstractContextManager[None]:
-    """Gradients stay in this process until the last part."""
+    """Keep gradients in this process until the last part."""
     if isinstance(embed, nn.parallel.DistributedDataParallel):
         synced: AbstractContextManager[None] = embed.no_sync()
         return synced
@@ -110,7 +110,7 @@ def _unsynchronised(embed: nn.Module) -> AbstractContextManager[None]:
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
-    """The generators a net may draw from, so that both passes drop the same units."""
+    """Return the state of the generators that a net may draw from, so that both passes drop the same units."""
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
@@ -125,7 +125,7 @@ def _detached(total: Tensor, terms: dict[str, Tensor]) -> LossAndTerms:
 
 
 class Objective(nn.Module):
-    """forward(embeddings, labels) -> the total and every loss by name, unweighted."""
+    """forward(embeddings, labels) -> the weighted sum of losses, and every loss by name, unweighted."""
 
     def __init__(self, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
         super().__init__()
@@ -137,8 +137,10 @@ class Objective(nn.Module):
 
 
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
-    """The losses of a recipe for training labels (N, L), −1 where nothing is known. Raises UnknownName and ConfigError as
-    build_loss does, and ConfigError for a loss that needs every label."""
+    """Build the losses of a recipe for training labels (N, L), −1 where nothing is known.
+
+    Raises UnknownName and ConfigError like build_loss, and ConfigError for a loss that needs every label.
+    """
     facts = facts_of(labels, dim)
     losses = {name: build_loss(name, **completed(name, spec.params, facts)) for name, spec in specs.items()}
     if (labels < 0).any():
@@ -147,24 +149,24 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
 
 
 def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
-    """What losses need to know of the data: the numbers of classes, fine and at every level; paths; dimension."""
+    """Collect what losses need to know about the data: numbers of classes, fine and at every level; paths; dimension."""
     paths = _paths(labels)
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
     return {"classes": counts[-1], "level_classes": counts, "paths": paths, "dim": dim}
 
 
 def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """`params`, and those the loss requires and they lack, from the facts; likewise for the loss inside a memory."""
+    """Complete `params` by those that the loss requires, from the facts; likewise for a loss inside a memory."""
     entry = loss_entry(name)
     missing = [key for key, default in entry.parameters.items() if default is REQUIRED and key not in params]
-    given = {**{key: facts[key] for key in missing if key in facts}, **params}
-    if name == "xbm" and "loss" in given:
-        given["params"] = completed(given["loss"], given.get("params", {}), facts)
-    return given
+    complete = {**{key: facts[key] for key in missing if key in facts}, **params}
+    if name == "xbm" and "loss" in complete:
+        complete["params"] = completed(complete["loss"], complete.get("params", {}), facts)
+    return complete
 
 
 def _paths(labels: Labels) -> list[list[int]]:
-    """The path of every fine class 0 … C−1, coarse to fine; a class without items shares the first's."""
+    """Return the path of every fine class 0 … C−1, coarse to fine; a class without items gets the first item's path."""
     paths = labels[:1].repeat(int(labels[:, -1].max()) + 1, axis=0)
     paths[labels[:, -1]] = labels
     path_lists: list[list[int]] = paths.tolist()

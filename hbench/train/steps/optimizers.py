@@ -15,25 +15,23 @@ from torch import Tensor, nn
 from hbench.train.models.model import EmbeddingModel
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
 
-Factor = Callable[
-    [float, int, Schedule], float
-]  # epochs since the warm-up, epochs in all -> share of the learning rate
+Factor = Callable[[float, int, Schedule], float]  # epochs since the warm-up, all epochs -> share of the learning rate
 
 BODY, HEAD, PROXIES = "body", "head", "proxies"
 
 
 def cosine(epoch: float, epochs: int, _schedule: Schedule) -> float:
-    """½ (1 + cos(π epoch / epochs))."""
+    """Lower the learning rate along a cosine: ½ (1 + cos(π epoch / epochs))."""
     return (1 + math.cos(math.pi * epoch / epochs)) / 2
 
 
 def constant(_epoch: float, _epochs: int, _schedule: Schedule) -> float:
-    """1."""
+    """Keep the learning rate as it is."""
     return 1.0
 
 
 def steps(epoch: float, _epochs: int, schedule: Schedule) -> float:
-    """γ to the number of milestones passed."""
+    """Multiply the learning rate by γ at every milestone."""
     return float(schedule.gamma ** sum(epoch >= milestone for milestone in schedule.milestones))
 
 
@@ -43,28 +41,28 @@ FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": s
 def build_optimizers(
     recipe: Recipe, model: EmbeddingModel, objective: nn.Module, *, fused: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """The net's optimiser, with groups body and head, and that of the proxies where they have one of their own.
+    """Build the net's optimiser, with groups body and head, and a separate one for the proxies, if the recipe has it.
 
-    `fused`: all weights of an optimiser in one kernel, which can leave a step out by itself: for GPUs.
+    `fused`, for GPUs: one kernel updates all weights of an optimiser, and can skip a step without the host.
     """
     settings, proxies = recipe.optimizer, list(objective.parameters())
     groups = [
         *_groups(BODY, model.body(), settings, settings.lr),
         *_groups(HEAD, model.head(), settings, settings.lr * settings.head),
     ]
-    own = recipe.proxies
-    if proxies and own is None:
+    separate = recipe.proxies
+    if proxies and separate is None:
         groups += _groups(PROXIES, proxies, settings, settings.lr * settings.head)
     optimizers = [_optimizer(settings, groups, fused=fused)]
-    if proxies and own is not None:
-        optimizers.append(_optimizer(own, _groups(PROXIES, proxies, own, own.lr), fused=fused))
+    if proxies and separate is not None:
+        optimizers.append(_optimizer(separate, _groups(PROXIES, proxies, separate, separate.lr), fused=fused))
     return optimizers
 
 
 def set_rates(
     optimizers: Iterable[torch.optim.Optimizer], recipe: Recipe, epoch: int, *, step: int = 0, in_epoch: int = 1
 ) -> dict[str, float]:
-    """Set every group's learning rate for an epoch, and return them by name; during warm-up the body's is 0.
+    """Set the learning rate of every group for an epoch, and return them by name; the body's is 0 during warm-up.
 
     `step` is the number of steps before this one, `in_epoch` that of an epoch, for a warm-up that is a share of the steps.
     """
@@ -80,7 +78,7 @@ def set_rates(
 
 
 def clipped(optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler) -> Tensor:
-    """Clip every optimiser's gradient, and return the norm of all of them together before."""
+    """Clip the gradient of every optimiser, and return the norm of all gradients together before clipping."""
     norms = []
     for optimizer in optimizers:
         scaler.unscale_(optimizer)
@@ -94,9 +92,9 @@ def clipped(optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradS
 
 
 def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-    """Take the step of every fused optimiser unless `bad`, bool on the device, which the host does not wait for."""
+    """Take the step of every fused optimiser unless `bad`, a bool on the device; the host does not wait for it."""
     for optimizer in optimizers:
-        # As torch's GradScaler tells a fused kernel to leave a step out.
+        # torch's GradScaler makes a fused kernel skip a step in the same way.
         optimizer.grad_scale, optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
         try:
             optimizer.step()
@@ -105,7 +103,7 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
 
 
 def _groups(name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float) -> list[dict[str, Any]]:
-    """The weights that learn, as a group; none where there are none."""
+    """Make a group of the weights that learn, if there are any."""
     learning = [weight for weight in weights if weight.requires_grad]
     rates = {"lr": rate, "lr_max": rate, "lr_min": settings.lr_min}
     group = {"params": learning, "name": name, "weight_decay": settings.weight_decay, "clip": settings.clip, **rates}
