@@ -1,7 +1,7 @@
-"""Makes figures for print: one column wide, 8 pt, fonts embedded, the conditions in small print, the same bytes every time.
+"""Makes figures for print: one column wide, 8 pt, with embedded fonts, the conditions in small print, and reproducible bytes.
 
-matplotlib is loaded when a figure is made, through its object-oriented interface: no window, no state that outlives a call,
-and none of the user's own settings.
+matplotlib is loaded when a figure is made, and used through its object-oriented interface: without windows, without state after
+a call, and without the user's settings.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ DPI = 300
 INK, GREY, FAINT = "#222222", "#6b6b6b", "#dddddd"
 SMALL_PRINT = 4.6  # points
 LEGEND = 7.0  # points
-MARK = 3.8  # ems that the mark of a legend's line and the space around it take
-LETTERS = 96  # of small print in a line of one column
+MARK = 3.8  # ems of the mark of a line in a legend, with the space around it
+LETTERS = 96  # letters of small print in a line of one column
 STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere
+    "font.family": "DejaVu Sans",  # shipped with matplotlib, so the same on all machines
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -53,13 +53,13 @@ STYLE: Any = {
     "lines.linewidth": 1.2,
     "text.color": INK,
     "axes.labelcolor": INK,
-    "text.parse_math": False,  # names are text, also with a $ in them
-    "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse Type 3
-    "svg.fonttype": "path",  # letters as outlines: no viewer needs the font
+    "text.parse_math": False,  # a $ in a name does not begin a formula
+    "pdf.fonttype": 42,  # embedded TrueType, since publishers refuse Type 3
+    "svg.fonttype": "path",  # letters as outlines, so that viewers do not need the font
     "svg.hashsalt": "hbench",
     "savefig.dpi": DPI,
 }
-METADATA: dict[str, dict[str, Any]] = {  # no date and no version: the same picture is the same file
+METADATA: dict[str, dict[str, Any]] = {  # without date and version, so that the same picture is the same file
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
@@ -68,7 +68,7 @@ METADATA: dict[str, dict[str, Any]] = {  # no date and no version: the same pict
 
 @dataclass(frozen=True)
 class Drawing:
-    """A finished figure, which a notebook shows; `about`: the conditions that its small print names."""
+    """A finished figure, which a notebook shows; `about`: the conditions in its small print."""
 
     figure: Figure
     about: str
@@ -81,10 +81,10 @@ class Drawing:
             temporary.write_bytes(self.as_bytes(path.suffix[1:]))
 
     def as_bytes(self, kind: str) -> bytes:
-        """The file as png, svg or pdf."""
+        """Return the figure as a file of type png, svg or pdf."""
         file = io.BytesIO()
         with styled(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box is drawn for it
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
             self.figure.savefig(file, format=kind, metadata=METADATA[kind])
         return file.getvalue()
 
@@ -93,14 +93,14 @@ class Drawing:
 
 
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise UsageError unless a picture can be written under this name."""
+    """Raise UsageError unless a picture can be written to this path, by its suffix."""
     if path.suffix not in suffixes:
         raise UsageError(f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}")
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """matplotlib's own defaults with this style, until the block ends."""
+    """Set matplotlib's defaults with this style, until the block ends."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -110,7 +110,7 @@ def styled() -> Iterator[None]:
 
 
 def drawn(paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN) -> Drawing:
-    """The figure of these inches that `paint` fills; `about` is set in small print below."""
+    """Make a figure of this size in inches, let `paint` fill it, and set `about` in small print below."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -122,7 +122,7 @@ def drawn(paint: Callable[[Figure], None], *, height: float, about: str, width: 
 
 
 def small_print(text: str, most: int = LETTERS) -> str:
-    """Lines of at most this many letters, broken after the bars of a signature or at spaces.
+    """Break a text into lines of at most this many letters, after the bars of a signature or at spaces.
 
     >>> small_print("sop@1|test|sim:cosine", 12)
     'sop@1|test|\\nsim:cosine'
@@ -138,7 +138,7 @@ def small_print(text: str, most: int = LETTERS) -> str:
 
 
 def percent_axis(axes: Axes, which: str = "y") -> None:
-    """Percent from 0 to 100 on an axis, with faint lines across."""
+    """Scale an axis in percent, from 0 to 100, with faint grid lines."""
     own = axes.yaxis if which == "y" else axes.xaxis
     axes.set(**{f"{which}lim": (0, 100)})
     own.set_ticks([0, 25, 50, 75, 100])
@@ -147,7 +147,7 @@ def percent_axis(axes: Axes, which: str = "y") -> None:
 
 
 def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -> int:
-    """How many columns of these labels, each after its mark, fit into a figure.
+    """Count the columns of these labels, with their marks, that fit into a figure.
 
     >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
     (2, 1)
@@ -157,31 +157,33 @@ def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -
 
 
 def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:
-    """The inches that a legend above the panels takes."""
+    """Return the height of a legend above the panels, in inches."""
     rows = -(-len(labels) // legend_columns(labels, size))
     return rows * 1.5 * size / 72 + 0.06
 
 
 def legend_above(figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND) -> Legend:
-    """The legend above the panels, in as many columns as fit."""
+    """Add a legend above the panels, in as many columns as fit."""
     columns = legend_columns(labels, size)
     return figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2)
 
 
-def short(text: str, most: int = 24) -> str:
-    """A text of at most this many letters, its beginning kept.
+def short(text: str, most: int = 24, *, keep_end: bool = False) -> str:
+    """Shorten a text to at most this many letters, keeping its beginning, or its end, where ids of images differ.
 
-    >>> short("hyperbolic proxies", 10)
-    'hyperboli…'
+    >>> short("hyperbolic proxies", 10), short("species/genus/img_00001.jpg", 12, keep_end=True)
+    ('hyperboli…', '…g_00001.jpg')
     """
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    return "…" + text[1 - most :] if keep_end else text[: most - 1] + "…"
 
 
 NARROW, WIDE = frozenset("fijlrtI.,;:!'|()[]- "), frozenset("mwMWŒœÆ@%")
 
 
 def text_width(text: str) -> float:
-    """The width of a text in ems; an estimate on the safe side for the usual sans-serif types."""
+    """Estimate the width of a text in ems, generously, for common sans-serif fonts."""
     return sum(map(_em, text))
 
 

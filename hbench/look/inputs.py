@@ -1,4 +1,4 @@
-"""Reads what pictures are made of: reports with their values by query, and embedding files that are ranked on a test."""
+"""Reads the inputs of pictures: reports with their values by query, and embedding files that are ranked on a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Trace = Callable[[LevelSequence], NDArray[np.float64]]
 
 
 class Run(NamedTuple):
-    """A report under the name that a picture shows; `by_query`: the values of every query, where they are there."""
+    """A report with the name that a picture shows; `by_query`: the values of every query, if they exist."""
 
     name: str
     document: Document
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
 
 class RankedTest(NamedTuple):
-    """An embedding file on one test of a dataset, under the name that a picture shows."""
+    """An embedding file on one test of a dataset, with the name that a picture shows."""
 
     name: str
     examined: Examined
@@ -52,15 +52,15 @@ class RankedTest(NamedTuple):
 
     @property
     def job(self) -> Job:
-        """Its ranking. Raises UsageError where the test lists its positives pair by pair."""
+        """The ranking of this test; raises UsageError for a test with a list of positive pairs."""
         return self.examined.job(self.test)
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
-    """Reports of one signature and dataset, with the values by query that lie beside them (FILE.by-query.parquet).
+    """Read reports of one signature and dataset, with the values by query next to them (FILE.by-query.parquet).
 
-    Their names are those given, else those of their methods.
-    Raises SubmissionError for a file that is none, ComparisonError for reports of other conditions.
+    They get the `names`, or else those of their methods. Raises SubmissionError for a file that is not a report,
+    ComparisonError for reports of different conditions.
     """
     paths = [Path(file) for file in files]
     documents = [reports.read(path) for path in paths]
@@ -91,14 +91,14 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
 
 
 def dataset_of(name: str | None, kind: str) -> Dataset:
-    """The dataset that --dataset names; raises UsageError where it names none."""
+    """Load the dataset that --dataset names; raises UsageError without a name."""
     if name is None:
         raise UsageError(f"{kind} of an embedding file needs its dataset", fix="add --dataset NAME")
     return load(name)
 
 
 def test_of(data: Dataset, name: str | None) -> str:
-    """A test's name, by default the first one. Raises UnknownName."""
+    """Return the name of a test, by default of the first one; raises UnknownName."""
     if name is not None and name not in data.tests:
         raise UnknownName("test", name, data.tests)
     return name or next(iter(data.tests))
@@ -107,31 +107,31 @@ def test_of(data: Dataset, name: str | None) -> str:
 def examined_embeddings(
     file: str | Path, data: Dataset, metric: str = "H-AP", *, similarity: str | None = None, ties: str = "pessimistic"
 ) -> Examined:
-    """Read an embedding file and check it against a dataset. Raises SubmissionError, and UsageError for rankings."""
+    """Read an embedding file and check it against a dataset; raises SubmissionError, and UsageError for rankings."""
     settings = Settings([metric], similarity=similarity, ties=ties)
     return examine(read(Path(file)).embeddings("a picture"), data, settings, doubted=False)
 
 
 def ranked_tests(files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()) -> list[RankedTest]:
-    """Embedding files on one test, by default the first one."""
+    """Read embedding files for one test, by default the first one."""
     chosen, paths = test_of(data, test), [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
     return [RankedTest(name, examined_embeddings(path, data), chosen) for name, path in zip(shown, paths, strict=True)]
 
 
 def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> RankedTest:
-    """The one embedding file on one test. Raises UsageError for several files."""
+    """Read the only embedding file, for one test; raises UsageError for several files."""
     if len(files) != 1:
-        raise UsageError("this kind is drawn of one embedding file", found=f"{len(files)} files")
+        raise UsageError("this kind of plot takes one embedding file", found=f"{len(files)} files")
     return ranked_tests(files, data, test)[0]
 
 
 def traced(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """What `trace` says of every query's level sequence, (Q, width) in input order, from one exact ranking pass."""
+    """Apply `trace` to the level sequence of every query in one exact ranking pass; returns (Q, width), in input order."""
     rows = np.full((len(job.ranker.queries), width), np.nan)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        rows[query] = trace(sequence)  # a separate row for every query, whatever thread it comes from
+        rows[query] = trace(sequence)  # threads write separate rows
         return 0.0
 
     measure(replace(job, scorers=[keep], conditions="", by_name=None))

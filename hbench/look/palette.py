@@ -1,7 +1,7 @@
-"""Colours and marks of levels, from unrelated to the same fine class: apart for every eye, and graded in grey print.
+"""Defines the colours and marks of levels, from unrelated to the same fine class.
 
-The colours are those of cividis, made for eyes that do not tell red from green: their lightness rises from level to level,
-so a picture printed in grey still shows which mistake is worse. A mark of filled boxes says the level without any colour.
+The colours are those of cividis, which the colour-blind can distinguish. Their lightness increases from level to level, so that
+a picture printed in grey still shows which mistake is worse. A mark of filled boxes shows the level without colour.
 
 >>> color_of(0, 2), color_of(2, 2)
 ('#00224e', '#fee838')
@@ -15,12 +15,12 @@ CIVIDIS = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 1
 
 
 def color_of(level: int, depth: int) -> str:
-    """The colour of a level 0 … depth, as #rrggbb."""
+    """Return the colour of a level 0 … depth, as #rrggbb."""
     return color_at(level / depth)
 
 
 def color_at(share: float) -> str:
-    """The colour at a share 0 (dark) … 1 (light) of the way, as #rrggbb.
+    """Return the colour at a share 0 (dark) … 1 (light) of the scale, as #rrggbb.
 
     >>> color_at(0.0), color_at(1.0)
     ('#00224e', '#fee838')
@@ -33,59 +33,50 @@ def color_at(share: float) -> str:
 
 
 def lightness_of(color: str) -> float:
-    """How light a colour is in grey print, 0 … 255 (Rec. 709)."""
+    """Compute the lightness of a colour in grey print, 0 … 255 (Rec. 709)."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def text_color_on(color: str) -> str:
-    """Black or white, whichever is read better on a colour: at least 4.5 : 1.
+    """Return black or white, whichever has more contrast with a colour: at least 4.5 : 1.
 
     >>> text_color_on("#7d7c74"), text_color_on("#666970")
     ('#000000', '#ffffff')
     """
     parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # as WCAG 2 reckons contrast; at .179 both have 4.58 : 1
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # contrast by WCAG 2; at .179 both have 4.58 : 1
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
 def mark_of(level: int, depth: int) -> str:
-    """A box per level, filled up to this one."""
+    """Return a box per level, filled up to this level."""
     return "■" * level + "□" * (depth - level)
 
 
-SERIES = 0.72  # of the way from dark to light: what is lighter is hard to see on white
+SERIES = 0.72  # share of the scale that is used, since lighter colours are hard to see on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def series_color(number: int, of: int) -> str:
-    """The colour of one of several runs, lines or groups that are not levels, dark first; graded in grey, too."""
+    """Return the colour of one of several runs, lines or groups that are not levels, dark first, also distinct in grey."""
     place = SERIES * number / (of - 1) if of > 1 else 0.0
     return color_at(place)
 
 
 def marker_of(number: int) -> str:
-    """A different shape for each of the first eight, then in turns."""
+    """Return the shape of a marker; the first eight differ, then they repeat."""
     return MARKERS[number % len(MARKERS)]
 
 
-GROUPS = (
-    "#0072b2",
-    "#c8bd3c",
-    "#d55e00",
-    "#1b2a49",
-    "#cc79a7",
-    "#009e73",
-    "#56b4e9",
-    "#e69f00",
-)  # first the farthest apart
+# The hues of Okabe and Ito, which the colour-blind can distinguish, with softer black and yellow; the most distinct ones first.
+GROUPS = ("#0072b2", "#c8bd3c", "#d55e00", "#1b2a49", "#cc79a7", "#009e73", "#56b4e9", "#e69f00")
 OTHER = "#8a8a8a"
 
 
 def group_color(number: int, of: int) -> str:
-    """The colour of one of up to eight groups without an order, dark to light, so that they are apart in grey, too: hues of
-    Okabe and Ito, made for every eye (black and yellow softened for white paper); beyond eight, grey.
+    """Return the colour of one of up to eight unordered groups, dark to light, so that they differ in grey; then grey.
 
     >>> group_color(0, 2), group_color(1, 2), group_color(8, 9)
     ('#0072b2', '#c8bd3c', '#8a8a8a')
@@ -94,7 +85,7 @@ def group_color(number: int, of: int) -> str:
 
 
 def mixed_with_white(color: str, white: float) -> str:
-    """A colour with a share of white.
+    """Mix a colour with a share of white.
 
     >>> mixed_with_white("#4477aa", 0.5)
     '#a2bbd4'

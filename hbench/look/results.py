@@ -1,6 +1,6 @@
 """Browses what models retrieve: the first results of chosen queries as text, values, CSV, or strips in a notebook.
 
-`browse` is what `hbench look` calls; its results show themselves in a notebook.
+`hbench look` calls `browse`; a notebook displays its results.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Results:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """The strips in a frame of their own, so that neither page disturbs the other."""
+        """Return the strips in a frame, which separates them from the page of the notebook."""
         rows = sum(len(strip.rows) for strip in self.sheet.strips)
         style = f"width:100%;height:{min(HEAD + FRAME * rows, 900)}px;border:0"
         return f'<iframe sandbox="" style="{style}" srcdoc="{escape(page_of(self.sheet))}"></iframe>'
 
     def show(self) -> None:
-        """Show the strips in a notebook, wherever in a cell; elsewhere write the text to stdout."""
+        """Display the strips in a notebook; elsewhere print the text."""
         notebook = sys.modules.get("IPython")
         if notebook is not None and notebook.get_ipython() is not None:
             notebook.display.display(self)
@@ -57,11 +57,11 @@ class Results:
             sys.stdout.write(self.text() + "\n")
 
     def write(self, path: str | Path) -> None:
-        """Write the strips as .png, .svg, .pdf or .html. Raises UsageError for another suffix."""
+        """Write the strips as .png, .svg, .pdf or .html; raises UsageError for another suffix."""
         write_strips(self.sheet, Path(path))
 
     def text(self) -> str:
-        """For a person: a line per result, with the mark and the name of its level."""
+        """Write a line per result for a person to read, with the mark and the name of its level."""
         levels, shown = self.sheet.levels, []
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
@@ -77,7 +77,7 @@ class Results:
         return "\n".join(map(visible, shown)).rstrip("\n")
 
     def csv(self) -> str:
-        """A line per result. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
+        """Write a CSV with a line per result; an apostrophe precedes cells that a spreadsheet would take for formulas."""
         rows = [
             (row.name, strip.query, hit.rank, hit.item, hit.score, hit.level, level_name(hit.level, self.sheet.levels))
             for strip in self.sheet.strips
@@ -87,7 +87,7 @@ class Results:
         return lines(COLUMNS, [[str(without_formula(cell)) for cell in row] for row in rows])
 
     def records(self) -> list[dict[str, Any]]:
-        """As plain values: of every query its results by file."""
+        """Return plain values: the results of every query, by file."""
         rows = []
         for strip in self.sheet.strips:
             results = {row.name: [_record(hit, self.sheet.levels) for hit in row.hits] for row in strip.rows}
@@ -116,12 +116,14 @@ def browse(
     severe: int | None = None,
     at_random: int | None = None,
 ) -> Results:
-    """The first k results of some queries by embedding files, the queries chosen by the first file in one of the ways:
-    by id, of a class, this many of the `worst` or `best` by a metric, those of the most severe first mistakes, or at random.
+    """Rank the gallery for some queries by one or more embedding files, and show the first k results of each.
 
-    `similarity` and `ties` as for `hbench.evaluate`; by default the dataset's similarity.
-
-    Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot be ranked.
+    `files`: embedding files. `dataset`: a name, a folder, a table, or a Dataset; `test`: by default its first. Choose queries in
+    one way, by the first file: `queries` (ids), `class_name`, or a number of the `worst` or `best` by the metric `by`, of those
+    with the most `severe` first results, or `at_random`; by default, eight of the worst. `similarity` (default: the dataset's)
+    and `ties` are those of `hbench.evaluate`. Returns results that a notebook displays, with `.text()`, `.csv()`, `.records()`
+    and `.write(path)`. Raises UsageError for several ways at once, UnknownName for names, SubmissionError for files that cannot
+    be ranked.
     """
     paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
     options = dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
@@ -148,14 +150,14 @@ def browse(
 
 
 def _way(options: Mapping[str, Any]) -> tuple[str, Any]:
-    """The one way that is given to choose queries, and its value; by default some of the worst."""
+    """Return the way to choose queries, and its value; by default some of the worst."""
     if len(options) > 1:
         raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(options))
     return next(iter(options.items()), ("worst", SHOWN))
 
 
 def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Measurement | None) -> Queries:
-    """The queries that are chosen in this way; those of a way in MEASURED by the values of the metric."""
+    """Choose queries in this way; for a way in MEASURED, by the values of the metric."""
     if measured is None:
         if way == "queries":
             return retrievals.by_id(manifest, value)
@@ -169,7 +171,7 @@ def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Meas
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """The names of files; those that share theirs with the folder before it, or a number after it."""
+    """Name the files; files of the same name get their folder in front, or a number behind."""
     names = [path.name for path in files]
     longer = [
         f"{path.absolute().parent.name}/{path.name}" if names.count(path.name) > 1 else path.name for path in files

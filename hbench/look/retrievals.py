@@ -1,7 +1,7 @@
 """Finds what a model retrieves for some queries, and which queries are worth a look: the worst, the best, the most severe.
 
-Only the chosen queries are ranked, each against the whole gallery. Equal scores come in the order of the evaluation's ties
-policy. A score may differ in its last bit from that of an evaluation, which multiplies more at once.
+Only the chosen queries are ranked, each against the whole gallery. Equal scores are ordered by the evaluation's ties policy. A
+score may differ in its last bit from that of an evaluation, whose matrix products are larger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Queries = NDArray[np.int64]  # positions among the queries of a test
 
 
 class TopLists(NamedTuple):
-    """The first k results of some queries: `items` (Q, k) positions in the manifest, NO_ITEM beyond the end of a list;
+    """The first k results of some queries: `items` (Q, k), positions in the manifest, or NO_ITEM after the end of a list;
     `scores` (Q, k); `levels` (Q, k)."""
 
     items: NDArray[np.int32]
@@ -36,7 +36,7 @@ class TopLists(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One result of a query. `level`: that of the pair, 0 … L; `position`: the item's place in the manifest."""
+    """A result of a query; `level` 0 … L is that of the pair, `position` that of the item in the manifest."""
 
     rank: int
     item: str
@@ -59,13 +59,13 @@ def first_results(
 
 
 def lists_of(manifest: Manifest, ranker: Ranker, top: TopResults, similarity: str) -> TopLists:
-    """The kept results by their positions in the manifest, with the similarities that were asked for."""
+    """Convert kept results to positions in the manifest, with similarities."""
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     return TopLists(positions[top.items], top.similarities(ranker, similarity), top.levels)
 
 
 def hits_of(manifest: Manifest, top: TopLists, row: int) -> tuple[Hit, ...]:
-    """The results in one row of the lists, best first."""
+    """List the results in one row of the lists, best first."""
     ranked = zip(*(part[row].tolist() for part in top), strict=True)
     return tuple(
         Hit(rank, str(manifest.items[item]), score, level, item)
@@ -75,7 +75,7 @@ def hits_of(manifest: Manifest, top: TopLists, row: int) -> tuple[Hit, ...]:
 
 
 def ranker_of(manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions) -> Ranker:
-    """A ranker of these queries of a test against its whole gallery."""
+    """Make a ranker of these queries of a test against the whole gallery."""
     test = retrieval_of(manifest, *submission.parts)
     vectors = cast("SelectedRows", test.queries.vectors)
     some: Any = SelectedRows(vectors.vectors, vectors.rows[queries])
@@ -88,7 +88,7 @@ def ranker_of(manifest: Manifest, submission: EmbeddingSubmission, queries: Quer
 
 
 def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
-    """The queries of these ids. Raises UnknownName."""
+    """Find the queries with these ids; raises UnknownName."""
     position = {item: number for number, item in enumerate(manifest.items[manifest.query].tolist())}
     for item in ids:
         if item not in position:
@@ -97,7 +97,7 @@ def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
 
 
 def of_class(manifest: Manifest, name: str) -> Queries:
-    """The queries of a class, at whatever level of the tree its name is. Raises UnknownName."""
+    """Find the queries of a class at any level of the tree; raises UnknownName."""
     labels, names = manifest.labels[manifest.query], manifest.tree.names
     for level, of_level in enumerate(names):
         if name in of_level:
@@ -106,26 +106,28 @@ def of_class(manifest: Manifest, name: str) -> Queries:
 
 
 def at_random(manifest: Manifest, number: int, seed: int = 0) -> Queries:
-    """Some queries at random, the same for a seed."""
+    """Choose some queries at random, by a seed."""
     queries = int(manifest.query.sum())
     return np.random.default_rng(seed).choice(queries, size=min(number, queries), replace=False)
 
 
 def worst_first(values: Floats) -> Queries:
-    """The queries by the goodness (Q,) of their values, those without one left out."""
+    """Sort the queries by the goodness (Q,) of their values, worst first; leave out those without a value."""
     order = np.argsort(values, kind="stable")
     return order[~np.isnan(values[order])]
 
 
 def most_severe_first(values: Floats, first_level: NDArray[np.integer]) -> Queries:
-    """The queries by the level (Q,) of their first result, lowest first; among them by the goodness (Q,) of their values,
-    those without one left out."""
+    """Sort the queries by the level (Q,) of their first result, lowest first, then by the goodness (Q,) of their values.
+
+    Queries without a value are left out.
+    """
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), first_level))
     return order[~np.isnan(values[order])]
 
 
 def level_name(level: int, levels: Sequence[str]) -> str:
-    """What a pair of this level shares: the level's name, or that it is unrelated.
+    """Name what a pair of this level shares: the name of the level, or "unrelated".
 
     >>> level_name(2, ("genus", "species")), level_name(0, ("genus", "species"))
     ('species', 'unrelated')
@@ -134,7 +136,7 @@ def level_name(level: int, levels: Sequence[str]) -> str:
 
 
 def legend_of(levels: Sequence[str]) -> list[tuple[int, str, str]]:
-    """The number, mark and name of every level that a pair can share, finest first.
+    """List number, mark and name of every level of a pair, finest first.
 
     >>> legend_of(("genus", "species"))
     [(2, '■■', 'species'), (1, '■□', 'genus'), (0, '□□', 'unrelated')]

@@ -1,7 +1,7 @@
-"""Draws retrieval strips: a query, then its first results, each framed by the colour and the mark of its level.
+"""Draws retrieval strips: a query, then its first results, framed in the colour of their levels.
 
-One strip per query and model, models one under the other. As PNG, SVG or PDF by matplotlib, or as one HTML file that holds
-its pictures.
+A query has one strip per model, one below the other. Strips are written as PNG, SVG or PDF by matplotlib, or as one HTML file
+that contains its pictures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from hbench.core.errors import DataError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
-from hbench.look.figures import refuse_suffix
+from hbench.look.figures import refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
 from hbench.look.retrievals import Hit, legend_of, level_name
 
@@ -35,8 +35,8 @@ Picture = Callable[[str], "Image.Image"]
 
 
 class StripRow(NamedTuple):
-    """What one model retrieves for a query, best first. `number`: its place among the models; `value`: that of the query by
-    a metric, NaN where it is not kept."""
+    """The results of one model for a query, best first. `number`: the place of the model; `value`: the query's value of a
+    metric, NaN if it is not known."""
 
     name: str
     hits: tuple[Hit, ...]
@@ -45,8 +45,8 @@ class StripRow(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A query with what each model retrieves for it. `position`: its place in the manifest; `about`: its class, coarse to
-    fine, and what is to be said of it."""
+    """A query with the results of every model. `position`: its place in the manifest; `about`: its class, coarse to fine, and a
+    remark."""
 
     query: str
     position: int
@@ -55,7 +55,7 @@ class Strip(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Strips with what they share: the level names, the words under them, and how an item's picture is opened."""
+    """Strips with the level names, a caption, and the function that opens the picture of an item."""
 
     strips: Sequence[Strip]
     levels: Sequence[str]
@@ -64,14 +64,14 @@ class Sheet(NamedTuple):
 
 
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
-    """The strip of the query at this position among a test's queries."""
+    """Make the strip of the query at this position among a test's queries."""
     position = int(np.flatnonzero(manifest.query)[query])
     path = zip(manifest.tree.names, manifest.labels[position].tolist(), strict=True)
     return Strip(str(manifest.items[position]), position, " › ".join(names[node] for names, node in path), rows)
 
 
 def write_strips(sheet: Sheet, path: Path) -> None:
-    """Write a sheet as the suffix of the path says, whole or not at all. Raises UsageError for another suffix."""
+    """Write a sheet in the format of the path's suffix, whole or not at all; raises UsageError for another suffix."""
     refuse_suffix(path, SUFFIXES)
     if path.suffix == ".html":
         write_text(path, page_of(sheet))
@@ -84,7 +84,7 @@ def write_strips(sheet: Sheet, path: Path) -> None:
 
 
 def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
-    """The picture of an item, small; None where there is none to be had."""
+    """Return a small picture of an item; None if it has no readable picture."""
     if picture is None:
         return None
     try:
@@ -119,7 +119,7 @@ def _drawn(sheet: Sheet) -> Figure:
             for spine in cell.spines.values():
                 spine.set(visible=True, edgecolor=color, linewidth=4)
             cell.set_title(f"{hit.rank}", fontsize=6.5)
-            words = f"{mark_of(hit.level, depth)}\n{_short(level_name(hit.level, sheet.levels), 16)}"
+            words = f"{mark_of(hit.level, depth)}\n{short(level_name(hit.level, sheet.levels), 16, keep_end=True)}"
             cell.set_xlabel(words, fontsize=5.5)
     patches = [
         Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend_of(sheet.levels)
@@ -132,14 +132,15 @@ def _drawn(sheet: Sheet) -> Figure:
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
     cell.set(xticks=[], yticks=[])
     if image is None:
-        cell.text(0.5, 0.5, _short(item, 14), ha="center", va="center", fontsize=5, wrap=True, transform=cell.transAxes)
+        words = short(item, 14, keep_end=True)
+        cell.text(0.5, 0.5, words, ha="center", va="center", fontsize=5, wrap=True, transform=cell.transAxes)
         cell.set_aspect("equal", adjustable="box")
     else:
         cell.imshow(np.asarray(image), interpolation="nearest" if max(image.size) < THUMBNAIL else "antialiased")
 
 
 def page_of(sheet: Sheet) -> str:
-    """The sheet as one HTML file that loads nothing; names from outside are escaped."""
+    """Write a sheet as one HTML file that loads nothing else; names from outside are escaped."""
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
     items = {strip.position: strip.query for strip in sheet.strips}
@@ -158,12 +159,3 @@ def _data_url(image: Image.Image | None) -> str | None:
     file = io.BytesIO()
     image.save(file, format="PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def _short(text: str, most: int) -> str:
-    """A text of at most this many letters, its end kept: ids of images differ there.
-
-    >>> _short("species/genus/img_00001.jpg", 12)
-    '…g_00001.jpg'
-    """
-    return text if len(text) <= most else "…" + text[1 - most :]

@@ -123,7 +123,7 @@ def test_refusals_name_what_is_missing(folder, tmp_path):
     refused(UnknownName, "did you mean 't-sne'", "map", method="tsne")
     with pytest.raises(UsageError, match="one embedding file"):
         draw("map", PlotRequest(("a", "b"), dataset="glyphs"))
-    with pytest.raises(SubmissionError, match="72 queries are not of this test"):
+    with pytest.raises(SubmissionError, match="72 queries are not in this test"):
         draw("tree", PlotRequest(("glyphs",), metrics=("AP",), by_query=values))
 
 

@@ -1,1 +1,1 @@
-"""What all folders of pages share: how they are written, their data, templates and style."""
+"""Writes folders of pages: the parts that all of them share, such as data, templates and style."""

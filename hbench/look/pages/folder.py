@@ -1,8 +1,8 @@
-"""Writes a folder of pages next to the place where it will be, and renames it when it is whole.
+"""Writes a folder of pages under a temporary name, and renames it when it is complete.
 
-Pages lie in the folder itself; `assets/` holds style and scripts, `data/` what scripts load when they need it. Nothing is
-loaded from elsewhere, and a policy in every page forbids it. Data are scripts, too, since a page opened from a disk may not
-fetch files: each hands one value to the page by its name, as JSON without the characters by which a script could end early.
+Pages are in the folder itself; `assets/` holds styles and scripts, `data/` what scripts load on demand. Nothing is loaded from
+elsewhere, and a policy in every page forbids it. Data are scripts too, since a page opened from a disk may not fetch files: each
+passes one value to the page by name, as JSON without the characters with which a script could end early.
 
 >>> script("items-0", ["</script>"])
 'hbench.put("items-0",["\\\\u003c/script>"]);\\n'
@@ -32,23 +32,23 @@ ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def refuse_folder(folder: Path, kind: str) -> None:
-    """Raise UsageError, before any work, for a folder that is not empty and holds no pages of this kind."""
+    """Raise UsageError for a folder that is not empty and does not hold pages of this kind."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark_of(kind)).exists():
         raise UsageError(
-            f"{folder} holds other files", expected=f"a new folder, or a {kind}'s", fix="choose another -o"
+            f"{folder} holds other files", expected=f"a new folder, or one of a {kind}", fix="choose another -o"
         )
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file", expected="a folder to make")
+        raise UsageError(f"{folder} is a file", expected="the path of a folder")
 
 
 def mark_of(kind: str) -> str:
-    """The name of the file in every folder that was written here, so that no other is ever replaced."""
+    """Return the name of a file that marks folders written by hbench, so that no others are replaced."""
     return f".hbench-{kind}"
 
 
 @contextmanager
 def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
-    """A new folder that takes the place of `folder` when the block ends well and vanishes when it does not."""
+    """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise."""
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def copy_assets(folder: Path, package: str) -> None:
 
 
 def script(name: str, value: Any) -> str:
-    """The script that hands a JSON value to the page; ValueError for NaN. A name from outside is never an object's key."""
+    """Write a script that passes a JSON value to the page; raises ValueError for NaN. Names from outside are never keys."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escaped in ESCAPED.items():
         text = text.replace(character, escaped)
@@ -89,7 +89,7 @@ def write_script(folder: Path, name: str, value: Any) -> None:
 
 
 class Pages:
-    """Renders the templates of a package, and those that all pages share, with what they need in common."""
+    """Renders the templates of a package, and those that all pages share, with common variables and filters."""
 
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
         loader = jinja2.ChoiceLoader(
@@ -101,16 +101,16 @@ class Pages:
         self.environment.filters |= filters
 
     def text(self, template: str, **content: Any) -> str:
-        """Render the template of this name; names from outside are escaped."""
+        """Render a template by name; names from outside are escaped."""
         return self.environment.get_template(f"{template}.html.jinja").render(**content) + "\n"
 
     def write(self, folder: Path, page: str, template: str | None = None, **content: Any) -> None:
-        """Render PAGE.html from the template of its name, or another one."""
+        """Render PAGE.html from the template with its name, or another one."""
         (folder / f"{page}.html").write_text(self.text(template or page, page=page, **content), encoding="utf-8")
 
 
 def level_styles(depth: int) -> str:
-    """The style rules of the levels 0 … depth: the colour of each, and that of text on it."""
+    """Write the style rules of the levels 0 … depth: their colours, and those of text on them."""
     colors = [color_of(level, depth) for level in range(depth + 1)]
     rules = [
         f".level-{level} {{ --level: {color}; --on-level: {text_color_on(color)}; }}"
@@ -120,7 +120,7 @@ def level_styles(depth: int) -> str:
 
 
 def page_points(value: float, digits: int = 2) -> str:
-    """A difference of fractions in points of percent, with a minus sign as print has it.
+    """Write a difference of fractions in points of percent, with a typographic minus sign.
 
     >>> page_points(0.0123), page_points(-0.5, 1)
     ('+1.23', '−50.0')
@@ -129,5 +129,5 @@ def page_points(value: float, digits: int = 2) -> str:
 
 
 def exact(value: float | None) -> str:
-    """A fraction in full, for scripts and tests that read a page."""
+    """Write a fraction with all digits, for scripts and tests that read a page."""
     return "" if value is None or np.isnan(value) else repr(float(value))

@@ -1,7 +1,7 @@
-"""Prepares a label tree for the zoomable picture of it: nodes by level, how large they are, and the scale of their colours.
+"""Prepares a label tree for its zoomable picture: the nodes of every level, their sizes, and the scale of colours.
 
-The children of a node lie side by side in the page's lists, since a tree's paths are sorted: a page needs no more than each
-node's number of children to draw any part of it.
+Since a tree's paths are sorted, the children of a node are adjacent in the page's lists: the numbers of children suffice to draw
+any part of the tree.
 
 >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
 >>> found = tree_data(tree, np.array([5, 1, 2]))
@@ -26,8 +26,10 @@ Floats = NDArray[np.float64]
 
 
 def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
-    """Names, items and children of the nodes of every level, coarse to fine, in the order in which they are drawn; `nodes`:
-    the ids that stand at each place. `items` (C,): those of the fine classes."""
+    """Collect names, items and children of the nodes of every level, coarse to fine, in the order in which they are drawn.
+
+    `nodes` are the ids of the nodes in that order. `items` (C,): the numbers of items of the fine classes.
+    """
     orders = [_drawn_order(tree, level) for level in range(tree.depth)]
     sizes = [items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)]
     return {
@@ -41,7 +43,7 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def _drawn_order(tree: LabelTree, level: int) -> NDArray[np.int64]:
-    """The nodes of a level as the sorted paths meet them first."""
+    """Return the nodes of a level in the order of their first occurrence in the sorted paths."""
     nodes, first = np.unique(tree.paths[:, level], return_index=True)
     order: NDArray[np.int64] = nodes[np.argsort(first, kind="stable")].astype(np.int64)
     return order
@@ -54,5 +56,5 @@ def _children(tree: LabelTree, level: int, orders: Sequence[NDArray[np.int64]]) 
 
 
 def rounded(values: Floats) -> list[float | None]:
-    """Values as JSON has them, None for NaN."""
+    """Round values for JSON, with None for NaN."""
     return [None if value != value else value for value in values.round(DIGITS).tolist()]  # noqa: PLR0124

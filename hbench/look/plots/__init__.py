@@ -1,6 +1,6 @@
-"""Draws the kinds of plots: one module per kind or small family on this shelf, each registering what it draws.
+"""Draws plots: every module in this folder registers a kind of plot, or a small family.
 
-A kind says what its files are, which options it takes, and how they become a drawing.
+A kind declares its files and options, and a function that draws them.
 
 >>> kinds["h-pr"].about
 'the hierarchical precision–recall curve, whose area is H-AP'
@@ -21,7 +21,7 @@ from hbench.look.figures import Drawing
 
 
 class PlotRequest(NamedTuple):
-    """What is to be drawn: files or names, and what was said of them; every kind takes some of the options."""
+    """A request to draw files or names, with options, of which every kind takes some."""
 
     files: tuple[str, ...]
     dataset: str | None = None
@@ -34,9 +34,9 @@ class PlotRequest(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of plot. `about`: what one sees; `files`: what is to be given; `options`: fields of the request it takes.
+    """A kind of plot. `about`: what it shows; `files`: what it takes; `options`: the fields of a request that it takes.
 
-    `of_report`: the same from a report in memory, by the metrics that are asked for, where a report alone suffices.
+    `of_report`: draws a report in memory, by metrics, if a report alone suffices.
     """
 
     about: str
@@ -50,10 +50,10 @@ kinds: Registry[Kind] = Registry("kind of plot")
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:
-    """The drawing of a kind. Raises UnknownName for the kind, UsageError for options that it does not take."""
+    """Draw a request; raises UnknownName for the kind, UsageError for options that it does not take."""
     chosen = kinds[kind]
     if not request.files:
-        raise UsageError(f"nothing is given to plot {kind} of", expected=chosen.files)
+        raise UsageError(f"plot {kind} needs files", expected=chosen.files)
     given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
     if foreign := [_option(name) for name in given if name not in chosen.options]:
         taken = examples(sorted(map(_option, chosen.options)), most=9)
@@ -66,7 +66,12 @@ def _option(field: str) -> str:
 
 
 def plot(report: Report, kind: str = "levels", metrics: Sequence[str] = ()) -> Drawing:
-    """The picture of a report, which a notebook shows and `.write(path)` keeps. Raises UnknownName for the kind."""
+    """Draw a report; a notebook shows the drawing, and `drawing.write("levels.pdf")` saves it as .png, .svg or .pdf.
+
+    `report`: what `hbench.evaluate` returns. `kind`: "levels" (metrics by level) or "mistakes" (the levels of first results).
+    `metrics`: names of metrics by level to show, for "levels" (default: AP, R@1 and R@10). Raises UnknownName for an unknown
+    kind or metric, UsageError for a kind that needs more than a report, or a metric that the report lacks.
+    """
     chosen = kinds[kind]
     if chosen.of_report is None:
         raise UsageError(
@@ -77,5 +82,5 @@ def plot(report: Report, kind: str = "levels", metrics: Sequence[str] = ()) -> D
     return chosen.of_report(report, metrics)
 
 
-for _module in pkgutil.iter_modules(__path__):  # last, since they use what is defined above
+for _module in pkgutil.iter_modules(__path__):  # last, since they import from this module
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PARETO = ("AP", "H-AP")
-MOST = 12  # points that are numbered and named
+MOST = 12  # points with a number and a name
 FRONT, PAPER, RUN = color_at(0.0), color_at(0.45), color_at(0.72)
 
 
 class BoardPoint(NamedTuple):
-    """A row at its place: x and y in percent, or x a year; `goodness`: of both, the higher the better."""
+    """A row as a point: x and y are scores in percent, or x is a year; of the `goodness` of both, higher is better."""
 
     x: float
     y: float
@@ -34,13 +34,13 @@ class BoardPoint(NamedTuple):
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
-    """The rows that have both metrics, comparable. Raises UnknownName for a metric, UsageError where no row has both."""
+    """Make points of the comparable rows with both metrics; raises UnknownName for a metric, UsageError without rows."""
     x, y = (board.key(metric) for metric in metrics)
     rows = [row for row in board.rows if {x, y} <= row.scores.keys() - row.unranked.keys()]
     if not rows:
         raise UsageError(
             f"no row of {board.dataset} has {x} and {y}",
-            expected="two metrics that a row has both, as --metric R@1 --metric R@10",
+            expected="two metrics of one row, such as --metric R@1 --metric R@10",
             found=", ".join(board.metrics),
         )
     pairs = [(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
@@ -48,7 +48,7 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
 
 
 def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """The points that no other beats in both, by x; of equal ones the first."""
+    """Select the points that no other beats in both metrics, by x; of equal points the first."""
     front: list[BoardPoint] = []
     for point in sorted(points, key=lambda point: point.goodness, reverse=True):
         if not front or point.goodness[1] > front[-1].goodness[1]:
@@ -57,7 +57,7 @@ def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
 
 
 def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """The points that were better than all of the years before and of their own, by year."""
+    """Select the points that were better than all points of earlier years and of their year, by year."""
     records: list[BoardPoint] = []
     for point in sorted(points, key=lambda point: (point.x, -point.goodness[1])):
         if not records or point.goodness[1] > records[-1].goodness[1]:
@@ -66,7 +66,7 @@ def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
 
 
 def lower_fence(values: Sequence[float]) -> float:
-    """What lies below is far out: the first quartile less three times the distance of the quartiles (Tukey).
+    """Compute the fence below which values are far out: first quartile − 3 · interquartile range (Tukey).
 
     >>> lower_fence([50, 51, 52, 53, 54, 0.1])
     42.75
@@ -76,9 +76,9 @@ def lower_fence(values: Sequence[float]) -> float:
 
 
 def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
-    """Every row by two metrics; those of the front are joined, numbered and named.
+    """Draw every row by two metrics; the rows of the front are joined, numbered and named.
 
-    Rows that are far below the others, as random vectors are, lie outside of the picture, and are counted.
+    Rows far below the others, such as random vectors, are outside of the picture and only counted.
     """
     points = points_of(board, metrics)
     front = front_of(points)
@@ -100,7 +100,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
 
 
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
-    """Every row by its year; each that was better than all before is numbered and named, the line is the best so far."""
+    """Draw every row by its year, and a line of the best score so far; rows that set a record are numbered and named."""
     key = board.key(metric)
     rows = [row for row in board.rows if key in row.scores and key not in row.unranked]
     scores = [(row, float(row.scores[key])) for row in rows]
@@ -130,7 +130,7 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
 
 
 def _name_axes(panel: Axes, board: Leaderboard, *, y: str, x: str | None = None) -> None:
-    """Name the axes of metrics; an axis whose lower values are better is turned, so that better is right and up."""
+    """Name the axes of metrics; invert an axis whose lower values are better, so that better is right and up."""
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:
             lower = lower_is_better(board.key(name))
@@ -139,7 +139,7 @@ def _name_axes(panel: Axes, board: Leaderboard, *, y: str, x: str | None = None)
 
 
 def _paint_points(panel: Axes, points: Sequence[BoardPoint], best: Sequence[BoardPoint]) -> None:
-    """Rows of papers and of runs, the best in another colour."""
+    """Draw the rows of papers and of runs, the best in another colour."""
     named = {id(each) for each in best}
     for label, marker, color, of_run in (("of a paper", "o", PAPER, False), ("of a run", "D", RUN, True)):
         own = [each for each in points if (each.row.run is not None) == of_run]
@@ -157,7 +157,7 @@ def _paint_points(panel: Axes, points: Sequence[BoardPoint], best: Sequence[Boar
 
 
 def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
-    """Numbers beside the points, and below the picture what they stand for."""
+    """Write numbers next to the points, and their names below the picture."""
     from matplotlib.lines import Line2D
 
     words = []
@@ -194,21 +194,21 @@ def _about(board: Leaderboard, rows: int) -> str:
 
 def _board(request: PlotRequest, kind: str) -> Leaderboard:
     if len(request.files) != 1:
-        raise UsageError(f"{kind} is drawn of one leaderboard", found=", ".join(request.files))
+        raise UsageError(f"plot {kind} takes one leaderboard", found=", ".join(request.files))
     return leaderboard.read(request.files[0])
 
 
 def _draw_pareto(request: PlotRequest) -> Drawing:
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
-        raise UsageError("pareto has two axes", expected="--metric twice", found=", ".join(metrics))
+        raise UsageError("plot pareto takes two metrics", expected="--metric twice", found=", ".join(metrics))
     return draw_pareto(_board(request, "pareto"), (metrics[0], metrics[1]))
 
 
 def _draw_time(request: PlotRequest) -> Drawing:
     board = _board(request, "time")
     if len(request.metrics) > 1:
-        raise UsageError("time has one metric", found=", ".join(request.metrics))
+        raise UsageError("plot time takes one metric", found=", ".join(request.metrics))
     return draw_time(board, next(iter(request.metrics), board.metric))
 
 

@@ -1,5 +1,5 @@
-"""Draws a map of the classes: the mean vector of every fine class, laid out by t-SNE or UMAP, coloured by a coarser level
-(HAPPIER, Fig. 5)."""
+"""Draws a map of classes: the mean vectors of fine classes, laid out by t-SNE or UMAP, coloured by a coarser level, like
+Fig. 5 of HAPPIER."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 8  # groups with a colour and a shape of their own; the smaller ones are small grey points
-LEAST = 4  # classes of a map
+LEAST = 4  # classes that a map needs
 PERPLEXITY = 30.0
 SEED = 0
 CLASSES_AT_ONCE = 256
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 class ClassPlaces(NamedTuple):
-    """Where the means of some fine classes lie in the plane: their nodes (C,) and places (C, 2), out of `number` classes."""
+    """The places (C, 2) of the means of some fine classes in the plane, and their nodes (C,), out of `number` classes."""
 
     nodes: NDArray[np.int64]
     places: Floats
@@ -41,9 +41,9 @@ class ClassPlaces(NamedTuple):
 def map_of(
     manifest: Manifest, vectors: Embeddings, *, cosine: bool, method: str = LAYOUTS[0], most: int | None = None
 ) -> ClassPlaces | None:
-    """Lay out the means of the fine classes, of more than `most` some drawn at random; None for fewer than four.
+    """Lay out the means of the fine classes, or of `most` of them, chosen at random; None for fewer than four classes.
 
-    The places are the same every time on one machine. Raises UsageError without UMAP.
+    The places are reproducible on one machine. Raises UsageError if UMAP is not installed.
     """
     means, nodes = mean_vectors(manifest, vectors.vectors[align(vectors, manifest.items)], cosine=cosine)
     if len(nodes) < LEAST:
@@ -55,14 +55,14 @@ def map_of(
 def mean_vectors(
     manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bool
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The mean of the vectors (N, D) of the items of every fine class that has some, and these classes: (C, D), (C,).
+    """Compute the mean vector of every fine class with items, from vectors (N, D); returns means (C, D) and classes (C,).
 
-    With `cosine` an item counts by its direction alone, and so does a mean.
+    With `cosine`, the vectors and the means are normalised.
     """
     classes, place = distinct(manifest.labels[:, -1])
     order, ends = np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))
     means = np.empty((len(classes), vectors.shape[1]))
-    for some in range(0, len(classes), CLASSES_AT_ONCE):  # each item is read once, and no second copy of all is made
+    for some in range(0, len(classes), CLASSES_AT_ONCE):  # by blocks, so that the vectors are not copied all at once
         last = ends[some : some + CLASSES_AT_ONCE]
         first = np.append(ends[some - 1] if some else 0, last[:-1])
         own = vectors[order[first[0] : last[-1]]].astype(np.float64)
@@ -83,14 +83,13 @@ def _laid_out(means: Floats, method: str) -> Floats:
     from threadpoolctl import threadpool_limits
 
     perplexity = min(PERPLEXITY, (len(means) - 1) / 3)
-    with threadpool_limits(1):  # of many short loops: threads wait for each other longer than they compute
+    with threadpool_limits(1):  # t-SNE's loops are so short that threads would mostly wait for each other
         places = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED).fit_transform(means)
     return np.asarray(places, np.float64)
 
 
 def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str) -> Drawing:
-    """A point at the place (C, 2) of each class; the largest groups, by the number (C,) of each class's group, have a colour
-    and a shape of their own."""
+    """Draw a point for each class at its place (C, 2); the largest groups get colours and shapes, by `group_of` (C,)."""
     sizes = np.bincount(group_of, minlength=len(groups))
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST])
     rest = ~np.isin(group_of, largest)

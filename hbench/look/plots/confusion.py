@@ -1,4 +1,4 @@
-"""Draws which classes are taken for which, at one level of the tree: the query's class against that of its first result."""
+"""Draws the confusion of classes at one level of the tree: the query's class against that of its first result."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 14  # classes with a row of their own; the smaller ones share one
-NUMBERED = 14  # classes at most whose shares are printed
+MOST = 14  # rows; with more classes, the smaller ones share the last
+NUMBERED = 14  # most classes for which shares are printed
 REST = "other"
 SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
 
 
 def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
-    """How often the first result of a query of one class is of another (C, C), by the nodes of a level, 0 the coarsest;
-    queries without results are left out."""
+    """Count queries by their class and the class of their first result (C, C), at a level, 0 the coarsest.
+
+    Queries without results are left out.
+    """
     some = top.items[:, 0] != NO_ITEM
     rows = manifest.labels[manifest.query, level][some].astype(np.int64)
     columns = manifest.labels[top.items[some, 0], level]
@@ -38,7 +40,7 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
 
 
 def largest_classes(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
-    """The names and counts (C, C) of the classes that occur; of many the MOST - 1 largest, and the rest as one."""
+    """Return names and counts (C, C) of the classes that occur; of many, the MOST - 1 largest, and the rest as one."""
     shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
     if len(shown) <= MOST:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
@@ -51,7 +53,7 @@ def largest_classes(names: Sequence[str], counts: NDArray[np.int64]) -> tuple[li
 
 
 def draw_confusion(names: Sequence[str], counts: NDArray[np.int64], level: str, about: str) -> Drawing:
-    """A cell per pair of classes, darker where more is confused; small shares are told apart best."""
+    """Draw a cell per pair of classes, darker for larger shares; the scale distinguishes small shares best."""
     shares, words = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None], [short(name, 16) for name in names]
 
     def paint(figure: Figure) -> None:

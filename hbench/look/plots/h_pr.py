@@ -1,8 +1,8 @@
 """Draws the hierarchical precision–recall curve, whose area is H-AP (rank losses, Eq. 30–32).
 
-A query's curve is a step for each of its positives, as wide as the positive adds to H-R and as high as H-P there. The curve
-of a run is the mean of those of its queries over the recall, here in bins: the height of a bin is the mean precision inside
-it, so the area of the bins is exactly the mean H-AP.
+The curve of a query has a step for each of its positives, as wide as the positive adds to H-R and as high as H-P there. The curve
+of a run is the mean of its queries' curves over the recall, here in bins: the height of a bin is the mean precision in it, so that
+the area of the bins is exactly the mean H-AP.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DASHES = ("-", (0, (4, 1.2)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1)))
 
 
 class Curve(NamedTuple):
-    """The mean precision of a run in every bin of recall, (BINS,), its 95 % interval, (BINS, 2), and over how many queries."""
+    """The mean precision of a run in every bin of recall, (BINS,), its 95 % interval, (BINS, 2), and the number of queries."""
 
     name: str
     precision: NDArray[np.float64]
@@ -45,7 +45,7 @@ class Curve(NamedTuple):
 
 
 def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
-    """The mean precision of one query in every bin of recall, (BINS,); NaN for a query without positives."""
+    """Compute the mean precision of one query in every bin of recall, (BINS,); NaN for a query without positives."""
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
@@ -56,13 +56,13 @@ def binned(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]
 
 
 def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64]) -> Curve:
-    """The curve of a run from those of its queries, (Q, BINS), with intervals over their units (Q,)."""
+    """Average the curves of a run's queries, (Q, BINS), with intervals over their units (Q,)."""
     queries = int((~np.isnan(by_query[:, 0])).sum())
     return Curve(name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries)
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
-    """A line per run with its interval; the legend says the area."""
+    """Draw a line per run with its interval; the legend states the area."""
     labels = [f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
@@ -96,12 +96,9 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
 def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_tests(request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names)
     relevance = ranked[0].examined.conditions.relevance
-    curves = []
-    for test in ranked:
-        units = units_of(queries_of(test.test, test.manifest))
-        curves.append(
-            mean_curve(test.name, traced(test.job, lambda sequence: binned(sequence, relevance), BINS), units)
-        )
+    units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
+    rows = [traced(test.job, lambda sequence: binned(sequence, relevance), BINS) for test in ranked]
+    curves = [mean_curve(test.name, row, unit) for test, row, unit in zip(ranked, rows, units, strict=True)]
     return draw_curves(curves, ranked[0].signature)
 
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METRICS = ("AP", "R@1", "R@10")  # drawn where nothing else is asked for, as far as the reports have them
+METRICS = ("AP", "R@1", "R@10")  # the default, as far as the reports have them
 ROW = 0.115  # inches of a run at a level
-NUMBERED = 3  # runs at most whose values are printed beside their points
+NUMBERED = 3  # most runs for which values are printed next to their points
 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
-    """A panel per metric, a row per level with a point per run. Raises UsageError for a metric that no level has."""
+    """Draw a panel per metric with a row per level and a point per run; raises UsageError for a metric without levels."""
     shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
     for name in shown:
         if "level" not in MetricName.parse(name).definition.takes:
@@ -73,7 +73,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
         panel.errorbar(
             value,
             list(ends),
-            xerr=np.maximum([value - low, high - value], 0),  # of equal values the mean may lie an ulp outside
+            xerr=np.maximum([value - low, high - value], 0),  # rounding may put the mean of equal values just outside
             fmt=marker_of(number),
             color=series_color(number, len(runs)),
             label=run.name,
@@ -89,7 +89,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
-    """A score with the ends of its interval, in percent; None where the run has none."""
+    """Return a score and the ends of its interval in percent; None for a run without this score."""
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:
@@ -99,7 +99,7 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
-    """The value beside its interval, on the side that has space."""
+    """Write the value next to its interval, on the side with more space."""
     value, low, high = ends
     left = value > 62
     panel.annotate(

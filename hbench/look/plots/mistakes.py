@@ -1,4 +1,4 @@
-"""Draws how severe mistakes are: the level of the first wrong result, and of the results at ranks 1, 5 and 10."""
+"""Draws the severity of mistakes: the level of the first wrong result, and of the results at ranks 1, 5 and 10."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 RANKS = (1, 5, 10)
 FIRST_WRONG = "first wrong"
-FIRST_MISTAKE = "HD-first-mistake"  # its values say the level of the first wrong result, too
+FIRST_MISTAKE = "HD-first-mistake"  # its values determine the level of the first wrong result
 HEADING = 0.85
 SMALL = 6.5  # points of the legend
-PRINTED = 7.5  # percent from which on a number fits its part of a bar
-Counts = NDArray[np.int64]  # (L+1,): queries whose result is of each level 0 … L
-Rows = Mapping[str, Counts]  # by where it was looked: "rank 1", …, "first wrong"
+PRINTED = 7.5  # percent of a bar from which a number fits into it
+Counts = NDArray[np.int64]  # (L+1,): queries whose result has the level 0 … L
+Rows = Mapping[str, Counts]  # by the result: "rank 1", …, "first wrong"
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
-    """The levels of the items at the RANKS, then that of the first wrong one; NaN where there is none; (4,)."""
+    """Return the levels of the items at the RANKS, then of the first wrong item; NaN if there is none; (4,)."""
     depth, items = len(sequence.counts) - 1, int(sequence.counts.sum())
     listed = dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True)) if len(sequence.ranks) else {}
     at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
@@ -42,13 +42,13 @@ def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
 
 
 def counted(levels: NDArray[np.float64], depth: int) -> Counts:
-    """How many values are of each level 0 … L, (L+1,); NaN are left out."""
+    """Count the values of each level 0 … L, (L+1,), without NaN."""
     defined = np.rint(levels[~np.isnan(levels)]).astype(np.int64)
     return np.bincount(defined, minlength=depth + 1)
 
 
 def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
-    """What a report says: rank 1 over all tests, and from the values of HD-first-mistake (Q,), the first wrong result."""
+    """Count levels in a report: at rank 1, and for the first wrong result, by values of HD-first-mistake (Q,), if given."""
     depth = len(document.levels)
     if not document.mistakes:
         raise UsageError(f"the report of {name} does not say of what level the first results are", fix="evaluate again")
@@ -58,7 +58,7 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
 
 
 def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str) -> Drawing:
-    """A stacked bar per run and row: the share of the queries whose result there is of each level."""
+    """Draw a stacked bar per run and row: the shares of queries whose result has each level."""
     keys, several = list(found[0]), len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
     places = [group * (len(found) + heading) + row for group in range(len(keys)) for row in range(len(found))]
@@ -89,7 +89,7 @@ def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[
 
 
 def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
-    """One bar, right at the left end and unrelated at the right one."""
+    """Draw one bar, with the finest level on the left and unrelated results on the right."""
     total, left = max(1, int(counts.sum())), 0.0
     for level in range(depth, -1, -1):
         share = 100 * int(counts[level]) / total

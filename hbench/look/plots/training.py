@@ -1,4 +1,4 @@
-"""Draws training: the curves of runs by their logs."""
+"""Draws the loss and the scores of training runs from their logs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 
 
 class TrainingLog(NamedTuple):
-    """A run's log: (epoch, loss) of every logged step, of its terms, and (epoch, score) of every validation, or of
-    the tests where there is none; each (n, 2)."""
+    """The log of a run: (epoch, loss) of every logged step, also by term, and (epoch, score) of every validation, or of the
+    tests without validation; each (n, 2)."""
 
     name: str
     loss: Floats
@@ -36,7 +36,7 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: Path, name: str) -> TrainingLog:
-    """What a run has logged so far; a last line that a killed run left half-written is left out. Raises DataError."""
+    """Read the log of a run, without an incomplete last line; raises DataError."""
     path = path / LOG if path.is_dir() else path
     try:
         text = read_text(path, most=LIST)
@@ -63,7 +63,7 @@ def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
 
 
 def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawing:
-    """The loss over epochs; below it, where the run was tested, the scores: of one run several, of several runs one."""
+    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or one of several runs."""
     tested = any(log.scores for log in logs)
     shown = list(metrics) or (
         [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else list(METRICS[:1])

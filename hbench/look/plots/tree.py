@@ -1,5 +1,7 @@
-"""Draws a label tree as an icicle: a column per level, coarse on the left, a node as tall as it has items; coloured by its
-coarse branch, or by the mean of a metric over the queries of the node."""
+"""Draws a label tree as an icicle: a column per level, coarse on the left, with heights in proportion to the items of nodes.
+
+The colour shows the coarse branch of a node, or the mean of a metric over its queries.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,18 @@ if TYPE_CHECKING:
 
 HEIGHT = 3.6  # inches of the columns
 LETTER = 5.5  # points of a name
-HEAD = 8.0  # ems that a column has at least, for its head
-MOST_BRANCHES = 8  # with a colour of their own, the largest
-MANY = 2000  # nodes of a level that are drawn as pixels, lest a file has megabytes of outlines
+HEAD = 8.0  # least ems of a column, for its head
+MOST_BRANCHES = 8  # the largest branches get colours
+MANY = 2000  # a level with more nodes is drawn as pixels, since outlines would take megabytes
 UNKNOWN = "#dddddd"
 VALUES = "hbench evaluate … --by-query FILE.parquet writes them"
 Floats = NDArray[np.float64]
 
 
 def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
-    """Of every level, coarse to fine, the mean of a metric over the queries of each node; NaN for nodes without any.
+    """Average a metric over the queries of each node, for every level, coarse to fine; NaN for nodes without queries.
 
-    Raises UnknownName for a metric that the values do not have, SubmissionError for values of other queries.
+    Raises UnknownName for a metric that is not in the values, SubmissionError for values of other queries.
     """
     named = metric_columns(by_query)
     if metric not in named:
@@ -52,9 +54,9 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
     queries = by_query["query"].to_pylist()
     if foreign := [query for query in queries if query not in row]:
         raise SubmissionError(
-            f"{len(foreign)} queries are not of this test",
+            f"{len(foreign)} queries are not in this test",
             found=str(foreign[0]),
-            fix="name the dataset of the values, and --test where it has several",
+            fix="name the dataset of the values, and --test if it has several",
         )
     values = np.asarray(by_query[metric].to_numpy(), np.float64)
     return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
@@ -68,8 +70,10 @@ def draw_tree(
     means: Sequence[Floats] | None = None,
     metric: str = "",
 ) -> Drawing:
-    """Draw a tree by the items (C,) of its fine classes, with names where they fit. `means`: by level that of a metric for
-    every node, which colours it; a bar below explains the colours."""
+    """Draw a tree by the numbers of items (C,) of its fine classes, with names where they fit.
+
+    `means`: for every level, the mean of a metric in each node, which colours it; a bar below explains the colours.
+    """
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
     fills, scale = _fills_of_branches(tree, sizes[0]), None
     if means is not None:
@@ -98,7 +102,7 @@ def draw_tree(
 
 
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
-    """A colour per coarsest branch, paler from level to level, neighbours told apart by a shade."""
+    """Choose a colour per coarsest branch, paler from level to level, with alternating shades of neighbours."""
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
     hues = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
     fills = []
@@ -119,7 +123,7 @@ def _fill(value: float, scale: tuple[float, float]) -> str:
 
 
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
-    """Where the columns begin and end, in shares of the whole: as wide as most of the names that fit their height."""
+    """Return the borders of the columns, as shares of the width: as wide as most of the names that fit by height."""
     wishes = []
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
@@ -131,7 +135,7 @@ def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
 
 
 def _heights(sizes: NDArray[np.int64]) -> Floats:
-    """The heights of the nodes of a level, in points."""
+    """Compute the heights of the nodes of a level, in points."""
     points: Floats = HEIGHT * 72 * sizes / sizes.sum()
     return points
 
@@ -156,7 +160,7 @@ def _paint_level(panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fi
 
 
 def _fitting(name: str, ems: float) -> str:
-    """As much of a name as fits into this many ems."""
+    """Shorten a name to this many ems."""
     if text_width(name) <= ems:
         return name
     shown = next((length for length in range(len(name), 0, -1) if text_width(name[:length] + "…") <= ems), 0)
@@ -176,7 +180,7 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
 
 def _draw(request: PlotRequest) -> Drawing:
     if len(request.files) != 1:
-        raise UsageError("a picture has one tree", found=", ".join(request.files))
+        raise UsageError("plot tree takes one tree", found=", ".join(request.files))
     if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
         reason = "a metric colours a tree by the values of its queries"
         raise UsageError(reason, expected="one --metric with --by-query FILE", fix=VALUES)

@@ -1,4 +1,4 @@
-"""Sums up queries by class: mean values, which coarse classes are taken for which, and where one run beats another."""
+"""Summarises queries by class: mean values, and the confusion of coarse classes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from hbench.look.report.runs import Floats, Reported
 from hbench.look.retrievals import TopLists
 from hbench.metrics.names import goodness
 
-ALL, WORST, BEST = 60, 30, 8  # classes of a level that are all listed; of more, this many from either end
-MATRIX = 24  # classes of a confusion matrix that can still be read
+ALL, WORST, BEST = 60, 30, 8  # up to ALL classes of a level are all listed; of more, the worst and the best
+MATRIX = 24  # most classes in a readable confusion matrix
 PAIRS = 12
 SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
 
 
 class ClassMean(NamedTuple):
-    """A node of the tree: its number at its level, its path of names, its queries that have a value, and their means, one
-    of each run."""
+    """A node of the tree: its number in its level, its path of names, its queries with a value, and the mean of each run."""
 
     node: int
     path: tuple[str, ...]
@@ -30,7 +29,7 @@ class ClassMean(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """The classes of a level, worst first; of many the `worst` and the `best`."""
+    """The classes of a level, worst first; of many, only the `worst` and the `best`."""
 
     level: str
     depth: int
@@ -40,9 +39,8 @@ class ClassTable(NamedTuple):
 
 
 class ConfusionView(NamedTuple):
-    """The confusion of a run. `right`: the share on the diagonal; `matrix`: of each row's class the (queries, share, shade
-    0 … 4) of its cells, empty where there are too many classes to be read; `pairs`: (class, class found first, queries, share)
-    of the most frequent mistakes."""
+    """The confusion of a run. `right`: the share on the diagonal; `matrix`: (queries, share, shade 0 … 4) of every cell, by
+    row, empty for too many classes; `pairs`: (class, class of the first result, queries, share) of frequent mistakes."""
 
     name: str
     right: float
@@ -52,8 +50,10 @@ class ConfusionView(NamedTuple):
 
 
 def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric: str) -> list[ClassMean]:
-    """The mean of a metric's values (Q,) over the queries of every class of a level, 0 the coarsest; those without any are
-    left out. The worst of the first run come first."""
+    """Average a metric's values (Q,) over the queries of every class of a level, 0 the coarsest; the first run's worst first.
+
+    Classes without queries are left out.
+    """
     labels = manifest.labels[manifest.query, level]
     number = len(manifest.tree.names[level])
     defined = ~np.isnan(np.stack(values)).any(axis=0)
@@ -65,7 +65,7 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
     order = np.argsort(goodness(metric, means[0]), kind="stable")
     tree = manifest.tree
     first = np.unique(tree.paths[:, level], return_index=True)[1]
-    down = tree.paths[first, : level + 1].tolist()  # of every node those from the coarsest level on
+    down = tree.paths[first, : level + 1].tolist()  # the path of every node, from the coarsest level
     paths = [tuple(names[node] for names, node in zip(tree.names, path, strict=False)) for path in down]
     return [
         ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
@@ -75,7 +75,7 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
 
 
 def class_tables(reported: Reported) -> list[ClassTable]:
-    """A table per level, finest first, of the runs whose values are kept; none where there is no such run."""
+    """Make a table per level, finest first, of the runs with values by query; none without such runs."""
     values = [run.values[reported.by] for run in reported.runs if reported.by in run.values]
     manifest = reported.manifest
     if manifest is None or not values:
@@ -92,7 +92,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
 
 
 def confusions(reported: Reported) -> list[ConfusionView]:
-    """The confusion of the coarsest level, of every run whose results are kept."""
+    """Make the confusion of the coarsest level for every run with results."""
     manifest = reported.manifest
     if manifest is None:
         return []
@@ -117,7 +117,7 @@ def _confusion_view(manifest: Manifest, name: str, top: TopLists) -> ConfusionVi
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:
-    """The share of each level, 0 … L, among the first k results of all queries."""
+    """Compute the share of each level, 0 … L, among the first k results of all queries."""
     listed = top.items[:, :k] != NO_ITEM
     counts = np.bincount(top.levels[:, :k][listed], minlength=depth + 1)
     shares: list[float] = (counts / max(1, counts.sum())).tolist()

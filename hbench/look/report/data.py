@@ -1,7 +1,7 @@
-"""Writes the data of a report's explorer, tree and map as scripts: the small ones load at once, others when somebody looks.
+"""Writes the data of a report's explorer, tree and map as scripts; pages load large ones on demand.
 
-Results and items are cut into scripts of many rows. The values of each metric by node of the tree are a script of their own,
-loaded when somebody colours the tree by it.
+Results and items are cut into scripts of many rows. The values of a metric by node of the tree are a separate script, which is
+loaded when the tree is coloured by that metric.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from hbench.look.retrievals import TopLists
 from hbench.metrics.names import lower_is_better
 from hbench.tree.statistics import means_of_nodes
 
-QUERIES, ITEMS = 256, 2048  # in one script: some 50 and 100 KB
+QUERIES, ITEMS = 256, 2048  # per script, about 50 and 100 KB
 DIGITS = 4
 
 
 def metrics_of(reported: Reported) -> list[str]:
-    """The metrics that all runs with values have, the one that ranks first."""
+    """List the metrics of all runs with values by query, beginning with the one that ranks."""
     kept = [run.values for run in reported.runs if run.values]
     common = [name for name in (kept[0] if kept else ()) if all(name in values for values in kept)]
     return sorted(common, key=lambda name: name != reported.by)
 
 
 def valued_runs(reported: Reported) -> list[tuple[int, str]]:
-    """The numbers and names of the runs whose values by query are kept."""
+    """List the numbers and names of the runs with values by query."""
     return [(number, run.name) for number, run in enumerate(reported.runs) if run.values]
 
 
 def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
-    """The numbers, names and maps of the runs whose vectors were given."""
+    """List the numbers, names and maps of the runs with vectors."""
     return [(number, run.name, run.places) for number, run in enumerate(reported.runs) if run.places is not None]
 
 
 def write_data(folder: Path, reported: Reported, places: NDArray[np.int32]) -> None:
-    """Write the scripts of explorer, tree and map; `places` (N,): where the pictures of all items are."""
+    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items' pictures."""
     manifest = reported.manifest
     assert manifest is not None
     folder.mkdir()
@@ -89,7 +89,7 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """By column: the queries' items and fine classes, and of every run the values and the levels of the first results."""
+    """Collect the queries' items and fine classes, and, for every run, their values and the levels of first results."""
     values = [rounded(run.values[reported.by]) if reported.by in run.values else None for run in reported.runs]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     queries = np.flatnonzero(manifest.query)
@@ -97,7 +97,7 @@ def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _results(top: TopLists) -> list[tuple[list[int], list[float], list[int]]]:
-    """The items, similarities and levels of every query's results."""
+    """List the items, similarities and levels of every query's results."""
     lengths = (top.items != NO_ITEM).sum(axis=1).tolist()
     columns = top.items.tolist(), np.nan_to_num(top.scores).round(DIGITS).tolist(), top.levels.tolist()
     return [(items[:n], scores[:n], levels[:n]) for items, scores, levels, n in zip(*columns, lengths, strict=True)]
@@ -116,7 +116,7 @@ def _write_tree(folder: Path, reported: Reported, manifest: Manifest, items: NDA
 
 
 def _map(places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None) -> dict[str, Any]:
-    """The classes of a map with their places in 0 … 1000, their items, and their mean values; `items`, `means`: of all."""
+    """Collect the classes of a map, their places in 0 … 1000, items and mean values; `items`, `means` are of all classes."""
     low, high = places.places.min(axis=0), places.places.max(axis=0)
     scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
     return {

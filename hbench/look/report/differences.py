@@ -1,4 +1,4 @@
-"""Compares the first run with another: paired differences, the classes that gain and lose most, and the changed queries."""
+"""Compares the first run with others: paired differences, the classes that gain and lose most, and the changed queries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hbench.look.report.runs import Floats, Reported, ReportedRun
 from hbench.look.retrievals import worst_first
 from hbench.metrics.names import MetricName, goodness
 
-CLASSES = 12  # shown on either side
+CLASSES = 12  # shown of either run
 CHANGED = 4
 SURE = 0.05
 
 
 class ComparisonView(NamedTuple):
-    """What a page shows of the first run against another. `scale`: the largest end of an interval, of which bars are drawn;
-    `balance`: for how many queries the first is better, the other, and none."""
+    """The first run against another. `scale`: the largest end of an interval, which scales the bars; `balance`: the numbers of
+    queries for which the first run is better, the other is, and both are equal."""
 
     run: int
     name: str
@@ -37,7 +37,7 @@ class ComparisonView(NamedTuple):
 
 
 def comparisons_of(reported: Reported) -> list[ComparisonView]:
-    """The first run against each of the others whose values are kept, too."""
+    """Compare the first run with each of the other runs with values by query."""
     first = reported.runs[0]
     if first.by_query is None:
         return []
@@ -81,7 +81,7 @@ def _shown(reported: Reported, other: ReportedRun) -> pa.Table:
 
 
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
-    """The difference by the leading metric in words."""
+    """Describe the difference by the leading metric in a sentence."""
     points = f"{abs(100 * difference.difference):.2f} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
     if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
@@ -93,7 +93,7 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
 
 
 def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:
-    """The queries that changed most, either way; none where no results are kept."""
+    """Choose the queries that changed most in either direction; none without results."""
     manifest = reported.manifest
     if manifest is None or any(run.top is None for run in runs):
         return []
@@ -103,6 +103,6 @@ def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, Report
         order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))
-        words = "What does it see that the other does not? One query of each class, the largest difference first."
+        words = "One query of each class, the largest difference first: look for what this model sees and the other does not."
         chapters.append(Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips))
     return [chapter for chapter in chapters if chapter.strips]

@@ -31,8 +31,11 @@ PAGES = (
 
 
 def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) -> Path:
-    """Write the pages and give the path of the first one. `pictures`: draw those of all items where a test has no more,
-    else of those that the pages show. Raises UsageError for a folder that holds something else."""
+    """Write the pages and return the path of the first one.
+
+    `pictures`: draw the pictures of all items of a test with at most this many, else only those that the pages show. Raises
+    UsageError for a folder with other files.
+    """
     with replacing_folder(folder, "report") as temporary:
         chapters, comparisons = chapters_of(reported), comparisons_of(reported)
         shown = items_of([*chapters, *(chapter for comparison in comparisons for chapter in comparison.chapters)])

@@ -1,4 +1,4 @@
-"""Prepares the overview page: scores with intervals, a bar per level, the precision–recall curve, severity, and advice."""
+"""Prepares the overview page: scores with intervals, bars by level, the precision–recall curve, severity, and advice."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from hbench.metrics.names import MetricName
 
 RANKS = (1, 5, 10)
 ADVICE = {
-    TIED: "Equal scores are ordered by the ties policy, here against the model (pessimistic) or for it (optimistic); the true "
-    "value lies between the two. Evaluate once more with the other --ties: if the scores hardly move, forget about it. If they "
-    "do, items have the same vector: look for duplicate images, for embeddings rounded to few bits, or for a collapsed model.",
-    ALONE: "Their class has one item, so there is nothing to find. They are not mistakes of the model; if they are many, look "
-    "whether labels or the split are what you meant.",
-    INVERTED: "In their galleries a coarser level has so few items that each is worth more than an item of the finer level. The "
-    "ranking that H-AP rewards most is then not fine before coarse. Where you optimise for the fine classes, read AP beside "
-    "H-AP; another --protocol or relevance changes which items are worth what.",
+    TIED: "Equal scores are ordered by the ties policy, against the model (pessimistic) or for it (optimistic); the true value is "
+    "between the two. Evaluate again with the other --ties: if the scores hardly change, ignore this remark. If they do, many "
+    "items have the same vector: look for duplicate images, embeddings rounded to few bits, or a collapsed model.",
+    ALONE: "Their class has one item, so there is nothing to find. These are not mistakes of the model; if there are many, check "
+    "the labels and the split.",
+    INVERTED: "In their galleries a coarser level has so few items that each is worth more than an item of the finer level, and "
+    "H-AP does not reward ranking fine before coarse. If you optimise for the fine classes, read AP next to H-AP; another "
+    "--protocol or relevance changes the worth of items.",
 }
-GENERAL = (
-    "It is a property of the data or the file, and not of a single query: keep it in mind when you quote the scores."
-)
+GENERAL = "This is a property of the data or the file, not of a single query: mention it when you quote the scores."
 
 
-Cell = tuple[int, str, Score | None]  # the number of a run, the metric, and its score where the run has one
+Cell = tuple[int, str, Score | None]  # the number of a run, the metric, and its score, if the run has one
 ScoreRow = tuple[str, list[Cell]]  # the label of a line in a table of scores, and a cell per run
-Family = tuple[str, list[ScoreRow]]  # a metric that every level has, and its lines, coarse to fine
+Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, coarse to fine
 
 
 class Severity(NamedTuple):
-    """What the first results of a run share with their queries. `first`: (level, queries, share), finest first; `within`:
-    (k, the share of every level among the first k results, 0 … L)."""
+    """The levels of a run's first results. `first`: (level, queries, share), finest first; `within`: (k, the share of every
+    level 0 … L among the first k results)."""
 
     run: int
     name: str
@@ -46,7 +44,7 @@ class Severity(NamedTuple):
 
 
 def overview_of(reported: Reported) -> dict[str, Any]:
-    """What the template of the overview needs."""
+    """Collect the variables of the overview's template."""
     documents = [run.document for run in reported.runs]
     rest, families = score_tables(documents)
     return {
@@ -63,7 +61,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
 
 
 def headline(reported: Reported) -> list[str]:
-    """The metrics that say most: the one that ranks, those of the whole tree, and the two that everybody knows."""
+    """List the most informative metrics: the one that ranks, those of the whole tree, and the two that everybody knows."""
     names = list(reported.document.scores)
     shown = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
     return [name for name in shown if name in names] or names[:4]
@@ -74,7 +72,7 @@ def _of(reported: Reported, name: str) -> str:
 
 
 def score_tables(documents: Sequence[Document]) -> tuple[list[ScoreRow], list[Family]]:
-    """The scores of the whole tree, and those that every level has, by level."""
+    """Separate the scores of the whole tree from those of all levels, and group these by metric."""
     levels = documents[0].levels
     by_family: dict[str, dict[str, str]] = {}
     for name in documents[0].scores:
@@ -94,7 +92,7 @@ def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
 
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
-    """The scores of the released evaluator that differ from those of the equations."""
+    """Select the scores of the released evaluator that differ from those of the equations."""
     rows = []
     for name in documents[0].official:
         official = [document.official.get(name) for document in documents]
@@ -107,7 +105,7 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
 
 
 def points(curve: Curve) -> dict[str, Any]:
-    """A curve as steps: the corners (recall, precision) of its line and of its band, in percent."""
+    """Return a curve as steps: the corners (recall, precision) of its line and of its band, in percent."""
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
     heights, low, high = (100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T))
     band = [*zip(edges, high, strict=True), *reversed(list(zip(edges, low, strict=True)))]
@@ -126,7 +124,7 @@ def _severity(number: int, run: ReportedRun, test: str) -> Severity:
 
 
 def advice(run: ReportedRun) -> list[tuple[str, str]]:
-    """The remarks of a run's report, each with words on what it means."""
+    """List the remarks of a run's report, each with an explanation."""
     return [
         (remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
         for remark in run.document.warnings

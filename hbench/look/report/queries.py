@@ -1,4 +1,4 @@
-"""Chooses the queries that are worth a look, and prepares their strips: the worst, the best, the most severe, the changed."""
+"""Chooses queries that are worth a look (the worst, the best, the most severe), and prepares their strips."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = 10
 
 
 class Chapter(NamedTuple):
-    """Some queries, under a heading with a sentence that says what to make of them."""
+    """Some queries, with a heading and a sentence that explains them."""
 
     key: str
     heading: str
@@ -28,18 +28,18 @@ class Chapter(NamedTuple):
 
 
 def chapters_of(reported: Reported) -> list[Chapter]:
-    """The worst, best and most severe queries of the first run; none where its values or results are not kept."""
+    """Choose the worst, best and most severe queries of the first run; none without its values and results."""
     run = reported.runs[0]
     if reported.by not in run.values or run.top is None or reported.manifest is None:
         return []
     by, values = reported.by, goodness(reported.by, run.values[reported.by])
     chosen = [
-        ("severe", "Most severe", "The first result shares nothing, or as little as any: mistakes that a user notices at once. "
-         "Look for what the two pictures have in common (background, colour, text); wrong labels show up here, too.",
+        ("severe", "Most severe", "The first result shares nothing with the query, or little: mistakes that a user notices at "
+         "once. Look for what the two pictures have in common (background, colour, text), and for wrong labels.",
          most_severe_first(np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0])),
-        ("worst", f"Worst {by}", "What the query looks for comes late. Are these odd pictures of their class, or is a whole class "
-         "missing from the list? The classes page tells the two apart.", worst_first(values)),
-        ("best", f"Best {by}", "What the model has learned. Near copies of the query at the front make a benchmark easy.",
+        ("worst", f"Worst {by}", "The positives come late. These may be unusual pictures of their class, or the whole class may be "
+         "bad: the classes page shows which.", worst_first(values)),
+        ("best", f"Best {by}", "The model has learned these. Near copies of the query at the front make a benchmark easy.",
          worst_first(-values)),
     ]  # fmt: skip
     fine = reported.manifest.labels[reported.manifest.query, -1]
@@ -49,7 +49,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 
 
 def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOWN) -> Queries:
-    """The first query of each class, in their order: twelve pictures of one object say no more than one.
+    """Keep the first query of each class, in order, since several pictures of one object show the same.
 
     >>> one_per_class(np.array([3, 1, 2, 0]), np.array([7, 8, 7, 8])).tolist()
     [3, 2]
@@ -59,7 +59,7 @@ def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOW
 
 
 def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
-    """The strips of some queries, with a row of each run that has results."""
+    """Make the strips of some queries, with a row for each run with results."""
     manifest, by = reported.manifest, reported.by
     assert manifest is not None
     strips = []
@@ -74,7 +74,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
 
 
 def items_of(chapters: list[Chapter]) -> set[int]:
-    """The positions of all items that are shown."""
+    """Collect the positions of all items in the strips."""
     strips = [strip for chapter in chapters for strip in chapter.strips]
     return {strip.position for strip in strips} | {
         hit.position for strip in strips for row in strip.rows for hit in row.hits

@@ -1,6 +1,6 @@
-"""Reads what the pages of a report show: scores, the values of every query, and its first results, in one order of queries.
+"""Reads what the pages of a report show: scores, and the values and first results of queries, in the order of the test.
 
-Of each run everything but its scores may be missing; the pages then say what is not there and which option makes it.
+Everything except the scores may be missing; the pages then say what is missing, and which option makes it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from hbench.look.retrievals import TopLists, lists_of, ranker_of
 from hbench.metrics.names import MetricName
 
 Floats = NDArray[np.float64]
-MAP_CLASSES = 1_000  # t-SNE of twice as many takes a quarter of the ranking's time
-CURVE_QUERIES = 2_000  # of which the precision-recall curve is the mean: more change no line that one can see
+MAP_CLASSES = 1_000  # most classes on a map; t-SNE of twice as many takes a quarter of the ranking's time
+CURVE_QUERIES = 2_000  # most queries behind the precision-recall curve; more make no visible difference
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A report under the name that pages show. `values`: of every query of the test, float64 (Q,) by metric, NaN where
-    undefined; empty where they are not kept. `by_query`: the values of all tests, as they are kept."""
+    """A report with the name that pages show. `values`: by metric, the values of the test's queries, float64 (Q,), NaN where
+    undefined; empty without a file of values. `by_query`: the table in that file, of all tests."""
 
     name: str
     document: Document
@@ -54,10 +54,7 @@ class ReportedRun:
 
 @dataclass(frozen=True)
 class Reported:
-    """What a folder of pages shows: runs of one signature on one test. `manifest`: None where the dataset is not here.
-
-    `by`: the metric by which queries and classes are ranked.
-    """
+    """The content of a folder of pages: runs of one signature on one test; `by`: the metric that ranks queries and classes."""
 
     runs: tuple[ReportedRun, ...]
     data: Dataset | None
@@ -66,7 +63,7 @@ class Reported:
 
     @property
     def document(self) -> Document:
-        """That of the first run, whose conditions all share."""
+        """The report of the first run; all runs have its conditions."""
         return self.runs[0].document
 
     @property
@@ -74,7 +71,7 @@ class Reported:
         return None if self.data is None else self.data.tests[self.test]
 
     def missing(self) -> list[str]:
-        """What the pages cannot show, and which option makes it."""
+        """List what the pages cannot show, and the option that makes it."""
         if self.data is None:
             return [f"{self.document.dataset} is not on this disk: no classes and no queries (--dataset FOLDER)"]
         found = []
@@ -93,8 +90,11 @@ class Reported:
 def read_runs(
     files: Sequence[Path], *, dataset: str | None = None, test: str | None = None, by: str | None = None
 ) -> Reported:
-    """The reports in these files with what lies beside them. Raises what reading them raises, UnknownName for the test or
-    the metric, DataError for a dataset that is named and is not here or is another one."""
+    """Read reports, and the files of values and results next to them.
+
+    Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a named dataset that is not on
+    this disk, or is not the dataset of the report.
+    """
     runs = runs_of([str(path) for path in files])
     document = runs[0].document
     if test is not None and test not in document.tests:
@@ -116,7 +116,7 @@ def read_runs(
 
 
 def _dataset(document: Document, name: str | None) -> Dataset | None:
-    """The dataset of a report; None where it is not named and not on this disk."""
+    """Load the dataset of a report; None if it is not named and not on this disk."""
     try:
         data = load(name or document.dataset)
     except (DataError, UnknownName):
@@ -144,7 +144,7 @@ def _metric(document: Document, name: str | None) -> str:
 
 
 def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.Table:
-    """The rows of a test's queries, in their order."""
+    """Select the rows of a test's queries, in the order of the test."""
     queries = text_array(manifest.items[manifest.query])
     rows = table.filter(pc.equal(table["test"], test))
     order = pc.index_in(queries, value_set=rows["query"].combine_chunks())
@@ -155,7 +155,7 @@ def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.T
 
 
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
-    """The kept results of a test, by positions in its manifest."""
+    """Read the results of a test, as positions in its manifest."""
     own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
     lengths = [pc.list_value_length(column).fill_null(0).to_numpy() for column in columns]
@@ -176,10 +176,10 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
 
 
 def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block: OnBlock | None = None) -> Reported:
-    """The same with the precision-recall curve and the map of classes of every run whose embedding file is given, and its
-    first k results where none were kept, from one ranking pass each.
+    """Add the precision-recall curve, the map of classes and, if missing, the first k results of every run with an embedding
+    file, by one ranking pass each.
 
-    A file belongs to the run that scored it, by its checksum. Raises SubmissionError where there is none.
+    A file belongs to the run with its checksum; raises SubmissionError for any other file.
     """
     if reported.data is None:
         raise DataError(f"{reported.document.dataset} is not on this disk", fix="name its folder by --dataset")
@@ -217,14 +217,14 @@ def _ranked(
 
 
 def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_block: OnBlock | None) -> TopLists:
-    """The first k results of every query; the job's one metric is of the finest level, for which the least is sorted."""
+    """Rank the first k results of every query; the job's only metric needs the finest level alone, so little is sorted."""
     top = TopResults(len(job.ranker.queries), k)
     measure(replace(job, conditions="", by_name=None, top=top), on_block=on_block)
     return lists_of(manifest, job.ranker, top, similarity)
 
 
 def _curve(name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions) -> Curve:
-    """The mean precision-recall curve of the queries; of many, of some drawn at random, which alone are ranked for it."""
+    """Compute the mean precision-recall curve of the queries; of many, of some chosen at random, the only ones to rank."""
     queries = int(manifest.query.sum())
     asked = np.sort(np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False))
     job = Job(ranker_of(manifest, given, asked, conditions), [])

@@ -1,4 +1,4 @@
-"""Draws the pictures of items small, 36 to a sheet: one file for what is seen together, and not one for each item."""
+"""Draws small pictures of items, 36 to a sheet, so that pictures that are seen together are one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUALITY = 82
 
 
 class Sprite(NamedTuple):
-    """Where the picture of an item is: the sheet's number, and its corner there."""
+    """The place of an item's picture: the number of the sheet, and the corner there."""
 
     sheet: int
     x: int
@@ -29,7 +29,7 @@ class Sprite(NamedTuple):
 
 
 def sprite_of(place: int) -> Sprite | None:
-    """Where the picture at a place among all is drawn; None for the place -1, that of an item without a picture.
+    """Find the sheet and corner of a picture by its place among all; None for -1, an item without a picture.
 
     >>> sprite_of(37)
     Sprite(sheet=1, x=96, y=0)
@@ -41,9 +41,9 @@ def sprite_of(place: int) -> Sprite | None:
 
 
 def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, kin side by side.
+    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, related items next to each other.
 
-    Gives the place of every item of the manifest (N,), -1 for the others and those without a picture.
+    Returns the places (N,) of all items of the manifest, -1 for those without a picture.
     """
     places = np.full(len(manifest), -1, np.int32)
     if manifest.picture is None:
@@ -60,7 +60,7 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
 
 
 def _fitting(image: Image.Image) -> Image.Image:
-    """The picture as large as its cell, its shape kept."""
+    """Scale a picture to its cell, keeping its aspect."""
     scale = CELL / max(image.size)
     width, height = (max(1, round(side * scale)) for side in image.size)
     return image.resize((width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)

@@ -1,1 +1,1 @@
-"""Makes the leaderboards as static pages: sort, filter, compare, and take away."""
+"""Makes static pages of leaderboards, which can be sorted, filtered, compared and downloaded."""

@@ -1,6 +1,6 @@
-"""Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level, and every ranking.
+"""Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level, and all rankings.
 
-The page does not rank: for each metric it is handed the standings of hbench.evaluation.leaderboard.
+The page does not rank: it gets the standings by each metric from hbench.evaluation.leaderboard.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hbench.metrics.names import MetricName, lower_is_better
 
 
 class BoardMetric(NamedTuple):
-    """A metric of a leaderboard: its key in rows, its name without a level, its level ("" where it has none), and what
-    it is, for those that hbench does not compute; `lower_is_better`: it is a distance."""
+    """A metric of a leaderboard: its key in rows, its name without the level, its level ("" for none), and its definition, if
+    hbench does not compute it."""
 
     key: str
     family: str
@@ -28,9 +28,8 @@ class BoardMetric(NamedTuple):
 
 
 class BoardRow(NamedTuple):
-    """A row with all that a page says of it. `cite`: the number of its citation in the list, None for a run; `cells`: each
-    score as printed, and whether it is compared with others; `facts`: what is known of the row besides; `doubts`: what speaks
-    against its scores."""
+    """A row as its page shows it. `cite`: the number of its citation, None for a run; `cells`: every printed score, and whether
+    it is compared with others; `facts`: (name, text) of the row; `doubts`: doubts about its scores."""
 
     number: int
     row: Row
@@ -42,7 +41,7 @@ class BoardRow(NamedTuple):
 
 
 class BoardView(NamedTuple):
-    """A leaderboard as its page shows it. `choices`: what the rows can be filtered by, name → (value, rows)."""
+    """A leaderboard as its page shows it. `choices`: the filters of rows, name → (value, number of rows)."""
 
     board: Leaderboard
     metrics: list[BoardMetric]
@@ -52,12 +51,12 @@ class BoardView(NamedTuple):
 
     @property
     def leader(self) -> tuple[str, str]:
-        """The best method by the leaderboard's own metric, and its score."""
+        """The best method by the metric of the leaderboard, and its score."""
         return leader(self.board)
 
 
 def view_of(board: Leaderboard) -> BoardView:
-    """A leaderboard with its rows in the order of its own metric. Raises UsageError where there are none."""
+    """Prepare a leaderboard with its rows in the order of its metric; raises UsageError without rows."""
     if not board.rows:
         raise UsageError(
             f"the leaderboard of {board.dataset} has no rows", fix=f"hbench leaderboard add {board.dataset}"
@@ -72,8 +71,10 @@ def view_of(board: Leaderboard) -> BoardView:
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """What the page's scripts need besides the rows: metrics by level, the axes shown at first, and by metric the standings,
-    best first: a place (none for the last), and the numbers of the rows that share it."""
+    """Collect the data of the page's scripts: metrics by level, the first axes, and the standings by every metric.
+
+    Standings are best first: a place (none for the last) and the numbers of the rows that share it.
+    """
     keys = [metric.key for metric in view.metrics]
     axes = list(PARETO) if set(PARETO) <= set(keys) else [keys[-1 if len(keys) < 2 else 1], keys[0]]
     number = {id(each.row): each.number for each in view.rows}
@@ -104,7 +105,7 @@ def _row(board: Leaderboard, number: int, row: Row, number_of: dict[str, int]) -
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
-    """What a row's source says beside its scores, and for a run what is needed to score it again."""
+    """List what the source of a row states in addition to scores, and what is needed to score a run again."""
     facts = [(name.replace("_", " "), str(value)) for name, value in row.setup if value is not None]
     if row.paper:
         facts.append(("source", row.source))
@@ -132,7 +133,7 @@ def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Sorts numbers inside of names as numbers.
+    """Return a sort key that compares the numbers in names as numbers.
 
     >>> sorted(["ResNet-101", "ResNet-50"], key=_natural)
     ['ResNet-50', 'ResNet-101']

@@ -1,4 +1,4 @@
-"""Prepares what a page says of a dataset: its card, the published counts, and its tree where it is on this disk."""
+"""Prepares what a page shows of a dataset: its card, the published counts, and its tree, if it is on this disk."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hbench.look.pages.tree_data import tree_data
 from hbench.tree import LabelTree
 from hbench.tree.statistics import LevelStatistics, items_of_level, statistics
 
-MOST_NODES = 12_000  # of a tree that a page carries: some 300 KB
+MOST_NODES = 12_000  # nodes of a tree in a page, about 300 KB
 TEXTS = {"citation": "paper", "licence": "licence", "size": "size", "manual": "fetched by hand", "pixels": "pixels"}
 
 
 class DatasetCard(NamedTuple):
-    """`facts`: (name, text); `counts`: (split, what, number) as published; `levels`: of the tree that is here, by level;
-    `tree`: its data for a page, None where the dataset is not on this disk; `why`: what then is to be done."""
+    """The card of a dataset. `facts`: (name, text); `counts`: the published (split, what, number); `levels`: statistics of its
+    tree; `tree`: the data of the tree, None if the dataset is not on this disk; `why`: why the tree, or a part, is missing."""
 
     title: str
     homepage: str
@@ -31,14 +31,14 @@ class DatasetCard(NamedTuple):
 
 
 def card_of(name: str) -> DatasetCard:
-    """The card of a dataset that a leaderboard names, whether or not it is known or on this disk."""
+    """Make the card of a dataset that a leaderboard names, even if it is unknown or not on this disk."""
     spec = specs[name] if name in specs else None  # noqa: SIM401 - a registry has no get
     about: dict[str, Any] = dict(card(spec)) if spec else {}
     facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
     facts += [("known defect", str(text)) for text in about.get("defects", ())]
     counts = [(split, what, number) for split, of in spec.counts.items() for what, number in of.items()] if spec else []
     homepage = str(about.get("homepage", ""))
-    if not homepage.startswith(("https://", "http://")):  # not an address that a page may link to
+    if not homepage.startswith(("https://", "http://")):  # other addresses are not safe to link to
         homepage = ""
     made = DatasetCard(str(about.get("title", name)), homepage, facts, counts, [], None, "")
     try:
@@ -49,7 +49,7 @@ def card_of(name: str) -> DatasetCard:
 
 
 def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
-    """The card with the tree of the first test."""
+    """Add the tree of the first test to a card."""
     test = next(iter(data.tests.values()))
     items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
     levels = statistics(test.tree, items)
@@ -61,7 +61,7 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
 
 
 def cut_to(tree: LabelTree, items: NDArray[np.int64], most: int) -> tuple[LabelTree, NDArray[np.int64]]:
-    """The tree with its items (C,) by class, without as many of its finest levels as make it have at most this many nodes.
+    """Remove the finest levels of a tree, with items (C,) by class, until it has at most this many nodes.
 
     >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
     >>> small, items = cut_to(tree, np.array([5, 1, 2]), 4)

@@ -1,4 +1,4 @@
-"""Writes the site: a page of all leaderboards, a page of each, and each in the formats that papers and programs read."""
+"""Writes the site: a page of all leaderboards, a page for each, and files in the formats that papers and programs use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMATS = (("csv", "CSV"), ("json", "JSON"), ("tex", "LaTeX"), ("bib", "BibTeX")
 
 
 class SitePage(NamedTuple):
-    """What a leaderboard's page is made of; `slug`: the name of its files."""
+    """The content of a leaderboard's page; `slug`: the name of its files."""
 
     slug: str
     view: BoardView
@@ -29,9 +29,9 @@ class SitePage(NamedTuple):
 
 
 def write_site(names: Sequence[str], folder: Path) -> Path:
-    """Write the pages of these leaderboards and give the path of the first one.
+    """Write the pages of these leaderboards and return the path of the first page.
 
-    Raises UsageError for a folder that holds something else, UnknownName or ConfigError for a leaderboard.
+    Raises UsageError for a folder with other files, UnknownName or ConfigError for a leaderboard.
     """
     site_pages = [SitePage(slug_of(name), view_of(board), card_of(board.dataset)) for name, board in _read(names)]
     with replacing_folder(folder, "site") as temporary:
@@ -47,7 +47,7 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
 
 
 def slug_of(name: str) -> str:
-    """The name of a leaderboard's files: that of its dataset or file, with letters that every disk and address takes.
+    """Name the files of a leaderboard like its dataset or file, in characters that are safe on disks and in addresses.
 
     >>> slug_of("inat18-base"), slug_of("mine/My rows#1.toml")
     ('inat18-base', 'My-rows-1')
@@ -73,7 +73,7 @@ def _write_board(folder: Path, pages: Pages, page: SitePage) -> None:
 
 
 def downloads_of(board: Leaderboard) -> dict[str, str]:
-    """A leaderboard as the texts of its files, by their suffix."""
+    """Write a leaderboard in every format, as suffix -> text."""
     standings = rank(board, board.metric)
     content, title = export.table(standings, board.metrics, board.citations), export.title(board)
     return {
