@@ -1,4 +1,4 @@
-"""hbench detect: train an object detector from a recipe, and score it on Pascal VOC."""
+"""Defines the verb `hbench detect`, which trains an object detector from a recipe and scores it on Pascal VOC."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("recipe", type=Known("recipe", recipes.names))
 @click.option(
     "--root", type=click.Path(path_type=Path, file_okay=False), required=True,
-    help="The folder of VOC2007/ and VOC2012/, or of VOCdevkit/.",
+    help="The folder that holds VOC2007/ and VOC2012/, or VOCdevkit/.",
 )  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help='Change one setting: backbone="resnet101".')
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/RECIPE]")
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option(
     "--score", type=click.Path(path_type=Path, dir_okay=False),
-    help="Train nothing: score this detections.json (COCO's form).",
+    help="Train nothing, but score this detections.json (COCO's format).",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     recipe: str, *, root: Path, changes: tuple[str, ...], out: Path | None, resume: bool, device: str, score: Path | None,
     as_json: bool,

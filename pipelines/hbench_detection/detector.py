@@ -1,4 +1,4 @@
-"""Builds torchvision's Faster R-CNN with the classifier's loss exchanged."""
+"""Builds torchvision's Faster R-CNN with another loss of the classifier."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hbench.train.models.weights import fetched
 from hbench_detection.recipe import DetectionRecipe
 
 WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
-ClassLoss = Callable[[Tensor, Tensor], Tensor]  # of logits (n, 1 + C) and classes (n,), 0 the background
+ClassLoss = Callable[[Tensor, Tensor], Tensor]  # logits (n, 1 + C), classes (n,), 0 the background -> scalar
 
 
 class RankedHeads(RoIHeads):  # type: ignore[misc]
-    """The heads of Faster R-CNN, of which `class_loss` teaches the classifier; everything else is torchvision's."""
+    """torchvision's heads of Faster R-CNN, with `class_loss` as the loss of the classifier."""
 
     class_loss: ClassLoss
 
@@ -45,8 +45,10 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
 
 
 class ClassifierRankLoss(nn.Module):
-    """RaMBO's AP losses of the log-probabilities log p(c | region), by which detections of a class are ranked at test time;
-    the background is not a separate class ([R] §4.6, §5.2)."""
+    """RaMBO's AP losses of the log-probabilities log p(c | region), which rank the detections of a class at test time.
+
+    The background is not a separate class ([R] §4.6, §5.2).
+    """
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
@@ -60,14 +62,14 @@ class ClassifierRankLoss(nn.Module):
 
 
 def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
-    """The detector of a recipe; raises DataError where its backbone's weights cannot be fetched."""
+    """Build the detector of a recipe; raises DataError where the weights of its backbone cannot be fetched."""
     number = len(recipe.classes) + 1
     sizes = {"min_size": recipe.shorter, "max_size": recipe.longer, "box_score_thresh": recipe.least_score}
     model = _small(number, sizes) if recipe.backbone == "small" else _resnet(recipe, number, sizes)
     chosen = recipe.classification
     if chosen.loss == "rambo":
         parameters = chosen.model_dump(exclude={"loss"})
-        model.roi_heads.__class__ = RankedHeads  # its parts are made by torchvision: only what it does is exchanged
+        model.roi_heads.__class__ = RankedHeads  # torchvision made its parts; only its forward pass is replaced
         model.roi_heads.class_loss = ClassifierRankLoss(RamboClasses(**parameters))
     return model
 
@@ -86,7 +88,7 @@ def _resnet(recipe: DetectionRecipe, number: int, sizes: dict[str, Any]) -> Fast
 
 
 def _small(number: int, sizes: dict[str, Any]) -> FasterRCNN:
-    """A few convolutions on 64-pixel images: for trying a recipe and for tests, not for results."""
+    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for results."""
     widths = (3, 16, 32, 48)
     layers = [
         layer
@@ -108,7 +110,7 @@ def _small(number: int, sizes: dict[str, Any]) -> FasterRCNN:
 
 
 class _Predictor(nn.Module):
-    """Logits (n, C) and box offsets (n, 4 C) of regions."""
+    """Predicts logits (n, C) and box offsets (n, 4 C) of regions."""
 
     def __init__(self, width: int, number: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Says how a detector is trained: a TOML file beside this module, or one's own."""
+"""Declares the recipe of a detector, which is read from a TOML file next to this module, or from the user's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Above = Annotated[float, Field(gt=0)]
 
 
 class Classification(BaseModel):
-    """What teaches the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC; λ, margin and memory are RaMBO's."""
+    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ, margin and memory."""
 
     model_config = STRICT
     loss: Literal["cross-entropy", "rambo"] = "cross-entropy"
@@ -34,9 +34,10 @@ class Classification(BaseModel):
 
 
 class DetectionRecipe(BaseModel):
-    """`train` and `test`: lists of VOC, YEAR/PART. `shorter`, `longer`: an image is scaled so that its shorter side has this many
-    pixels and its longer one no more than that. `drops`: after these epochs the learning rate is divided by ten. `warmup`: steps
-    in which it rises to `lr`. `least_score`: detections below are left out. `source`: whose values these are."""
+    """The recipe of a detector. `train`, `test`: lists of VOC, YEAR/PART. `shorter`, `longer`: images are scaled so that the
+    shorter side has this many pixels, and the longer one at most that many. `drops`: after these epochs the learning rate is
+    divided by ten; `warmup`: the steps in which it rises to `lr`. `least_score`: detections with lower scores are left out.
+    `source`: where the values are from."""
 
     model_config = STRICT
     method: str
@@ -62,13 +63,13 @@ class DetectionRecipe(BaseModel):
 
 
 def names() -> list[str]:
-    """The recipes that ship with hbench."""
+    """List the recipes that hbench ships."""
     return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
-    """The recipe of a name or TOML file, with `changes` such as "batch=4" made last; raises UnknownName, DataError or
-    ConfigError."""
+    """Read a recipe by name or from a TOML file, and then apply `changes` such as "batch=4"; raises UnknownName, DataError
+    or ConfigError."""
     if name_or_file.endswith(".toml"):
         try:
             text = read_text(Path(name_or_file))

@@ -31,7 +31,7 @@ from hbench_detection.scores import DetectionScores, scores_of
 from hbench_detection.voc import VocPart, part_of
 
 OnEpoch = Callable[[int, float], None]  # the epoch from 1, and its mean loss
-VOC07 = (("2007/test",), CLASSES, 4_952)  # lists, classes and images of the test that leaderboards/voc07.toml is of
+VOC07 = (("2007/test",), CLASSES, 4_952)  # lists, classes and images of the test in leaderboards/voc07.toml
 LAST, DETECTIONS, REPORT = "last.pt", "detections.json", "report.json"
 
 
@@ -39,10 +39,10 @@ def run(
     recipe: DetectionRecipe, root: Path, out: Path, *, device: str = "cpu", resume: bool = False,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> DetectionReport:  # fmt: skip
-    """Train, detect and score; raises DataError for files that are missing, ConfigError where the loss is not a number."""
+    """Train, detect and score; raises DataError for missing files, ConfigError for a loss that is not finite."""
     if (out / LAST).exists() and not resume:
         raise DataError(
-            f"{out} holds a run", expected="a new folder", fix="--resume continues it; else name another --out"
+            f"{out} holds a run", expected="a new folder", fix="continue it with --resume, or name another --out"
         )
     training, test = part_of(root, recipe.train, recipe.classes), part_of(root, recipe.test, recipe.classes)
     out.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def learn(
     model: nn.Module, part: VocPart, recipe: DetectionRecipe, *, out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> list[float]:  # fmt: skip
-    """Train in place; the loss of every step of this call. With `out`, every epoch is kept there, and resumed from the last."""
+    """Train the model in place and return the loss of every step; with `out`, save every epoch there, and resume the last."""
     device = next(model.parameters()).device
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
@@ -75,7 +75,7 @@ def learn(
             loss = sum(parts.values(), start=torch.zeros((), device=device))
             if not loss.isfinite():
                 raise ConfigError(
-                    f"the loss is {float(loss)} at step {step} of epoch {epoch + 1}", fix="a smaller --set lr=…"
+                    f"the loss is {float(loss)} at step {step} of epoch {epoch + 1}", fix="try a smaller --set lr=…"
                 )
             optimizer.zero_grad()
             loss.backward()
@@ -89,19 +89,19 @@ def learn(
 
 
 def rate(recipe: DetectionRecipe, epoch: int, step: int) -> float:
-    """The learning rate: it rises linearly in the first `warmup` steps, and is a tenth after each of `drops`."""
+    """Return the learning rate: it rises linearly in the first `warmup` steps, and is divided by ten at each of `drops`."""
     rising = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     return recipe.lr * rising * 0.1 ** sum(epoch >= drop for drop in recipe.drops)
 
 
 def batches(number: int, recipe: DetectionRecipe, epoch: int) -> Iterator[list[int]]:
-    """All images once, in an order of this epoch's own."""
+    """Yield all images once, in an order that depends on seed and epoch."""
     order = random.Random(f"{recipe.seed} {epoch}").sample(range(number), number)
     yield from (order[at : at + recipe.batch] for at in range(0, number, recipe.batch))
 
 
 def example(part: VocPart, place: int, recipe: DetectionRecipe, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """An image and its objects, mirrored or not; difficult objects are not learnt from."""
+    """Return an image and its objects, perhaps mirrored, without difficult objects."""
     image, boxes = part.image(place), part.boxes[place]
     corners = boxes.corners[~boxes.difficult].clone()
     if random.Random(f"{recipe.seed} {epoch} {place}").random() < recipe.flip:
@@ -112,7 +112,7 @@ def example(part: VocPart, place: int, recipe: DetectionRecipe, epoch: int) -> t
 
 @torch.no_grad()
 def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
-    """{boxes, labels, scores} of every image, one after another."""
+    """Detect objects in every image: {boxes, labels, scores}."""
     device = next(model.parameters()).device
     model.eval()
     found = (model([part.image(place).to(device)])[0] for place in range(len(part.files)))
@@ -122,7 +122,7 @@ def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
 def written(
     recipe: DetectionRecipe, test: VocPart, found: list[dict[str, Tensor]], scores: DetectionScores, out: Path
 ) -> DetectionReport:
-    """Write detections.json and report.json; the report."""
+    """Write detections.json and report.json, and return the report."""
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
     report = DetectionReport(
@@ -147,7 +147,7 @@ def written(
 
 
 def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> DetectionReport:
-    """The report of a detections.json that somebody has, written to `out`; raises DataError for another file."""
+    """Score a detections.json and write the report to `out`; raises DataError for any other file."""
     test = part_of(root, recipe.test, recipe.classes)
     places = {image.stem: place for place, image in enumerate(test.files)}
     rows: list[list[list[float]]] = [[] for _ in places]
@@ -181,7 +181,7 @@ def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
 
 
 def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict[str, Any]]:
-    """Each detection as COCO's results have it; the image goes by its id, the box by corner, width and height."""
+    """Yield each detection in COCO's format, with the image's id and the box as corner, width and height."""
     for file, each in zip(part.files, found, strict=True):
         for box, label, score in zip(
             each["boxes"].tolist(), each["labels"].tolist(), each["scores"].tolist(), strict=True
@@ -216,7 +216,7 @@ def _gone_on(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> 
     try:
         state = load_tensors(path)
     except (ValueError, UnpicklingError, OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be resumed", found=str(error), fix="begin again in another --out") from None
+        raise DataError(f"{path} cannot be resumed", found=str(error), fix="start again in another --out") from None
     with usable(path):
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

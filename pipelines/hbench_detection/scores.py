@@ -1,10 +1,9 @@
 """Scores detections by average precision, with torchmetrics and COCO's own matching of boxes.
 
-AP50 is VOC 2007's: the mean over eleven recalls 0, 0.1 … 1 of the best precision at that recall or a higher one, for boxes that
-overlap the truth by at least one half; it is what RaMBO's Tab. 5 and mmdetection print for VOC 2007. AP50:95 is COCO's, the
-mean over 101 recalls and overlaps 0.5, 0.55 … 0.95. Difficult objects are ignored in both, however often they are hit. COCO
-gives a detection the best object that is still free, VOC's own program the best of all objects, so AP50 may differ from it in
-the second decimal.
+AP50 is that of VOC 2007: the mean over eleven recalls 0, 0.1 … 1 of the best precision at that recall or a higher one, for boxes
+that overlap the truth by at least one half. RaMBO's Tab. 5 and mmdetection print it for VOC 2007. AP50:95 is COCO's, the mean over
+101 recalls and overlaps 0.5, 0.55 … 0.95. Both ignore difficult objects, however often they are detected. COCO matches a detection
+with the best object that is still free, VOC's program with the best of all objects, so AP50 may differ in the second decimal.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pycocotools  # noqa: F401  # what torchmetrics says of its absence names no extra
+import pycocotools  # noqa: F401  # imported here, because torchmetrics' error for its absence does not name the extra
 import torch
 from torch import Tensor
 from torchmetrics.detection import MeanAveragePrecision
@@ -25,7 +24,7 @@ ELEVENTHS = slice(0, None, 10)  # of COCO's 101 recalls
 
 
 class DetectionScores(NamedTuple):
-    """AP50 of each class and their mean, and the mean AP50:95, all in 0 … 1; NaN for a class without objects."""
+    """AP50 of each class and their mean, and the mean AP50:95, as fractions in [0, 1]; NaN for a class without objects."""
 
     per_class: dict[str, float]
     ap50: float
@@ -33,7 +32,7 @@ class DetectionScores(NamedTuple):
 
 
 def scores_of(found: Sequence[dict[str, Tensor]], truth: Sequence[Boxes], classes: Sequence[str]) -> DetectionScores:
-    """The scores of detections {boxes (n, 4), labels (n,), scores (n,)} per image against its objects."""
+    """Score the detections {boxes (n, 4), labels (n,), scores (n,)} of every image against its objects."""
     metric = MeanAveragePrecision(backend="pycocotools", extended_summary=True)
     predicted = [{key: value.cpu() for key, value in each.items()} for each in found]
     metric.update(predicted, [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)])
@@ -50,7 +49,7 @@ def scores_of(found: Sequence[dict[str, Tensor]], truth: Sequence[Boxes], classe
 
 
 def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
-    """The objects as COCO has them; a difficult one is there for each detection of its class, since COCO matches an object once."""
+    """Convert objects for COCO; difficult ones are repeated per detection of their class, since COCO matches an object once."""
     width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)
     area = torch.where(boxes.difficult, torch.full_like(width, OUTSIDE), width * height)
     hits = (boxes.classes[:, None] == found).sum(dim=1).clamp(min=1)

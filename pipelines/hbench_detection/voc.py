@@ -1,6 +1,6 @@
 """Reads Pascal VOC: the images of a list, and the boxes in their XML files.
 
-A VOC year is a folder `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and ImageSets/Main/PART.txt, one id in a line.
+A year of VOC is a folder `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and ImageSets/Main/PART.txt, with an id per line.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
 class Boxes(NamedTuple):
-    """The objects of an image: corners float32 (n, 4) in pixels from 0, right and bottom outside; classes int64 (n,) from 1,
-    0 is the background; difficult bool (n,): neither asked for nor counted as false."""
+    """The objects of an image: corners float32 (n, 4) in pixels from 0, with right and bottom outside; classes int64 (n,) from
+    1, since 0 is the background; difficult bool (n,): these are neither expected nor counted as false."""
 
     corners: Tensor
     classes: Tensor
@@ -32,13 +32,13 @@ class Boxes(NamedTuple):
 
 
 class VocPart(NamedTuple):
-    """The images of one or several lists, such as trainval of 2007 and of 2012: where each lies, and its objects."""
+    """The images of one or several lists, such as trainval of 2007 and of 2012: their files and objects."""
 
     files: tuple[Path, ...]
     boxes: tuple[Boxes, ...]
 
     def image(self, place: int) -> Tensor:
-        """The image, float32 (3, H, W) in 0 … 1; raises DataError where it is missing or damaged."""
+        """Read an image, float32 (3, H, W) in 0 … 1; raises DataError where it is missing or damaged."""
         try:
             picture = load_picture(self.files[place]).convert("RGB")
         except OSError as error:
@@ -48,7 +48,7 @@ class VocPart(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """sha256 of the names and objects, the same wherever the folder lies."""
+        """The sha256 of the names and objects, independent of the folder's path."""
         own = hashlib.sha256()
         for file, boxes in zip(self.files, self.boxes, strict=True):
             own.update(f"{file.parts[-3:]} {[part.tolist() for part in boxes]}".encode())
@@ -56,9 +56,9 @@ class VocPart(NamedTuple):
 
 
 def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
-    """The objects in an annotation; its corners count pixels from 1, both ends inside.
+    """Read the objects in an annotation, whose corners count pixels from 1 and are inside of the box.
 
-    Raises DataError for a file that is not an annotation, or an object of another class.
+    Raises DataError for a file that is not an annotation, and for an object of another class.
     """
     try:
         root = parse_xml(text_of(path))
@@ -81,7 +81,7 @@ def _object(element: Any) -> tuple[str, list[float], bool]:
 
 
 def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) -> VocPart:
-    """The images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or VOCdevkit/VOC2007/)."""
+    """Read the images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or VOCdevkit/VOC2007/)."""
     files: list[Path] = []
     for each in lists:
         year, _, part = each.partition("/")
