@@ -1,4 +1,4 @@
-"""Builds a dataset and saves it where every verb finds it: a published one by name, or one's own from a table or folder."""
+"""Builds a dataset and saves it where every verb finds it: a published one by name, or the user's from a table or folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hbench.datasets.own.copies import KEEP, Copies
 from hbench.datasets.own.source import IMAGES, OnRemark, OwnSource, build_own
 from hbench.datasets.own_data import not_taken, refuse_name, write_images
 
-COPIES = "copies.csv"  # in a dataset's folder: the pictures that it holds several times
+COPIES = "copies.csv"  # a file of the dataset that lists the pictures that it holds several times
 
 
 def ignore(_remark: str) -> None:
-    """Take a remark and say nothing."""
+    """Ignore a remark."""
 
 
 def build(
@@ -36,11 +36,11 @@ def build(
 ) -> Dataset:
     """Build a dataset and save it: a published one by `name` from its raw files below `root`, or your own from a `source`.
 
-    `source`: an `OwnSource`, that is a CSV, a parquet file or a folder of images and how it is read; `name` is then its name,
-    by default that of the file. `out`: the folder to write, by default hbench's data folder, where `hbench.load(name)` finds
-    it. `unofficial`: accept other counts than published, or missing images. `force`: replace your dataset of this name.
-    `cards`: also describe the folder for Hugging Face datasets and Croissant. `on_remark` is called with each line that one
-    should know. Raises UnknownName, UsageError, DataError, IntegrityError (counts) and TreeError (labels that form no tree).
+    `source`: an `OwnSource`, which describes a CSV, a parquet file or a folder of images; `name` is then the dataset's name, by
+    default that of the file. `out`: the folder to write, by default hbench's data folder, where `hbench.load(name)` finds it.
+    `unofficial`: accept other counts than published, or missing images. `force`: replace your dataset of this name. `cards`:
+    also describe the folder for Hugging Face datasets and Croissant. `on_remark` is called with every remark. Returns the
+    dataset. Raises UnknownName, UsageError, DataError, IntegrityError (counts), and TreeError (labels that do not form a tree).
 
     >>> import hbench, tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -53,8 +53,8 @@ def build(
         return _build_own(name, source, out, force=force, cards=cards, on_remark=on_remark)
     if name is None:
         raise UsageError(
-            "nothing says which dataset to build",
-            expected="a dataset's name, or --from with a table or folder of yours",
+            "the dataset to build is not named",
+            expected="the name of a dataset, or --from with your table or folder",
             fix="hbench datasets lists the names",
         )
     on_remark(f"building {name}: annotations, counts, then the image files")
@@ -66,7 +66,7 @@ def build(
 
 
 def own_name(name: str | None, source: Path) -> str:
-    """The name of a dataset of one's own: the one given, else that of its table or folder."""
+    """Return the name of a user's dataset: `name`, or else that of its table or folder."""
     return name or Path(source.name.removesuffix(".gz")).stem
 
 
@@ -79,8 +79,8 @@ def keep(
     cards: bool = False,
     on_remark: OnRemark = ignore,
 ) -> None:
-    """Save a dataset, the images that lay inside its table, and the list of its copies. Raises DataError for a folder that cannot
-    be written."""
+    """Save a dataset, the images that were inside its table, and the list of its copies; raises DataError for a read-only
+    folder."""
     try:
         write_images(folder / IMAGES, images or {})
         save(dataset, folder)
@@ -88,7 +88,7 @@ def keep(
         if copies is not None:
             write_text(folder / COPIES, copies.table())
         if cards and not write_cards(dataset, folder):
-            on_remark(f"note: {folder / 'README.md'} is not hbench's, and stays as it is")
+            on_remark(f"note: {folder / 'README.md'} was not written by hbench, and is kept as it is")
     except OSError as error:
         raise DataError(
             f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
@@ -116,14 +116,14 @@ def _build_own(
 
 
 def _remarks(dataset: Dataset, source: Path, root: Path) -> Iterator[str]:
-    """What to know of the files of a dataset of one's own: those that are missing, not taken, or cannot be read."""
+    """Yield remarks on the files of a user's dataset: those that are missing, not opened by hbench, or damaged."""
     yield str(joined(dataset.manifests.values(), root))
     items = [item for manifest in dataset.manifests.values() for item in manifest.items.tolist()]
     yield from filter(None, (not_taken(source) if source.is_dir() else "", unreadable(root, items)))
 
 
 def _refuse_used(name: str, places: list[Path]) -> None:
-    """Refuse to replace a dataset that nobody asked to replace."""
+    """Refuse to replace a dataset without --force."""
     used = next((folder for folder in places if (folder / "dataset.json").exists()), None)
     if used is not None:
         raise UsageError(

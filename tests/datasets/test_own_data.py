@@ -168,9 +168,9 @@ OF_BIRDS = ["--from", "BIRDS", *TABLE]
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ([], UsageError, "nothing says which dataset to build"),
+        ([], UsageError, "the dataset to build is not named"),
         (["glyphs", "--from", "BIRDS", *LEVELS], UsageError, "name of a published dataset"),
-        (["--from", "BIRDS"], UsageError, "which columns"),
+        (["--from", "BIRDS"], UsageError, "are not named"),
         (["--from", "BIRDS", *LEVELS], UsageError, "no column 'item' for the images"),
         (["--from", "BIRDS", "--levels", "order,spezies", "--image-column", "path"], UnknownName, "'species'"),
         ([*OF_BIRDS, "--split-by", "genus"], UnknownName, "unknown level to split by 'genus'"),

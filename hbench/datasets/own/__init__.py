@@ -1,1 +1,1 @@
-"""What becomes of somebody's own table or folder of images."""
+"""Turns a user's table or folder of images into a dataset."""

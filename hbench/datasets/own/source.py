@@ -1,4 +1,4 @@
-"""Turns somebody's own table, or folder of images, into a dataset: levels, tree, policies, copies and splits."""
+"""Turns a user's table or folder of images into a dataset: levels, tree, policies, copies and splits."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from hbench.tree.policies import mend_to_tree
 from hbench.tree.record import mend_sheet
 
 OnRemark = Callable[[str], None]
-IMAGES = "images"  # in a dataset's folder: the images that lay inside its table
+IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
 
 
 @dataclass(frozen=True)
 class OwnSource:
-    """A CSV or parquet table, or a folder of images, and how it is read.
+    """A CSV or parquet table, or a folder of images, and how to read it.
 
     `levels`: columns, coarse to fine, or names of the nested folders. `root`: the folder of the images, by default that of the
-    table. `image_column`: the images' paths below it. `depth`: how many nested folders are levels. The test is what
-    `split_column` or the outermost folders (`split_folders`) say, or 1 − `test_fraction` of the nodes of the level `split_by`
-    are dealt to train. `policies` mend labels that form no tree. `tree`: a file of a tree, whose nodes the one level names.
-    `copies`: "keep", "first" or "merge". `background`: the colour under transparent images, or "none".
+    table; `image_column`: the column of their paths below it. `depth`: the number of nested folders that are levels. The split
+    is in `split_column`, or in the outermost folders (`split_folders`), or `split_by` names a level of which `test_fraction` of
+    the nodes are tested, by `seed`. `policies` mend labels that do not form a tree. `tree`: the file of a tree whose nodes the
+    only level names. `copies`: "keep", "first" or "merge". `background`: the colour under transparent images, or "none".
     """
 
     path: Path
@@ -55,9 +55,9 @@ class OwnSource:
 def build_own(
     name: str, source: OwnSource, folder: Path, on_remark: OnRemark
 ) -> tuple[Dataset, dict[str, bytes], Copies | None]:
-    """Build the dataset of a source, for `folder`; with the images that lie inside a table, and the copies among them.
+    """Build the dataset of a source, to be saved in `folder`; return also the images inside the table, and the copies.
 
-    Raises UsageError, DataError and TreeError for what cannot be read as one.
+    Raises UsageError, DataError and TreeError for a source that does not make a dataset.
     """
     table, root, item, split = _read(source)
     levels = _levels(table, source)
@@ -67,8 +67,8 @@ def build_own(
     root = folder / IMAGES if images else root
     changed: dict[str, object] = {}
     if source.policies:
-        table, levels, rows = _mended(table, levels, source.policies, on_remark)
-        changed.update(rows)
+        table, levels, numbers = _mended(table, levels, source.policies, on_remark)
+        changed.update(numbers)
     copies = None
     if {item, *levels} <= set(table.column_names):
         copies = copies_in(table, root, item=item, levels=levels, images=images)
@@ -80,7 +80,8 @@ def build_own(
     try:
         dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
     except TreeError:
-        _refuse_no_tree(table, levels, str(source.path))
+        rows = zip(*(texts(table, level) for level in levels), strict=True)
+        mend_to_tree(NameTable.of(levels, rows), (), str(source.path))  # raises the problems by node, with advice
         raise
     for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
         on_remark(f"note: {remark}")
@@ -89,7 +90,7 @@ def build_own(
 
 
 def _read(source: OwnSource) -> tuple[pa.Table, Path, str, str | None]:
-    """The table of a source, the folder of its images, and its columns of images and splits."""
+    """Read the table of a source; return it, the folder of its images, and its columns of images and splits."""
     if not source.path.is_dir():
         return read_sheet(source.path), source.root or source.path.parent, source.image_column, source.split_column
     table = folder_table(source.path, levels=source.levels, split_folders=source.split_folders, depth=source.depth)
@@ -97,9 +98,9 @@ def _read(source: OwnSource) -> tuple[pa.Table, Path, str, str | None]:
 
 
 def _placed(table: pa.Table, levels: list[str], tree: Path) -> tuple[pa.Table, list[str]]:
-    """The table with a column per level of a tree in place of the one that names a node of it, and those levels."""
+    """Replace the column that names a node of a tree by a column per level of the tree; return the table and those levels."""
     if len(levels) != 1:
-        raise UsageError("with --tree one column says which node an item is", expected="--levels COLUMN")
+        raise UsageError("with --tree, one column names the node of each item", expected="--levels COLUMN")
     check_columns(table, levels)
     names = tree_files.read(tree)
     rows = paths_of_nodes(names, texts(table, levels[0]))
@@ -112,7 +113,7 @@ def _placed(table: pa.Table, levels: list[str], tree: Path) -> tuple[pa.Table, l
 def _levels(table: pa.Table, source: OwnSource) -> list[str]:
     if not source.levels and not source.path.is_dir():
         raise UsageError(
-            f"nothing says which columns of {source.path} are the levels", expected="--levels A,B,C, coarse to fine"
+            f"the levels of {source.path} are not named", expected="--levels A,B,C: columns, coarse to fine"
         )
     chosen = list(source.levels) or [column for column in table.column_names if column not in {"item", SPLIT}]
     refuse_depth(len(chosen))
@@ -122,26 +123,21 @@ def _levels(table: pa.Table, source: OwnSource) -> list[str]:
 def _split(
     table: pa.Table, levels: list[str], split: str | None, source: OwnSource, on_remark: OnRemark
 ) -> tuple[pa.Table, str | None]:
-    """The table, and the column that says train or test; dealt where `split_by` names a level."""
+    """Return the table and its column of splits, which is made here if `split_by` names a level."""
     if source.split_by is not None and split is not None:
-        raise UsageError("two splits are given", expected="either --split-by or a split of your own")
+        raise UsageError("there are two splits", expected="either --split-by, or --split-column or --split-folders")
     if source.split_by is not None:
         fraction = source.test_fraction
         return dealt(table, by=source.split_by, levels=levels, fraction=fraction, seed=source.seed), SPLIT
     if split is None and SPLIT in table.column_names and SPLIT not in levels:
-        on_remark("note: the column split is not used, every row is of the test; --split-column split takes it")
+        on_remark("note: the column split is not used, every row is tested; --split-column split uses it")
     return table, split
-
-
-def _refuse_no_tree(table: pa.Table, levels: list[str], source: str) -> None:
-    rows = zip(*(texts(table, level) for level in levels), strict=True)
-    mend_to_tree(NameTable.of(levels, rows), (), source)
 
 
 def _mended(
     table: pa.Table, levels: list[str], policies: Sequence[str], on_remark: OnRemark
 ) -> tuple[pa.Table, list[str], dict[str, int]]:
-    """The table and its levels after the policies, and, for the dataset's card, how many rows of names each changed."""
+    """Mend a table by policies; return it, its levels, and, for the card, the number of rows of names that each changed."""
     table, mended = mend_sheet(table, levels, policies)
     changed = {f"changed by {policy}": sum(change.policy == policy for change in mended.changes) for policy in policies}
     for text, rows in changed.items():
