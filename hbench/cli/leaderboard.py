@@ -138,6 +138,8 @@ def add(name: str, report: Path, method: str | None, url: str | None, to: Path |
 
     known = name in leaderboard.names() or Path(name).is_file()
     if detection.is_detection(report):
+        if url:
+            raise click.UsageError("Rows of object detection have no --url: embedding files do not give their scores.")
         board = leaderboard.read(name)
         row = detection.row_of(report, board, method=method, **details)
     else:
@@ -173,6 +175,11 @@ def verify(name: str | None, method: str | None, as_json: bool, fetch: bool, **o
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
+    of_a_file = [f"--{option}" for option in ("embeddings", "ids", "gallery", "dataset") if options[option]]
+    if fetch and of_a_file:
+        raise click.UsageError(f"--fetch verifies by the files that rows name: leave {' '.join(of_a_file)} out.")
+    if not fetch and (options["changed_since"] or options["mark"]):
+        raise click.UsageError("--changed-since and --mark go with --fetch.")
     if fetch:
         _verify_fetched(name, method, options["changed_since"], mark=options["mark"], as_json=as_json)
     elif name is None or method is None or options["embeddings"] is None:
@@ -204,14 +211,19 @@ def _verify_file(name: str, method: str, given: Submission, dataset: str | None,
 def _verify_fetched(name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool) -> None:
     """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
     from hbench.core.errors import ComparisonError
+    from hbench.datasets.download import Requester, session
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import fetched
 
     verdicts: list[fetched.RowVerdict] = []
+    requester = Requester(session())
+    names = leaderboard.names() if name is None else [name]
+    paths = [file for one in names for file in leaderboard.files(one)]
+    if revision and name is None:  # what is not in this folder has no revisions
+        paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
     with progress() as bars:
         task = bars.add_task("fetching and scoring", total=None)
-        names = leaderboard.names() if name is None else [name]
-        for path in [file for one in names for file in leaderboard.files(one)]:
+        for path in paths:
             board = leaderboard.read_file(path)
             rows = fetched.changed_since(revision, path) if revision else board.rows
             verified = []
@@ -219,7 +231,9 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
                 if row.run is None or (method is not None and row.method != method):
                     continue
                 bars.update(task, description=f"{board.dataset}: {row.method}")
-                verdicts.append(fetched.verdict_on(row, board, on_progress=lambda new: bars.advance(task, new)))
+                verdicts.append(
+                    fetched.verdict_on(row, board, requester, on_progress=lambda new: bars.advance(task, new))
+                )
                 verified += [row] if verdicts[-1].verdict == fetched.VERIFIED else []
             if mark and verified:
                 say(f"marked {fetched.mark(path, verified)} rows of {path}")
@@ -242,7 +256,10 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 @click.option("--method", help="Name of the row.  [default: the report's]")
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--year", type=int, help="[default: the year of the report]")
-def submit(report: Path, embeddings: Path, url: str | None, method: str | None, **details: Any) -> None:
+@click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]")
+def submit(
+    report: Path, embeddings: Path, url: str | None, method: str | None, dataset: str | None, **details: Any
+) -> None:
     """Check everything that a leaderboard's row is checked for, and print the row and what to do with it.
 
     Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
@@ -250,19 +267,14 @@ def submit(report: Path, embeddings: Path, url: str | None, method: str | None, 
     from hbench.datasets import load
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.evaluation.leaderboard.fetched import rescored
+    from hbench.evaluation.leaderboard.fetched import checked
     from hbench.evaluation.reports import report as reports
 
     document = reports.read(report)
     known = document.dataset in leaderboard.names()
     board = leaderboard.read(document.dataset) if known else leaderboard_runs.empty_board(document)
     row = leaderboard_runs.row_of(document, board, method=method, url=url, **details)
-    given, data = submitted(embeddings, None, None), load(document.dataset)
-    alone = board.model_copy(update={"rows": (row,)})
-    checks = leaderboard_runs.verify(
-        alone, row.method, given.source.sha256, lambda row: rescored(row, alone, given, data)
-    )
-    leaderboard_runs.refuse_differences(checks)
+    checks = checked(row, board, submitted(embeddings, None, None), load(dataset or document.dataset))
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     say(f"{len(checks)} scores are equal when scored again")

@@ -64,6 +64,16 @@ def test_a_file_comes_whole_with_its_checksums_uncompressed(get, server, tmp_pat
     assert server.headers[0]["Accept-Encoding"] == "identity"
 
 
+def test_a_file_above_its_limit_is_not_kept(get, server, tmp_path):
+    for served in (BODY, BODY + BODY):
+        server.files["data.bin"] = served
+        with pytest.raises(SourceError, match="too large"):
+            get(most=len(BODY) - 1)
+        assert left(tmp_path) == []
+    server.files["data.bin"] = BODY
+    assert get(most=len(BODY))["md5"] == MD5
+
+
 @pytest.mark.parametrize("fault", [reset_after, close_after])
 def test_a_lost_connection_is_resumed_where_it_was_lost(get, server, tmp_path, fault):
     server.faults["data.bin"] = [fault(300_000), fault(700_000)]

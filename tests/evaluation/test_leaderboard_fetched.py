@@ -112,27 +112,34 @@ FORGERIES = [
 @pytest.mark.parametrize("seed", range(6))
 def test_an_honest_row_is_verified(world, seed):
     row, board = published(world, vectors_of(seed), f"honest{seed}")
-    assert verdict_on(row, board, requester=REQUESTER, on_progress=lambda _: None).verdict == VERIFIED
+    assert verdict_on(row, board, REQUESTER, on_progress=lambda _: None).verdict == VERIFIED
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
 @pytest.mark.parametrize("forged", FORGERIES, ids=lambda forgery: forgery.__name__)
 def test_a_forged_row_differs(world, forged, seed):
     row, board = forged(world, seed)
-    assert verdict_on(row, board, requester=REQUESTER, on_progress=lambda _: None).verdict == DIFFERS
+    assert verdict_on(row, board, REQUESTER, on_progress=lambda _: None).verdict == DIFFERS
 
 
 def test_a_doubt_that_the_row_says_is_shown_and_passes(world):
     row, board = published(world, np.eye(40, dtype=np.float32)[SPECIES], "doubted")
-    verdict = verdict_on(row, board, requester=REQUESTER, on_progress=lambda _: None)
+    verdict = verdict_on(row, board, REQUESTER, on_progress=lambda _: None)
     assert (verdict.verdict, "as labels have" in verdict.detail) == (VERIFIED, True)
 
 
 def test_a_file_that_cannot_be_had_is_not_a_difference(world):
     row, board = published(world, vectors_of(30), "gone")
     world[1].files.pop("gone.npz")
-    for unfit in (row, with_run(row, url=None), with_run(row, file="a.npy, a.ids.txt")):
-        assert verdict_on(unfit, board, requester=REQUESTER, on_progress=lambda _: None).verdict == ABSENT
+    unfit_files = [with_run(row, file=name) for name in ("a.npy, a.ids.txt", "q.npz + g.npz", "a.pt")]
+    for unfit in (row, with_run(row, url=None), *unfit_files):
+        assert verdict_on(unfit, board, REQUESTER, on_progress=lambda _: None).verdict == ABSENT
+
+
+def test_a_dataset_that_is_not_here_is_not_a_difference(world):
+    row, board = published(world, vectors_of(31), "elsewhere")
+    other = board.model_copy(update={"dataset": "not-built"})
+    assert verdict_on(row, other, REQUESTER, on_progress=lambda _: None).verdict == ABSENT
 
 
 def test_the_command_verifies_what_changed_and_marks_it(world):
@@ -152,7 +159,8 @@ def test_the_command_verifies_what_changed_and_marks_it(world):
     path.write_text(path.read_text().replace(str(first.scores["H-AP"]), "99.0"))
     assert "| first | differs |" in run("leaderboard", "verify", "toy", "--fetch", folder=folder, code=7).stdout
     run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "nowhere", folder=folder, code=2)
-    run("leaderboard", "verify", "toy", folder=folder, code=2)
+    for words in ([], ["--mark"], ["--fetch", "--embeddings", "first.npz"]):
+        run("leaderboard", "verify", "toy", *words, folder=folder, code=2)
 
 
 def test_a_submission_is_checked_and_its_row_printed(world):
@@ -164,3 +172,8 @@ def test_a_submission_is_checked_and_its_row_printed(world):
     done = run("leaderboard", "submit", "mine.json", "--embeddings", "mine.npz", "--url", url, folder=folder)
     assert all(text in done.stdout for text in ("[[row]]", 'method = "mine"', "https://example.org/mine.npz"))
     run("leaderboard", "submit", "mine.json", "--embeddings", "other.npz", folder=folder, code=7)
+    published(world, np.eye(40, dtype=np.float32)[SPECIES], "labels")
+    report = hbench.evaluate(folder / "labels.npz", "toy", method="labels")
+    document = report.document.model_copy(update={"doubts": ()})
+    (folder / "labels.json").write_text(document.model_dump_json(by_alias=True))
+    run("leaderboard", "submit", "labels.json", "--embeddings", "labels.npz", folder=folder, code=3)

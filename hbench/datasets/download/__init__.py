@@ -238,6 +238,7 @@ class Transfer:
             start, total = placed(answer, here)
             self.total = total
             refuse_wrong_kind(answer, url, total, self.source.size)
+            self._refuse_too_long(url, total or 0)
             if start == 0 and here:
                 self.discard()
             write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
@@ -256,8 +257,16 @@ class Transfer:
                         f"{url} sends a file of unknown size that nearly fills the disk",
                         found=f"{start:,} bytes so far",
                     )
+                self._refuse_too_long(url, start + len(block))
                 start += file.write(block)
                 self.on_progress(len(block))
+
+    def _refuse_too_long(self, url: str, size: int) -> None:
+        if self.source.most is not None and size > self.source.most:
+            self.discard()
+            raise SourceError(
+                f"{url} has too large a file", expected=f"at most {self.source.most:,} bytes", found="more"
+            )
 
     def _validator(self, url: str) -> str | None:
         with suppress(OSError, ValueError, KeyError, TypeError):

@@ -29,6 +29,8 @@ from hbench.core.untrusted import parse_toml, read_text
 class RemoteFile:
     """One file to fetch: its path in the raw folder, its addresses, tried in order, and its size and checksums.
 
+    `most`: the largest size that is taken.
+
     `md5_url` is a file that starts with the md5. `part` is "metadata" or "images". `unpack` is the folder, in the raw folder,
     that an archive is unpacked into; None for a plain file.
     """
@@ -41,6 +43,7 @@ class RemoteFile:
     md5_url: str | None = None
     part: str = "images"
     unpack: str | None = None
+    most: int | None = None
 
 
 UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")

@@ -93,6 +93,28 @@ def _same_scale(first: Settings, second: Settings) -> bool:
     return (first.ties, first.relevance, first.alpha) == (second.ties, second.relevance, second.alpha)
 
 
+ALONE = (
+    ".parquet",
+    ".npz",
+    ".safetensors",
+    ".arrow",
+    ".arrows",
+    ".feather",
+    ".ipc",
+)  # hold ids, too, and are read without torch
+
+
+def refuse_several_files(name: str) -> None:
+    """Refuse embeddings that are not one file, of a format that holds the ids, too: one url could not give them.
+
+    Raises SubmissionError.
+    """
+    if Path(name).suffix.lower() not in ALONE or ", " in name or " + " in name:
+        raise SubmissionError(
+            f"{name} is not one file of vectors and ids", expected=", ".join(ALONE), fix="write one .parquet file"
+        )
+
+
 def row_of(
     document: Document, board: Leaderboard, *, method: str | None = None, url: str | None = None, **details: Any
 ) -> Row:
@@ -105,6 +127,8 @@ def row_of(
     name = method or document.method
     if not name:
         raise SubmissionError("the report names no method", fix="name it by --method")
+    if url and document.embedding:
+        refuse_several_files(document.embedding.file)
     if document.embedding is None:
         raise SubmissionError(
             "the report is of arrays, not of a file: its row could not be scored again",
