@@ -50,7 +50,10 @@ def test_own_data_is_built_embedded_and_trained_on_by_functions(tmp_path):
     table = [["item", *data.levels], *([f"{n}.png", *row] for n, row in enumerate(names[:40]))]
     (tmp_path / "letters.csv").write_text("\n".join(",".join(row) for row in table))
     remarks = []
-    source = hbench.OwnSource(tmp_path / "letters.csv", data.levels)
+    source = hbench.OwnSource(str(tmp_path / "letters.csv"), ", ".join(data.levels))
+    for unfit in ({"copies": "frist"}, {"background": "whiteish"}):
+        with pytest.raises(hbench.UsageError):
+            hbench.OwnSource("letters.csv", **unfit)
     built = hbench.build(source=source, out=tmp_path / "letters", on_remark=remarks.append)
     assert (len(built.tests["test"]), built.levels) == (40, data.levels)
     assert any("0 of 40 images are there" in remark for remark in remarks)

@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-def _colour(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    from PIL import ImageColor
-
-    try:
-        if value != "none":
-            ImageColor.getrgb(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a colour; write it as white or #rrggbb, or none") from None
-    return value
-
-
 @click.command(short_help="turn raw annotations, or your own table, into a dataset")
 @click.argument("name", type=DATASET, required=False)
 @click.option("--root", type=FOLDER, help="Folder of the raw files or images; it may be read-only.")
@@ -48,7 +37,6 @@ def _colour(_context: click.Context, _option: click.Parameter, value: str) -> st
     "--background",
     default="white",
     show_default=True,
-    callback=_colour,
     help="Under transparent images; none: ignore it, and EXIF.",
 )
 @click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
@@ -78,20 +66,17 @@ def command(
     """
     from hbench.datasets import specs
     from hbench.datasets.build import writable_folder
-    from hbench.datasets.building import build, keep, own_name
+    from hbench.datasets.building import build, save_built
     from hbench.datasets.own.source import OwnSource
 
     force, cards, unofficial = (options.pop(option) for option in ("force", "cards", "unofficial"))
     work, contact = options.pop("from_scratch"), options.pop("contact")
     if source is None and name is not None and work is not None:
         dataset = _from_scratch(specs[name], root, work, contact)
-        keep(dataset, out or writable_folder(dataset.name), cards=cards, on_remark=terminal.say)
+        save_built(dataset, out or writable_folder(dataset.name), cards=cards, on_remark=terminal.say)
     else:
-        levels, policies = _named(options.pop("levels")), options.pop("policy")
-        given = None
-        if source is not None:
-            name = own_name(name, source)
-            given = OwnSource(source, levels, root, policies=policies, **options)
+        levels, policies = options.pop("levels") or (), options.pop("policy")
+        given = None if source is None else OwnSource(source, levels, root, policies=policies, **options)
         dataset = build(
             name,
             source=given,
@@ -103,10 +88,6 @@ def command(
             on_remark=terminal.say,
         )
     _tell(dataset, out or writable_folder(dataset.name), as_json=as_json)
-
-
-def _named(levels: str | None) -> list[str]:
-    return [level.strip() for level in levels.split(",")] if levels else []
 
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:

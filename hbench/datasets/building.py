@@ -27,8 +27,8 @@ def build(
     name: str | None = None,
     *,
     source: OwnSource | None = None,
-    root: Path | None = None,
-    out: Path | None = None,
+    root: str | Path | None = None,
+    out: str | Path | None = None,
     unofficial: bool = False,
     force: bool = False,
     cards: bool = False,
@@ -49,6 +49,7 @@ def build(
     >>> len(data.tests["test"]), hbench.load(folder / "birds").levels
     (2, ('order', 'species'))
     """
+    root, out = None if root is None else Path(root), None if out is None else Path(out)
     if source is not None:
         return _build_own(name, source, out, force=force, cards=cards, on_remark=on_remark)
     if name is None:
@@ -61,16 +62,16 @@ def build(
     dataset, files, errors = build_published(specs[name], root, unofficial=unofficial)
     for line in [*errors, *([str(files)] if files else [])]:
         on_remark(line)
-    keep(dataset, out or writable_folder(dataset.name), cards=cards, on_remark=on_remark)
+    save_built(dataset, out or writable_folder(dataset.name), cards=cards, on_remark=on_remark)
     return dataset
 
 
-def own_name(name: str | None, source: Path) -> str:
+def _own_name(name: str | None, source: Path) -> str:
     """Return the name of a user's dataset: `name`, or else that of its table or folder."""
     return name or Path(source.name.removesuffix(".gz")).stem
 
 
-def keep(
+def save_built(
     dataset: Dataset,
     folder: Path,
     *,
@@ -98,13 +99,13 @@ def keep(
 def _build_own(
     name: str | None, source: OwnSource, out: Path | None, *, force: bool, cards: bool, on_remark: OnRemark
 ) -> Dataset:
-    chosen = own_name(name, source.path)
+    chosen = _own_name(name, source.path)
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
     if not force:
         _refuse_used(chosen, [folder] if out else [folder, *folders(chosen)])
     dataset, images, copies = build_own(chosen, source, folder, on_remark)
-    keep(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
+    save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     if dataset.root is not None:
         for line in _remarks(dataset, source.path, dataset.root):
             on_remark(line)

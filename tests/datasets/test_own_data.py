@@ -399,7 +399,8 @@ def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, s
 
 
 def test_a_background_that_is_no_colour_is_refused(see_through, home):
-    assert "is not a colour" in build("shop", "--from", see_through, "--background", "whiteish").stderr
+    with pytest.raises(UsageError, match="is not a colour"):
+        build("shop", "--from", see_through, "--background", "whiteish")
     assert not home.exists()
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hbench.core.errors import TreeError, UsageError
+from hbench.core.errors import TreeError, UnknownName, UsageError
 from hbench.core.tables import read_sheet, texts
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import name_table_of
-from hbench.datasets.own.copies import KEEP, Copies, copies_in
+from hbench.datasets.own.copies import CHOICES, KEEP, Copies, copies_in
 from hbench.datasets.own_data import SPLIT, check_columns, dealt, folder_table, own_dataset, without_images
 from hbench.tree import files as tree_files
 from hbench.tree import refuse_depth
@@ -29,7 +29,8 @@ IMAGES = "images"  # a folder of the dataset, for the images that were inside it
 class OwnSource:
     """A CSV or parquet table, or a folder of images, and how to read it.
 
-    `levels`: columns, coarse to fine, or names of the nested folders. `root`: the folder of the images, by default that of the
+    `levels`: columns, coarse to fine, or names of the nested folders; also as one text with commas.
+    `root`: the folder of the images, by default that of the
     table; `image_column`: the column of their paths below it. `depth`: the number of nested folders that are levels. The split
     is in `split_column`, or in the outermost folders (`split_folders`), or `split_by` names a level of which `test_fraction` of
     the nodes are tested, by `seed`. `policies` mend labels that do not form a tree. `tree`: the file of a tree whose nodes the
@@ -50,6 +51,28 @@ class OwnSource:
     tree: Path | None = None
     copies: str = KEEP
     background: str = "white"
+
+    def __post_init__(self) -> None:
+        """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a background that is not a colour."""
+        for field in ("path", "root", "tree"):
+            value = getattr(self, field)
+            object.__setattr__(self, field, None if value is None else Path(value))
+        if isinstance(self.levels, str):
+            object.__setattr__(self, "levels", [level.strip() for level in self.levels.split(",") if level.strip()])
+        if self.copies not in CHOICES:
+            raise UnknownName("choice of copies", self.copies, CHOICES)
+        _refuse_colour(self.background)
+
+
+def _refuse_colour(name: str) -> None:
+    """Refuse a background that is neither "none" nor a colour."""
+    from PIL import ImageColor  # loaded when something is built
+
+    try:
+        if name != "none":
+            ImageColor.getrgb(name)
+    except ValueError:
+        raise UsageError(f"{name!r} is not a colour", expected="white, #rrggbb, or none") from None
 
 
 def build_own(
