@@ -86,7 +86,7 @@ def runs(request, demo, tmp_path_factory):
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_in_order(page, runs):
-    runs[page].result()
+    assert runs[page].result().returncode == 0
 
 
 def parsed(command, words):

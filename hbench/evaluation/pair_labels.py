@@ -45,13 +45,13 @@ def judged(table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[
     return [Judged(rows[order[start:end]], levels[order[start:end]]) for start, end in itertools.pairwise(bounds)]
 
 
-def sequence_of(scores: NDArray[np.floating], judged_items: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
+def sequence_of(scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]) -> LevelSequence:
     """The level sequence of one query from its scores of the whole gallery (G,), which are changed."""
     levels = np.zeros(len(scores), np.uint8)
-    positive, out = judged_items.levels > 0, judged_items.rows[judged_items.levels < 0]
-    levels[judged_items.rows[positive]] = judged_items.levels[positive]
+    positive, out = judgement.levels > 0, judgement.rows[judgement.levels < 0]
+    levels[judgement.rows[positive]] = judgement.levels[positive]
     scores[out] = -np.inf
-    return level_sequence(scores, levels, _counts(judged_items, len(scores), len(tie_key)), tie_key)
+    return level_sequence(scores, levels, _counts(judgement, len(scores), len(tie_key)), tie_key)
 
 
 def sequences_of_ranker(ranker: Ranker, lists: Sequence[Judged]) -> list[LevelSequence]:
@@ -78,30 +78,30 @@ def sequences_of_ranking(
     rows = _rows(ranking.names, gallery)[ranking.items]
     place = dict(zip(ranking.queries.tolist(), range(len(ranking)), strict=True))
     sequences = []
-    for query, judged_items in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
+    for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         start, end = ranking.offsets[place[query] : place[query] + 2] if query in place else (0, 0)
-        levels = _levels_of_rows(rows[start:end], judged_items, len(gallery))
+        levels = _levels_of_rows(rows[start:end], judgement, len(gallery))
         scores = -np.arange(end - start, dtype=np.float64) if ranking.scores is None else ranking.scores[start:end]
         kept = levels >= 0
-        counts = _counts(judged_items, len(gallery), len(tie_key))
+        counts = _counts(judgement, len(gallery), len(tie_key))
         sequences.append(level_sequence(scores[kept], levels[kept].astype(np.uint8), counts, tie_key))
     return sequences
 
 
-def _levels_of_rows(rows: NDArray[np.int64], judged_items: Judged, size: int) -> NDArray[np.int8]:
+def _levels_of_rows(rows: NDArray[np.int64], judgement: Judged, size: int) -> NDArray[np.int8]:
     """The level of each listed row; 0 for what is not listed, not in the gallery (-1), or there a second time."""
     of_item = np.zeros(size + 1, np.int8)  # the last is for -1
-    of_item[judged_items.rows] = judged_items.levels
+    of_item[judgement.rows] = judgement.levels
     again = np.ones(len(rows), bool)
     again[np.unique(rows, return_index=True)[1]] = False
     levels = of_item[rows]
     return np.where(again & (levels > 0), np.int8(0), levels)
 
 
-def _counts(judged_items: Judged, size: int, depth: int) -> NDArray[np.int64]:
+def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
     """How many gallery items a query has at each level, what is left out not counted; `depth` is L + 1."""
-    counts = np.bincount(judged_items.levels[judged_items.levels > 0].astype(np.int64), minlength=depth)
-    counts[0] = size - int((judged_items.levels < 0).sum()) - int(counts[1:].sum())
+    counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
+    counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
     return counts
 
 

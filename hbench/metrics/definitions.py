@@ -168,12 +168,12 @@ def _set_intersection(ranks: NDArray[np.int64], levels: NDArray[np.uint8], count
         return NAN
     depth = len(counts) - 1
     n = np.arange(1, total + 1)
-    counts_found = np.zeros((total, depth))
+    at_rank = np.zeros((total, depth))
     within = ranks <= total
-    counts_found[ranks[within] - 1, levels[within] - 1] = 1
+    at_rank[ranks[within] - 1, levels[within] - 1] = 1
     higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
     ideal = np.clip(n[:, None] - higher, 0, counts[1:])
-    return float((np.minimum(counts_found.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
+    return float((np.minimum(at_rank.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
 
 
 @metric("NDCG", full=True)

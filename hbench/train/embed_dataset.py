@@ -111,7 +111,8 @@ def embed_to_file(
     `model`: a run's folder or checkpoint, or torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME. `dataset`:
     a Dataset, or what `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`: "test", "train", or the name of
     a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of the images' sides (default: the
-    model's). `weights`: "pretrained", "random", or a file. An interrupted embedding is resumed. Raises UnknownName for a model,
+    model's). `weights`: "pretrained", "random", or a file; `options`: an `EmbedOptions`
+    of this module. An interrupted embedding is resumed. Raises UnknownName for a model,
     UsageError if the file exists, DataError for an image that cannot be read.
     """
     with joined(device) as processes:
@@ -153,11 +154,11 @@ def embed(
         for rows, vectors in _gathered(pieces, options, lambda row: on_progress(row, len(manifest))):
             files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
     on_progress(len(manifest), len(manifest))
-    pieces_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
-    if not pieces_kept:
+    parts_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
+    if not parts_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))
-    rows = np.concatenate([part["rows"] for part in pieces_kept])
-    whole = np.concatenate([part["vectors"] for part in pieces_kept])
+    rows = np.concatenate([part["rows"] for part in parts_kept])
+    whole = np.concatenate([part["vectors"] for part in parts_kept])
     left_out: list[str] = np.delete(manifest.items, rows).tolist()
     embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out)
     shutil.rmtree(parts)
