@@ -245,9 +245,8 @@ class _BlockSum(torch.autograd.Function):
     def forward(ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum) -> Tensor:
         ranked, needs_grad = embeddings if references is None else references, ctx.needs_input_grad[:2]
         total, whole = embeddings.new_zeros(()), references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        zeros = (
-            _unwritten_zeros if whole else torch.zeros_like
-        )  # a single block sets the gradient instead of adding to it
+        # a single block sets the gradient instead of adding to it
+        zeros = _unwritten_zeros if whole else torch.zeros_like
         grads = [
             zeros(tensor) if needed else None for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
         ]

@@ -177,7 +177,7 @@ def rambo_recall(
     """
     weights = {"log": log_weight, "loglog": log_log_weight}
     if weight not in weights:
-        raise ConfigError("weight is unknown", expected="log or loglog", found=repr(weight))
+        raise ConfigError("the recall weight is unknown", expected="log or loglog", found=repr(weight))
 
     def loss(scores: Tensor, positive: Tensor) -> Tensor:
         unit = scores.shape[0] / scores.shape[1] if released else 1.0
