@@ -1,9 +1,12 @@
 """Every file of examples/ runs as it stands, in a folder of its own."""
 
+import copy
 import json
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tests.command_line import process
 
@@ -29,6 +32,25 @@ def test_an_example_runs(name, tmp_path):
     assert SAYS[name] in process(example, folder=tmp_path, HF_HUB_OFFLINE="1", HF_HOME=tmp_path / "hf").stdout
     if name == "fiftyone_mistakes":
         is_what_fiftyone_reads(tmp_path / "mistakes")
+
+
+def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
+    """Every cell runs, in a kernel as a reader's, and what the kept notebook shows in its place is of the same kinds."""
+    kept = nbformat.read(ROOT / "examples" / "compare_two_models.ipynb", as_version=4)
+    run = copy.deepcopy(kept)
+    NotebookClient(run, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert shown(run) == shown(kept)
+    assert {"image/png", "text/html"} <= {kind for kinds in shown(run) for kind in kinds}
+    assert (tmp_path / "pixels.by-query.parquet").exists()
+
+
+def shown(notebook):
+    """The kinds of what each cell shows, as in a notebook's file."""
+    return [
+        sorted(kind for output in cell.outputs for kind in output.get("data", {"text/plain": output.get("text")}))
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
 
 
 def is_what_fiftyone_reads(folder):
