@@ -1,5 +1,8 @@
 """What `import hbench` offers beside scoring: lists of names, comparing, leaderboards, short pictures of long things."""
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -125,3 +128,33 @@ def test_every_public_name_is_there():
     assert all(getattr(hbench, name) is not None for name in hbench.__all__)
     with pytest.raises(AttributeError):
         hbench.no_such_name  # noqa: B018
+
+
+CANNOT_FAIL = {"levels_of_pairs", *(name for name in hbench.__all__ if name.startswith("list_"))}
+
+
+def documented():
+    """What people call: the functions of hbench and of its metrics, and the methods of its classes that are not errors."""
+    metrics = {name: getattr(hbench.metrics, name) for name in hbench.metrics.__all__}
+    for name, value in {**{name: getattr(hbench, name) for name in hbench.__all__}, **metrics}.items():
+        if inspect.isfunction(value):
+            yield pytest.param(value, id=name)
+        elif inspect.isclass(value) and not issubclass(value, Exception):
+            methods = inspect.getmembers(value, inspect.isroutine)
+            yield from (
+                pytest.param(method, id=f"{name}.{method_name}")
+                for method_name, method in methods
+                if not method_name.startswith("_") and getattr(method, "__qualname__", "").startswith(f"{name}.")
+            )
+    yield pytest.param(build_loss, id="losses.build_loss")
+    yield pytest.param(hbench.train.train, id="train.train")
+
+
+@pytest.mark.parametrize("function", list(documented()))
+def test_a_public_docstring_names_every_argument_and_the_errors(function):
+    text = inspect.getdoc(function)
+    names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    assert text
+    assert not [name for name in names if not re.search(rf"\b{name}\b", text)]
+    if "." not in function.__qualname__ and function.__name__ not in CANNOT_FAIL:
+        assert re.search("[Rr]aises|errors", text)

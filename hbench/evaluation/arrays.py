@@ -49,15 +49,22 @@ def score(
     threads: int | None = None,
     memory: int | None = None,
 ) -> Report:
-    """Score vectors (N, D) with labels (N, L), numbers or names, coarse to fine, against themselves (a query is not in
-    its own list) or a gallery.
+    """Score vectors by their labels, against each other or against a gallery, and return a report.
 
-    Vectors may be numpy arrays or torch tensors of any float type. Levels are named level1 (coarse) … levelL (fine) by
-    default; `policies` (hbench.tree.policies) mend labels that are names, as "unknown" those that end early with empty names.
-    `unit`: what
-    intervals are taken over, a level's classes (the finest by default) or "query". `memory` bounds what is held beyond the vectors,
-    in bytes. Raises SubmissionError for vectors that cannot
-    be ranked, TreeError for labels that form no tree, UnknownName for names.
+    `vectors` (N, D): numpy arrays or torch tensors of any float type. `labels` (N, L), or (N,) for one level: numbers or names,
+    coarse to fine. A query is never in its own list; with a `gallery` (G, D) and `gallery_labels` (G, L) the queries rank that
+    instead. `level_names`: by default level1 (coarse) … levelL (fine).
+
+    `metrics`: names such as "H-AP", "AP/level1" or "R@10" (`hbench.list_metrics()`), as a list or a text with commas; by default
+    H-AP, wAP, ASI, NDCG, and AP, mAP@R and R@k of every level. `similarity`: "cosine", "dot", "l2", "hamming",
+    "poincare(curvature=…)" or "lorentz". `relevance`, of H-AP: "alpha", whose exponent is `alpha`, "sum_wap" or "exponential".
+    `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`, what comes first among equal
+    scores: "pessimistic", the lower level, or "optimistic". `unit`: what intervals are taken over, the classes of a level (by
+    default the finest) or "query". `policies` (docs/datasets.md) mend labels that are names, such as "unknown" for names that end
+    early. `threads`: by default all processors; `memory`: the most bytes held beyond the vectors.
+
+    Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that do not form
+    a tree, UnknownName for names, UsageError for options that do not go together.
     """
     if (gallery is None) != (gallery_labels is None):
         raise SubmissionError("a gallery needs its labels", expected="gallery and gallery_labels together, or neither")

@@ -55,13 +55,19 @@ def evaluate(
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
-    """Score a file (or what was read from it; a pair is queries and gallery) on every test of a dataset.
+    """Score an embedding file, or a ranking, on every test of a dataset, and return a report.
 
-    With `ids` (N,), the items' names as the dataset has them, vectors (N, D) in memory are scored, numpy or torch, in any order.
-    `unit`: what intervals are taken over, the classes of a level (the finest by default) or "query".
-    `also_official`: compute the released evaluator's values in the same ranking pass. `memory` bounds what is held
-    beyond the embeddings, in bytes; `execute` says who computes. Raises SubmissionError with every problem of the file
-    at once, UnknownName for names, before any work starts.
+    `submission`: the path of a file (docs/score.md lists the formats), what was read from one, a pair of queries and gallery, or,
+    with `ids` (N,), vectors (N, D) in memory, numpy or torch; the order of the rows never matters. `dataset`: a name, a folder, a
+    table, or what `hbench.load` returns. `method`: the name that the report gives the submission.
+
+    `metrics`, `relevance`, `alpha`, `ties` and `unit` are those of `hbench.score`; `similarity` too, by default the dataset's.
+    `protocol`: "paper", the papers' equations, or "official", the evaluator released for the dataset; `also_official` computes the
+    latter's values in the same ranking pass. `memory`: the most bytes held beyond the embeddings. `execute` computes the blocks
+    (hbench.engine.executors), and `on_test` is called with each test's name and returns a function for progress.
+
+    Scores are fractions in [0, 1]. Raises SubmissionError with every problem of the file at once, UnknownName for names, DataError
+    for a dataset that is not here, all before any work starts.
     """
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     given: Any = submission

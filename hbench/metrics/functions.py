@@ -46,8 +46,13 @@ def evaluate(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> dict[str, Values]:
-    """Every metric of every query, by name: "H-AP", "AP", "AP/2", "R@10", "NDCG@100" … (docs/metrics.md); levels are named 1
-    (coarse) … L (fine). `relevance` and `alpha`: of H-AP. Raises UnknownName for a metric, UsageError as all functions here."""
+    """Compute several metrics of every query, and return them by name.
+
+    `metrics`: names such as "H-AP", "AP", "AP/2", "R@10" or "NDCG@100" (docs/metrics.md lists them), as a list or a text with
+    commas; levels are named 1 (coarse) … L (fine). `relevance`, of H-AP: "alpha" (default), whose exponent is `alpha`, "sum_wap"
+    or "exponential". `scores`, `levels`, `ties`, `depth` and errors: as for every function of this module. Raises UnknownName
+    for a metric, a relevance or an order of ties that does not exist.
+    """
     rows, of_items = _arrays(scores, levels)
     highest = int(of_items.max(initial=1))
     if depth is not None and depth < highest:
@@ -69,7 +74,11 @@ def h_ap(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), rel_l = (l/L)^alpha/|Ω^(l)| by default (HAPPIER, Eq. 2 to 4)."""
+    """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), average precision graded by level (HAPPIER, Eq. 2 to 4).
+
+    `relevance` of an item of level l: "alpha" (default), (l/L)^`alpha` / |Ω^(l)|, "sum_wap" or "exponential"
+    (docs/metrics.md). `scores`, `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    """
     (values,) = evaluate("H-AP", scores, levels, relevance=relevance, alpha=alpha, ties=ties, depth=depth).values()
     return values
 
@@ -82,7 +91,11 @@ def ap(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """AP = 1/|P_l| Σ_m m/r_m over the positives, the items of `level` and finer ones (by default the finest level)."""
+    """AP = 1/|P_l| Σ_m m/r_m, average precision of the binary labels at a level (HAPPIER, Eq. 1).
+
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
+    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    """
     return _one(f"AP{_at(level)}", scores, levels, ties, depth)
 
 
@@ -94,7 +107,11 @@ def w_ap(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """ΣwAP = Σ_l w_l·AP^(l); `weights` (L,), coarse to fine, sum to 1, by default equal (rank losses, Property 1)."""
+    """ΣwAP = Σ_l w_l·AP^(l), the weighted mean of the APs of all levels (rank losses, Property 1).
+
+    `weights` (L,), coarse to fine, sum to 1; by default 1/L. `scores`, `levels`, `ties`, `depth`, the result and errors: as
+    for every function of this module.
+    """
     parameters = "" if weights is None else f"(weights={':'.join(map(repr, map(float, weights)))})"
     return _one(f"wAP{parameters}", scores, levels, ties, depth)
 
@@ -107,15 +124,22 @@ def asi(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """ASI, the mean overlap of the first n items with the ideal order's, n up to the number of positives; of all levels, or of the
-    binary labels at `level` (rank losses, C-A1)."""
+    """ASI: the mean overlap of the first n items with those of the ideal order, n = 1 … |Ω+| (rank losses, C-A1).
+
+    `level`: of the binary labels at this level; by default of all levels. `scores`, `levels`, `ties`, `depth`, the result
+    and errors: as for every function of this module.
+    """
     return _one(f"ASI{_at(level)}", scores, levels, ties, depth)
 
 
 def ndcg(
     scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: int | None = None
 ) -> Values:
-    """NDCG with gains 2^l − 1, over the whole list or its first `k` items."""
+    """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)).
+
+    `k`: sum over the first k items only; by default over the whole list. `scores`, `levels`, `ties`, `depth`, the result
+    and errors: as for every function of this module.
+    """
     return _one("NDCG" if k is None else f"NDCG@{k}", scores, levels, ties, depth)
 
 
@@ -128,7 +152,12 @@ def recall_at_k(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """R@k of metric learning: 1 if some positive is among the first `k` items, else 0 (RaMBO, Eq. 7)."""
+    """R@k of metric learning: 1 if some positive is among the first k items, else 0 (RaMBO, Eq. 7).
+
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
+    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
+    function of this module.
+    """
     return _one(f"R@{k}{_at(level)}", scores, levels, ties, depth)
 
 
@@ -141,7 +170,12 @@ def true_recall_at_k(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """Recall of information retrieval: the share of the positives that are among the first `k` items."""
+    """Recall of information retrieval: the share of the positives that are among the first k items (rank losses, Eq. 14).
+
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
+    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
+    function of this module.
+    """
     return _one(f"TR@{k}{_at(level)}", scores, levels, ties, depth)
 
 
@@ -154,7 +188,12 @@ def precision_at_k(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """P@k: the share of positives among the first `k` items."""
+    """P@k: the share of positives among the first k items.
+
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
+    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
+    function of this module.
+    """
     return _one(f"P@{k}{_at(level)}", scores, levels, ties, depth)
 
 
@@ -166,7 +205,11 @@ def r_precision(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """P@R: the share of positives among the first R items, R = |P_l|."""
+    """P@R: the share of positives among the first R items, R = |P_l| (Musgrave et al. 2020).
+
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
+    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    """
     return _one(f"P@R{_at(level)}", scores, levels, ties, depth)
 
 
@@ -178,7 +221,11 @@ def map_at_r(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020)."""
+    """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020).
+
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
+    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    """
     return _one(f"mAP@R{_at(level)}", scores, levels, ties, depth)
 
 
@@ -191,7 +238,12 @@ def map_at_k(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100)."""
+    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100).
+
+    `k`: how many items of the list count, 1 or more. `level`: 1 (coarse) … L; items of this level and finer ones are the
+    positives, by default those of the finest. `scores`, `levels`, `ties`, `depth`, the result and errors: as for every
+    function of this module.
+    """
     return _one(f"mAP@{k}{_at(level)}", scores, levels, ties, depth)
 
 
@@ -203,14 +255,22 @@ def reciprocal_rank(
     ties: str = "pessimistic",
     depth: int | None = None,
 ) -> Values:
-    """1/r_1, r_1 the rank of the first positive; its mean is MRR."""
+    """1/r_1, r_1 the rank of the first positive; its mean over queries is MRR.
+
+    `level`: 1 (coarse) … L; items of this level and finer ones are the positives, by default those of the finest. `scores`,
+    `levels`, `ties`, `depth`, the result and errors: as for every function of this module.
+    """
     return _one(f"MRR{_at(level)}", scores, levels, ties, depth)
 
 
 def hierarchical_distance_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: int | None = None
 ) -> Values:
-    """HD@k: the mean of (L − l)/L over the first `k` items; lower is better (Bertinetto et al. 2020)."""
+    """HD@k: the mean of (L − l)/L over the first k items; lower is better (Bertinetto et al. 2020).
+
+    `k`: how many items of the list count, 1 or more. `scores`, `levels`, `ties`, `depth`, the result and errors: as for
+    every function of this module.
+    """
     return _one(f"HD@{k}", scores, levels, ties, depth)
 
 

@@ -45,7 +45,7 @@ class MetricName:
 
     @classmethod
     def parse(cls, text: str) -> MetricName:
-        """The metric a text spells; UnknownName with suggestions when it spells none, UsageError for wrong
+        """Parse a `text` such as "R@10/genus". Raises UnknownName, with suggestions, for an unknown metric, UsageError for wrong
         parameters."""
         match = SPELLING.fullmatch(text.strip())
         if match is None:
@@ -81,11 +81,11 @@ class MetricName:
 
     @property
     def needs_full_ranking(self) -> bool:
-        """Whether a ranking cut at some depth cannot give it."""
+        """Whether the metric needs the whole ranking, so that a ranking cut at some depth cannot give it."""
         return self.definition.full
 
     def at(self, levels: Sequence[str]) -> MetricName:
-        """The same metric with the level checked (UnknownName) and left out where it is the finest."""
+        """Check the level against `levels` (coarse to fine), and leave it out where it is the finest. Raises UnknownName."""
         if self.level is None:
             return self
         if self.level not in levels:
@@ -94,12 +94,13 @@ class MetricName:
         return replace(self, level=None) if implied else self
 
     def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
-        """The metric as a function of one level sequence; `relevance` is that of H-AP when the name states none."""
+        """Return the metric as a function of one level sequence on `levels` (coarse to fine); `relevance`: H-AP's, where the name
+        states none."""
         function, taken = self.definition.function, self.arguments(levels, relevance)
         return lambda sequence: function(sequence, **taken)
 
     def arguments(self, levels: Sequence[str], relevance: Relevance | None = None) -> dict[str, Any]:
-        """The keywords that the metric's function takes, as the name states them."""
+        """Return the keyword arguments of the metric's function on `levels`; `relevance`: H-AP's, where the name states none."""
         at, given = self.at(levels), dict(self.parameters)
         weights = _numbers(str(self), given["weights"]) if "weights" in given else None
         arguments: dict[str, Any] = {

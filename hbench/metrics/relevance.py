@@ -103,9 +103,11 @@ def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
 
 
 def relevance_of_pairs(queries: Labels, gallery: Labels, relevance: Relevance | None = None) -> NDArray[np.float64]:
-    """The relevance of every item of a gallery for every query, from their labels: (Q, L), (G, L) -> float64 (Q, G).
+    """Compute the relevance of every item of a gallery for every query, from their labels.
 
-    Every gallery item counts in |Ω^(l)|, so leave a query out of its own gallery first. α-weighted with α = 1 by default.
+    `queries` (Q, L) and `gallery` (G, L) are labels, coarse to fine; every gallery item counts in |Ω^(l)|, so leave a query out of
+    its own gallery first. `relevance`: by default `alpha()`, (l/L)/|Ω^(l)| (HAPPIER, Eq. 4). Returns float64 (Q, G). Raises
+    UsageError for a relevance that does not fit the number of levels.
 
     >>> relevance_of_pairs(np.array([[0, 0]]), np.array([[0, 0], [0, 1], [1, 2]])).tolist()  # 1/1, (1/2)/1, 0
     [[1.0, 0.5, 0.0]]

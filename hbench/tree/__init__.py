@@ -115,7 +115,7 @@ class LabelTree:
 
     @classmethod
     def from_columns(cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]) -> tuple[LabelTree, Labels]:
-        """Make a tree of a column of names per level, coarse to fine; return it and int32 labels (N, L), like from_names."""
+        """Make a tree from `columns`, a column of names for each of `levels`, coarse to fine; return it and int32 labels (N, L)."""
         if not columns:
             raise TreeError("a label tree has at least one level", expected="a column of names per level", found="none")
         names, ids = [], []
@@ -164,7 +164,7 @@ class LabelTree:
         return tuple(result)
 
     def lca(self, first: int, second: int) -> Node:
-        """Return the lowest common ancestor of two fine classes, given by ids; its depth is the level of the pair."""
+        """Return the lowest common ancestor of the fine classes with the ids `first` and `second`; its depth is their level."""
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 

@@ -305,9 +305,10 @@ def files(name: str) -> list[Path]:
 
 
 def read(name: str) -> Leaderboard:
-    """The leaderboard of a dataset, published and own rows together, or of the one file that a path names.
+    """Read the leaderboard of a dataset, published and own rows together.
 
-    Raises UnknownName, and ConfigError naming file, row and key for what breaks the schema.
+    `name`: a dataset's name (`hbench.list_leaderboards()`), or the path of one TOML file. Raises UnknownName, and ConfigError
+    naming file, row and key for what breaks the schema.
     """
     boards = [(path, read_file(path)) for path in files(name)]
     (base, board), *others = boards

@@ -216,8 +216,7 @@ class Report:
         return pd.DataFrame({name: score.model_dump() for name, score in self.document.scores.items()}).T
 
     def plot(self, kind: str = "levels", metrics: Sequence[str] = ()) -> Any:
-        """The picture of this report, `levels` or `mistakes`, a `hbench.look.figures.Drawing`, which a
-        notebook shows and `.write(path)` keeps.
+        """Draw the report as `hbench.plot` does: `kind` "levels", of these `metrics`, or "mistakes".
 
         Raises UnknownName for the kind, UsageError for one that needs more than a report.
         """
@@ -226,12 +225,12 @@ class Report:
         return plot(self, kind, metrics)
 
     def write(self, path: Path) -> None:
-        """Write the document as JSON, whole or not at all."""
+        """Write the document as JSON to `path`, whole or not at all."""
         write_text(path, self.document.model_dump_json(indent=1) + "\n")
 
     def write_by_query(self, path: Path) -> None:
-        """Write the per-query values as parquet: `query`, `test`, `class:LEVEL` …, one float64 column per metric; in the
-        metadata what tells whose they are (`Document.marks`)."""
+        """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one float64 column per metric; the
+        metadata says which report they belong to (`Document.marks`)."""
         table = self.table
         for name, values in self.values.items():
             table = table.append_column(name, pa.array(values))
