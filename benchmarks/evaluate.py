@@ -93,7 +93,7 @@ def main() -> None:
 
 
 class Measured(NamedTuple):
-    """Of one design: microseconds a query, how often torch.mm's time (with the lowest and highest), seconds of the set."""
+    """The times of one design: microseconds a query, times torch.mm's (with the lowest and highest), seconds of the set."""
 
     design: str
     microseconds: float

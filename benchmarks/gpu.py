@@ -240,7 +240,7 @@ def _apart(first: float, one: TrainingRun, second: float, other: TrainingRun) ->
 
 
 def _bare_step(run: TrainingRun, pixels: Tensor, labels: Tensor) -> None:
-    """What anyone would write with the same net, loss and optimiser."""
+    """Take a step as anyone would write it with the same net, loss and optimiser."""
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     total, _ = run.objective(run.model(pixels.to(memory_format=run.layout)), labels)

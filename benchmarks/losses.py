@@ -91,7 +91,7 @@ def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[s
 
 
 def measure_sequence(length: int, path: str, repeats: int) -> dict[str, object]:
-    """The same for the AP of one sequence with 5 % positives on black-box ranks."""
+    """Measure the AP of one sequence with 5 % positives on black-box ranks."""
     generator = torch.Generator().manual_seed(0)
     positive = torch.rand(length, generator=generator) < 0.05
     leaf = (torch.randn(length, generator=generator) + positive).requires_grad_()

@@ -54,7 +54,7 @@ def exponent(*, quick: bool) -> Rows:
 
 
 def seconds_of_all(job: Job) -> float:
-    """Of all queries, by the time of four blocks."""
+    """Return the seconds of all queries, from the time of four blocks."""
     blocks = np.unique(np.linspace(0, job.ranker.blocks - 2, 4).astype(int)).tolist()
     began = time.perf_counter()
     list(on_threads(job, blocks))

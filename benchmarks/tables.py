@@ -78,7 +78,7 @@ def run(name: str, words: Sequence[str]) -> list[Any]:
 
 
 def machine() -> str:
-    """Where, with what and when."""
+    """Say on which machine, with which versions and when the figures were measured."""
     np.dot(np.ones(2), np.ones(2))  # loads the library of products, which is named then
     found, own = versions(), processor()
     packages = {name: found[name] for name in ("hbench", "python", "numpy", "numba", "torch")}

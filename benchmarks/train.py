@@ -97,7 +97,7 @@ def picture() -> bytes:
 
 
 class PlainFiles(torch.utils.data.Dataset):
-    """What anyone would write: an image and its label at a time, as floats."""
+    """A dataset as anyone would write it: an image and its label at a time, as floats."""
 
     def __init__(self, files: list[Path], labels: np.ndarray, settings: Images) -> None:
         cut = v2.RandomResizedCrop(settings.size, scale=settings.scale, antialias=True)

@@ -26,7 +26,7 @@ def call(*words: object) -> Result:
 
 
 def refusal(*words: object) -> str:
-    """What a command says that has to be refused in this process, by hbench or by click."""
+    """Call a command that has to be refused in this process, by hbench or by click, and return its message."""
     done = CliRunner().invoke(group, list(map(str, words)))
     assert done.exception is not None, done.output
     return f"{done.output}{done.exception}"

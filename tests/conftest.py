@@ -1,4 +1,4 @@
-"""What all tests share: a real headless Chromium per module of page tests, and interrupts that are heard."""
+"""Fixtures of all tests: a real headless Chromium per module of page tests, and interrupts that are heard."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def shown(notebook):
 
 
 def is_what_fiftyone_reads(folder):
-    """As its documentation has it: {"labels": {stem of the file: {"label", "attributes"}}}, the files in data/."""
+    """The form that FiftyOne reads: {"labels": {stem of the file: {"label", "attributes"}}}, the files in data/."""
     labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))["labels"]
     assert set(labels) <= {path.stem for path in (folder / "data").iterdir()}
     for each in labels.values():

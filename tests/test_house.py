@@ -1,4 +1,4 @@
-"""What the package computes today, down to the last digits that every processor shares: moved code must not move a number.
+"""Values of every part of hbench, to the last digits that all processors share: moved code must not move a number.
 
 Scores are sums of products of small integers, exact in float32 on every processor, so no ranking hangs on a rounding.
 `python -m tests.test_house` records the values anew, which only a change of meaning justifies.

@@ -1,4 +1,4 @@
-"""What a user does first, with what is installed: run from an empty folder by `.ci/run` in the smallest environment, with
+"""A user's first commands, with what is installed: run from an empty folder by `.ci/run` in the smallest environment, with
 the lowest versions, on every interpreter, and from the wheel. Needs nothing but pytest and an installed hbench."""
 
 import importlib.util

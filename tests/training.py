@@ -1,4 +1,4 @@
-"""What the training tests share: a small part of glyphs, recipes for it, signals at a step, and a folder of pictures."""
+"""Helpers of the training tests: a small part of glyphs, recipes for it, signals at a step, and a folder of pictures."""
 
 from __future__ import annotations
 

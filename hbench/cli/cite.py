@@ -56,7 +56,7 @@ def command(name: str) -> None:
 
 
 def sources(name: str) -> dict[str, str]:
-    """What to cite for a name: short names and texts; empty where nothing has the name."""
+    """Return the sources to cite for a name: short names and texts; empty where nothing has the name."""
     from hbench.datasets import specs
 
     if name == OWN:

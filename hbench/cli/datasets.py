@@ -86,7 +86,7 @@ def _own_row(name: str) -> dict[str, Any]:
 
 
 def here(spec: Spec) -> str:
-    """What of a dataset is on this disk: "ready", "raw files", or nothing."""
+    """Say what of a dataset is on this disk: "ready", "raw files", or nothing."""
     from hbench.datasets import folders
     from hbench.datasets.build import raw_folder
 

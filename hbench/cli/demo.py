@@ -79,7 +79,7 @@ def command(out: Path, dim: int) -> None:
 
 
 def _pages(report: Path, embedding: Path, folder: Path) -> Path:
-    """What the model knows and what it confuses, as pages; the first of them."""
+    """Make pages of the results, and return the first of them."""
     from hbench.look.report.folder import write_report as write_pages
     from hbench.look.report.runs import read_runs, with_embeddings
 

@@ -194,12 +194,12 @@ def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -
 
 
 def _list(sources: list[RemoteFile], folder: Path) -> None:
-    """What there is to fetch; images_000.tar … images_499.tar are one line."""
+    """Show the files to fetch; images_000.tar … images_499.tar are one line."""
     if not sources:
         return
     header = ["file", "bytes", "part", "state", "first address"]
     rows = [_row_of_series(files, folder) for files in _series(sources, folder)]
-    terminal.show_table(None, header, rows, caption=_room(sources, folder), left=header[2:])
+    terminal.show_table(None, header, rows, caption=_amount(sources, folder), left=header[2:])
 
 
 def _series(sources: list[RemoteFile], folder: Path) -> list[list[RemoteFile]]:
@@ -220,8 +220,8 @@ def _row_of_series(files: list[RemoteFile], folder: Path) -> list[str]:
     return [name, size, first.part, state_of(folder, first), first.urls[0]]
 
 
-def _room(sources: list[RemoteFile], folder: Path) -> str:
-    """What there is to fetch and where to, in a line."""
+def _amount(sources: list[RemoteFile], folder: Path) -> str:
+    """Say in a line how much there is to fetch, and the free space in the folder."""
     unknown = sum(source.size is None for source in sources)
     sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
     files = f"{len(sources)} file{'s' * (len(sources) > 1)}"

@@ -289,7 +289,7 @@ def submit(
 
 
 def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:
-    """What a file holds, or queries and gallery from a file each."""
+    """Read the submission in a file, or queries and gallery from a file each."""
     from hbench.evaluation import embeddings, submission
 
     if gallery is None:

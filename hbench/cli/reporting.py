@@ -1,4 +1,4 @@
-"""What the verbs that make or show a report share: the options of settings and of the machine, writing, and showing."""
+"""Common parts of the verbs that make or show a report: options of settings and of the machine, writing, and showing."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def show_table(
 
 
 def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
-    """How many columns, from the left, fit side by side when texts wrap between words; at least two.
+    """Count the columns, from the left, that fit side by side when texts wrap between words; at least two.
 
     >>> rows = [["cub200", "Caltech-UCSD Birds-200-2011", "research only, not redistributable"]]
     >>> columns_that_fit(["name", "title", "licence"], rows, 80), columns_that_fit(["name", "title", "licence"], rows, 50)

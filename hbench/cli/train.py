@@ -89,7 +89,7 @@ def _train(
 
 
 def _watch(bars: Progress, *, shown: bool) -> Callable[[Moment], None]:
-    """What is told of every step: it moves the bar, or says a line whenever a tenth is done where no bar is watched."""
+    """Return a function for every step that moves the bar or, without a terminal, prints a line at every tenth."""
     task = bars.add_task("first step", total=None)
 
     def watch(moment: Moment) -> None:

@@ -77,7 +77,7 @@ def _where(problem: TreeProblem) -> str:
 
 
 def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
-    """What every policy changed, `most` rows of each (None: all)."""
+    """Show what every policy changed, `most` rows of each (None: all)."""
     for name, group in groupby(mended.changes, key=lambda change: change.policy):
         changes = list(group)
         yield f"\n{name} changes {len(changes):,} rows of {sum(change.items for change in changes):,} items"
@@ -124,7 +124,7 @@ def command() -> None:
 
 
 class TreeSource(NamedTuple):
-    """What a verb of trees was asked to read: the source as it was named, its names, and the policies to mend them."""
+    """The source that a verb of trees reads: as it was named, its names, and the policies to mend them."""
 
     name: str
     table: NameTable

@@ -49,7 +49,7 @@ class Compiled:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba asks of a global name in the function it compiles."""
+        """Return the type that numba gives a global name in the function it compiles."""
         return self.dispatcher._numba_type_
 
     @property
@@ -89,9 +89,9 @@ def machine_code(
 
 @cache
 def kept_in(package: Path) -> Path | None:
-    """Where the machine code of a package is kept: where numba is told to, else beside the modules, else in the cache
-    folder; None where there is no such folder that is the user's own. What numba keeps it unpickles, so a folder that
-    somebody else owns or may write to, as the system's for what is temporary, could make it run their code."""
+    """Return the folder of numba's cache for a package: NUMBA_CACHE_DIR, else the package, else the user's cache; None if others
+    may write to it. Numba unpickles its cache, so a folder that somebody else may write to, such as the system's temporary one,
+    could make it run their code."""
     with LOADING:
         named = importlib.import_module("numba").config.CACHE_DIR
     for folder in [Path(named)] if named else [package / "__pycache__", cache_home() / "kernels"]:
@@ -146,8 +146,8 @@ def compiled(function: FunctionT) -> FunctionT:
 
 
 def compiled_part(function: FunctionT) -> FunctionT:
-    """As `compiled`, for a function that compiled functions alone call: without what takes arguments from Python, which takes a
-    third of the time to compile. Called from Python, as a test does, it runs as Python."""
+    """Compile a function that only compiled functions call: it gets no wrapper for arguments from Python, which takes a third of
+    the time to compile. Called from Python, as in a test, it runs as Python."""
     return cast("FunctionT", Compiled(function, called_from_python=False))
 
 
@@ -165,7 +165,7 @@ def is_cached(function: Callable[..., Any]) -> bool:
 
 
 def announcement() -> str:
-    """What is said before the ranking kernel is compiled."""
+    """Return the line that is shown before the ranking kernel is compiled."""
     if kept_in(Path(__file__).parent):
         return "compiling the ranking kernel, this once"
     return (

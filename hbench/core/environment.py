@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> dict[str, Any]:
-    """What computes: the model, threads, numpy's product library, whether kernels are compiled and where they are kept."""
+    """Describe the processor: its model, threads, numpy's product library, whether kernels are compiled and where they are kept."""
     from threadpoolctl import threadpool_info
 
     blas = [f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in threadpool_info()]

@@ -134,7 +134,7 @@ def text_array(texts: Iterable[str]) -> pa.Array:
 
 
 def bytes_of_texts(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Where the strings of an array (N,) start and end, int32 (N + 1,), in all their bytes."""
+    """Return the offsets int32 (N + 1,) of the strings of an array (N,), and all their bytes."""
     if len(strings) == 0:
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
     _, offsets, text = strings.buffers()

@@ -145,7 +145,7 @@ def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
 
 
 def read_gzip(path: Path) -> bytes:
-    """What a gzip file holds, read to its end, where its checksum is compared; ValueError for a bomb."""
+    """Read a gzip file to its end, where its checksum is compared; raises ValueError for a bomb."""
     size = path.stat().st_size
     content = bytearray()
     try:
@@ -226,8 +226,8 @@ def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
-    """What a torch file holds, if that is plain tensors and containers; pickle.UnpicklingError for objects that would
-    have to run code, ValueError for a damaged file."""
+    """Load a torch file of plain tensors and containers. Raises pickle.UnpicklingError for objects that would have to run code,
+    ValueError for a damaged file."""
     from pickle import UnpicklingError
 
     import torch

@@ -121,7 +121,7 @@ def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedP
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """How all metrics of a ranker's queries are computed together: `groups` of fast metrics, and the `others` by row of the
+    """A plan to compute all metrics of a ranker's queries together: `groups` of fast metrics, and the `others` by row of the
     `metrics` values; `lowest`: the lowest level that some metric needs. `partial_rows`: metrics that skip queries whose labels
     end above a level, and that level. `spare`: workspaces that no thread uses at present."""
 
@@ -153,8 +153,8 @@ class MetricPlan:
         return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
-        """What is to be sorted of the rows of these canonical queries: their positives, and they themselves; with many
-        positives the whole row."""
+        """Return the parts to be sorted of the rows of these canonical queries: the positives and the query itself, or, with many
+        positives, the whole row."""
         starts, ends = self.ranker.starts[first:last], self.ranker.ends[first:last]
         begins = starts[:, self.lowest - 1]
         sizes = ends[:, self.lowest - 1] - begins

@@ -29,7 +29,7 @@ from hbench.tree import Labels
 
 
 class Values(NamedTuple):
-    """Of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n, L+1)."""
+    """The results of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n, L+1)."""
 
     values: NDArray[np.float64]
     first_level: NDArray[np.uint8]

@@ -203,7 +203,7 @@ class Ranker:
 
     @property
     def blocks(self) -> int:
-        """How many blocks the queries make."""
+        """The number of blocks of queries."""
         return self.scores.blocks
 
     @property
@@ -227,7 +227,7 @@ class Ranker:
         return counts
 
     def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
-        """How many items the lists of a range of the canonical queries hold of every code; (n, 2L), or (n, L+1) where codes
+        """Count the items of every code in the lists of a range of the canonical queries; (n, 2L), or (n, L+1) where codes
         are levels."""
         counts = self.counts(first, last)
         if self.known is None:
@@ -311,7 +311,7 @@ def _left_out(
     self_rows: NDArray[np.int64] | None,
     ignore: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None],
 ) -> LeftOut:
-    """For a range of queries in canonical order, what is left out of their lists: itself, and its ignore group."""
+    """Return a function that lists, for a range of queries in canonical order, the items left out: itself, and its ignore group."""
     column_of = np.full(len(columns) + 1, -1)
     column_of[columns] = np.arange(len(columns))
     self_columns = np.full(len(queries), -1) if self_rows is None else column_of[self_rows[queries]]

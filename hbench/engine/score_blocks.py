@@ -76,7 +76,7 @@ class Scores:
 
     @property
     def chunk_size(self) -> int:
-        """How many gallery items are multiplied at once."""
+        """Return the number of gallery items that are multiplied at once."""
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
         return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize) // PANEL) * PANEL
@@ -86,19 +86,19 @@ class Scores:
         return min(len(self.columns), self.chunk_size) * self.gallery_rows.width * self.dtype.itemsize
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
-        """How many of `threads`, each with its bytes of scratch, and how many blocks at once fit in memory."""
+        """Return how many of `threads`, each with its bytes of scratch, and how many blocks fit in memory at once."""
         per_thread, left = scratch + self.thread_chunk_bytes, self.memory - self.gallery_copy_bytes
         threads = int(np.clip((left - self.block_bytes) // max(per_thread, 1), 1, threads))
         return threads, int(np.clip((left - threads * per_thread) // self.block_bytes, 1, threads))
 
     @property
     def blocks(self) -> int:
-        """How many blocks the queries make."""
+        """The number of blocks of queries."""
         return -(-len(self.queries) // self.block_size)
 
     @property
     def chunks(self) -> range:
-        """Where the chunks of the gallery start."""
+        """The starts of the gallery's chunks."""
         return range(0, len(self.columns), self.chunk_size)
 
     def rows(self, block: int) -> NDArray[np.int64]:
@@ -163,7 +163,7 @@ def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
 
 
 def block_size(row: int, memory: int, queries: int) -> int:
-    """How many queries a block has, whose scores take `row` bytes each.
+    """Return the number of queries of a block, whose scores take `row` bytes each.
 
     At most BLOCK and as many as the memory for them allows, in whole sixteens. Few blocks are good, for each takes the time
     of PACKING queries more, and so is a last one that is nearly full, for it is padded. Raises UsageError where one query

@@ -1,4 +1,4 @@
-"""What a score depends on besides the vectors and the labels: chosen in words, resolved to functions, quoted as a signature.
+"""Settings: the conditions of a score besides vectors and labels, chosen in words, resolved to functions, quoted as a signature.
 
 `Settings` are the words in which `score`, `evaluate` and the command line choose; `resolve` gives the functions of a dataset's
 levels, `Conditions`; and a `Signature` is the text without which a score cannot be quoted:

@@ -94,7 +94,7 @@ def best_columns(rows: NDArray[np.floating], k: int, tie_keys: TieKeys) -> Place
 
 
 def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
-    """What k scores of each row (n, G) reach at least, (n,): among the maxima of stripes, the k-th."""
+    """Return a bound (n,) that at least k scores of each row (n, G) reach: the k-th largest of the maxima of stripes."""
     n, items = rows.shape
     stripes = items // STRIPES
     if stripes > 1 and k <= STRIPES:

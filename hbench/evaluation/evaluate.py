@@ -256,7 +256,7 @@ def _refuse_empty(data: Dataset) -> None:
 
 
 def _remarks_on_names(data: Dataset) -> list[str]:
-    """What to know of the names of somebody's own classes; those of published sets are as their authors meant them."""
+    """Return remarks on the names of somebody's own classes; those of published sets are as their authors meant them."""
     return [] if data.name in specs else remarks_on(name_table_of(list(data.tests.values())))
 
 
@@ -271,7 +271,7 @@ def _checked(method: str | None) -> str | None:
 
 
 def partial_labels_of(data: Dataset) -> list[str]:
-    """How far the queries of each test are known, in words, where some labels end early."""
+    """Say to which levels the queries of each test are known, where some labels end early."""
     remarks = []
     for name, test in data.tests.items():
         known = known_levels(test.tree)[test.labels[:, -1]]

@@ -1,4 +1,4 @@
-"""Who computes an evaluation, within which bounds, and what is kept of it on the way."""
+"""Execution: which executor computes an evaluation, within which bounds, and what is kept on the way."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Execution:
     def open(
         self, files: Sequence[tuple[Path, Path | None]], announce: Callable[[str], None] | None = None
     ) -> Iterator[Execute]:
-        """Who computes the blocks; a cluster reads the files (and those of their ids) for itself. `announce` is called before
+        """Yield the executor; a cluster reads the files (and those of their ids) for itself. `announce` is called before
         kernels are compiled."""
         execute: Execute = partial(on_threads, threads=self.threads, announce=announce)
         kept = self.resume

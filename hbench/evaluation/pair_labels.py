@@ -99,7 +99,7 @@ def _levels_of_rows(rows: NDArray[np.int64], judgement: Judged, size: int) -> ND
 
 
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
-    """How many gallery items a query has at each level, what is left out not counted; `depth` is L + 1."""
+    """Count the gallery items of a query at each level, without what is left out; `depth` is L + 1."""
     counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
     counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
     return counts

@@ -46,7 +46,7 @@ def deviations() -> list[Deviation]:
 
 
 def cases() -> dict[str, dict[str, Any]]:
-    """What is scored, as the arguments of `hbench.score`, by name."""
+    """Return the cases by name, as the arguments of `hbench.score`."""
     tied, labels = whole_vectors(300, 6), labels_of(300)
     smooth: dict[str, Any] = {"vectors": smooth_vectors(120), "labels": labels_of(120), "similarity": "cosine"}
     return {

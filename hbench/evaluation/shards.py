@@ -83,7 +83,7 @@ class ShardHeader(Strict):
 
 
 class Header(Strict):
-    """What a shard says of itself."""
+    """The header of a shard."""
 
     evaluation: ShardHeader
     tests: dict[str, QueriesOfTest] = Field(min_length=1)
@@ -91,7 +91,7 @@ class Header(Strict):
 
 
 class Evaluation(NamedTuple):
-    """What all parts of one evaluation share: what is scored, under which conditions, and the remarks so far."""
+    """The parts' common evaluation: the submission and dataset, the conditions, and the remarks so far."""
 
     subject: Subject
     conditions: Conditions

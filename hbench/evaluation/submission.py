@@ -1,4 +1,4 @@
-"""What is submitted for a dataset, embeddings or rankings: its source, what is wrong with it, and how a test is measured by it.
+"""Submissions, embeddings or rankings: their source, their problems on a dataset, and how they measure a test.
 
 >>> ranking = RankingSubmission(Ranking(np.array(["a"], object), np.array([str(n) for n in range(100)], object),
 ...                                     np.array([0, 100]), np.arange(100), None, "", "run.csv"))
@@ -46,7 +46,7 @@ from hbench.tree.partial import is_partial, known_levels
 
 
 class Submission(Protocol):
-    """What can be scored on a dataset."""
+    """Embeddings or a ranking that can be scored on a dataset."""
 
     @property
     def source(self) -> SubmittedFile:
@@ -56,7 +56,7 @@ class Submission(Protocol):
         """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal` False."""
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
-        """What speaks against it before it is scored, one sentence each."""
+        """The doubts that can be seen before it is scored, one sentence each."""
 
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
@@ -68,7 +68,7 @@ class Submission(Protocol):
         """Raise SubmissionError where it cannot be scored by partial labels."""
 
     def embeddings(self, purpose: str) -> EmbeddingSubmission:
-        """Itself, if it holds vectors. Raises SubmissionError, which names the purpose, for rankings."""
+        """Return itself if it holds vectors. Raises SubmissionError, which names the purpose, for rankings."""
 
     def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
         """The jobs of the tests that are ranked by the engine, by name."""
@@ -269,8 +269,8 @@ def _measured(
 
 @dataclass(frozen=True)
 class JobBuilder:
-    """How the job of one test is made from embeddings: of all items, or of the queries and of the gallery. A cluster's workers
-    get it, and make the same job from the files that they read.
+    """A function that makes the job of one test from embeddings: of all items, or of the queries and of the gallery. A cluster's
+    workers get it, and make the same job from the files that they read.
 
     `names` (N, L): the labels by name, where they form no tree.
     """

@@ -22,7 +22,7 @@ from hbench.tree import Labels
 
 
 class LevelSequence(NamedTuple):
-    """What one query's ranking says about its positives: all that any metric needs.
+    """The ranks and levels of one query's positives: all that any metric needs.
 
     `ranks`: int64 (P,), 1-based, increasing. `levels`: uint8 (P,), 1 … L. `counts`: int64 (L+1,), the items per level
     in the query's whole gallery, the query itself excluded. `tied`: whether another order of equal scores would give
@@ -100,8 +100,8 @@ def canonical_order(labels: Labels, keys: NDArray[np.uint64]) -> NDArray[np.int6
 
 
 def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where in the canonical gallery (G, L) the items of level ≥ l of every query (Q, L) start and end; two (Q, L)
-    arrays."""
+    """Return the ranges of the canonical gallery (G, L) in which the items of level ≥ l of every query (Q, L) lie: their starts and
+    ends, two (Q, L) arrays."""
     starts = np.zeros(queries.shape, np.int64)
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
@@ -125,7 +125,7 @@ def unknown_ranges(
     known_of_queries: NDArray[np.uint8],
     known_of_gallery: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where in the canonical gallery the items start and end whose level for a query is known to be l = 1 … L − 1 at least
+    """Return the ranges of the canonical gallery whose items' level for a query is known to be l = 1 … L − 1 at least
     and L at most; two (Q, L − 1) arrays, from labels, how many levels of each are known, and where the levels start and end.
 
     Where the query is known to l, these are all that share its node there; where it is known further, the items that end

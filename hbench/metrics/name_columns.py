@@ -1,4 +1,4 @@
-"""By name: labels that are compared column by column, as the released evaluators do, where their names form no tree.
+"""Labels compared by name, column by column, as the released evaluators do where the names do not form a tree.
 
 Where one name stands for several nodes of a level (homonym genera, "NA"), the released level of a pair is the number of
 its equal columns, and a metric at one level looks at that column alone. A query without such a name sees the levels
@@ -31,7 +31,7 @@ class NamedSequences(NamedTuple):
 
 
 def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
-    """How many columns are equal: (L,), (N, L) -> uint8 (N,)."""
+    """Count the columns in which labels (N, L) equal one label (L,): uint8 (N,)."""
     equal: NDArray[np.uint8] = (labels == others).sum(axis=1, dtype=np.uint8)
     return equal
 

@@ -213,6 +213,6 @@ def _unknown(text: str) -> UnknownName:
 
 
 def spellings(cut: str = "k") -> list[str]:
-    """How the registered metrics are spelled, with this cut."""
+    """Return the spellings of the registered metrics, with this cut."""
     shapes = {base.rstrip("/@") + f"@{cut}" * ("cut" in metrics[base].takes) for base in metrics}
     return sorted(shape + "level" * shape.endswith("#") for shape in shapes)

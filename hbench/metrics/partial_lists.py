@@ -26,7 +26,7 @@ from hbench.metrics.protocols import Scorer, Setting, paper
 
 
 class Reading(NamedTuple):
-    """By code, two (2L,): whether an item `stays` in the list, and the `level` that it is then taken for."""
+    """The meaning of every code, two arrays (2L,): whether an item `stays` in the list, and the `level` it then counts as."""
 
     name: str
     stays: NDArray[np.bool_]
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
         return LevelSequence(ranks[listed], levels, self.counts(sequence.counts), sequence.tied)
 
     def counts(self, by_code: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many items every level has, from those of every code: (…, 2L) -> (…, highest level + 1)."""
+        """Count the items of every level from those of every code: (…, 2L) -> (…, highest level + 1)."""
         of_level = (self.level[:, None] == np.arange(self.level.max() + 1)) & self.stays[:, None]
         counts: NDArray[np.int64] = by_code @ of_level.astype(np.int64)
         return counts
@@ -66,8 +66,8 @@ def right(depth: int) -> Reading:
 
 
 def at_level(depth: int, level: int) -> Reading:
-    """Of one level: positives are the items known to be at `level` or a finer one, and those that may be finer still are
-    among them; items that may be positives and may be not are left out."""
+    """Return the reading of one level: positives are the items known to be at `level` or a finer one, also those that may be finer
+    still; items that may or may not be positives are left out."""
     lowest, is_known = _codes(depth)
     positive = lowest >= level
     return Reading(f"level {level}", is_known | positive, positive.astype(np.uint8))

@@ -69,7 +69,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a protocol may look at beside the level sequence.
+    """The data that a protocol may use in addition to the level sequence.
 
     `levels`: level names. `relevance`, `exponent`: of a bare H-AP. `labels` (Q, L): of the queries. `all_pairs`:
     whether the queries are their own gallery. `names` (Q, L): the labels by name, where they form no tree.
@@ -200,7 +200,7 @@ def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
 
 
 def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
-    """Those that go by name, by their place."""
+    """Return the scorers that go by name, by their position."""
     return {row: scorer.by_name for row, scorer in enumerate(scorers) if isinstance(scorer, Scorer) and scorer.by_name}
 
 
@@ -236,7 +236,7 @@ def without_last(sequence: LevelSequence) -> LevelSequence:
 
 
 def query_set_counts(labels: Labels) -> Counts:
-    """How many queries, itself included, each query (Q, L) sees at each level; (Q, L+1)."""
+    """Count the queries, itself included, that each query (Q, L) has at each level; (Q, L+1)."""
     order = canonical_order(labels, np.zeros(len(labels), np.uint64))
     starts, ends = level_ranges(labels, labels[order])
     at_least = np.column_stack([np.full(len(labels), len(labels)), ends - starts, np.zeros(len(labels), np.int64)])

@@ -134,7 +134,7 @@ def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
 
 
 def inverted(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Which queries break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) -> bool (Q,).
+    """Find the queries that break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) -> bool (Q,).
 
     Only levels that have items are compared (HAPPIER, the constraint stated before Eq. 4).
     """

@@ -1,4 +1,4 @@
-"""What an earlier version had says in one line what to use instead."""
+"""Verbs of earlier versions say in one line what to use instead."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What nobody foresaw, and what other packages and terminals do: one line, and work that goes on where it can."""
+"""Unforeseen errors, and those of other packages and terminals: one line, and work that continues where it can."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What every verb shares: tables that fit, choices, completion, quiet and verbose, citations."""
+"""Options and behaviour that all verbs share: tables that fit, choices, completion, quiet and verbose, citations."""
 
 import csv
 import fcntl

@@ -1,4 +1,4 @@
-"""What the tests of datasets share: a home of hbench that is empty, and an empty folder for raw files."""
+"""Fixtures of the tests of datasets: an empty home of hbench, and an empty folder for raw files."""
 
 import pytest
 

@@ -265,7 +265,7 @@ def run(*arguments, **options):
 
 
 def run_here(*arguments):
-    """The same in this process: what it does not print to the terminal itself ends as the message of its error."""
+    """Run it in this process; a refusal's message is returned as the text of its error."""
     result = CliRunner().invoke(command, [str(part) for part in arguments])
     return result, result.exception.exit_code if isinstance(result.exception, HBenchError) else result.exit_code
 

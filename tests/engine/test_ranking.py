@@ -198,7 +198,7 @@ def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_keys_and_rows_have_the_same_bits_by_numpy_and_by_compiled_code(dtype):
-    """Of so many values that compiled code pays, and of a part of them, of which it does not."""
+    """Compiled code pays for all of these values, and not for a part of them."""
     rng = np.random.default_rng(3)
     many, few, dim = SMALL // 64 + 1, 700, 64
     vectors = rng.normal(size=(many, dim)).astype(dtype)

@@ -1,4 +1,4 @@
-"""What cannot be joined in one execution is refused when it is said, before any file is read."""
+"""Options that do not go together are refused before any file is read."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def world(tmp_path_factory):
 
 
 def vectors_of(seed):
-    """What a model might give: species lie around their centres."""
+    """Return vectors as a model might give them: species lie around their centres."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(40, 16))
     return (centres[SPECIES] + rng.normal(size=(160, 16))).astype(np.float32)

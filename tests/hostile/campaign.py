@@ -58,7 +58,7 @@ def rounds(sample: Sample, content: bytes, numbers: range, seed: int, results: C
 
 
 def campaign(sample: Sample, count: int, seed: int) -> Counter[str]:
-    """How often each outcome was met in so many rounds; a process that dies or hangs is followed by another."""
+    """Count each outcome in a number of rounds; a process that dies or hangs is replaced."""
     found: Counter[str] = Counter()
     content, begun = sound(sample), 0
     while begun < count:

@@ -1,4 +1,4 @@
-"""The same bytes, wherever hbench runs: other languages, one processor, a clock set back, names of any letters, CRLF."""
+"""The same bytes come out wherever hbench runs: other languages, one processor, a clock set back, names of any letters, CRLF."""
 
 import json
 import os

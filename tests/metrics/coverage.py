@@ -61,7 +61,7 @@ def share_that_holds(intervals: Floats, truth: float) -> float:
 
 
 def coverage_of_classes() -> dict[tuple[str, str], tuple[float, float]]:
-    """By design and kind of values, how often the interval over classes holds the truth, and how often one over queries does."""
+    """Count, by design and kind of values, how often the interval over classes, and one over queries, holds the truth."""
     found = {}
     for design, sizes in DESIGNS.items():
         units = np.repeat(np.arange(len(sizes)), sizes)

@@ -1,4 +1,4 @@
-"""What the tests of training share: a small part of glyphs, drawn once."""
+"""Fixtures of the tests of training: a small part of glyphs, drawn once."""
 
 from __future__ import annotations
 

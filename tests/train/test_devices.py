@@ -1,4 +1,4 @@
-"""What makes training ready for GPUs, as far as a processor shows it: bytes until the device, generators, devices of processes."""
+"""Training is ready for GPUs, as far as a processor shows it: bytes until the device, generators, devices of processes."""
 
 import dataclasses
 import os

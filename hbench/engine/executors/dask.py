@@ -35,7 +35,7 @@ ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
 class Embedded(Protocol):
-    """What a reader makes of a file: the ids (N,) and the vectors (N, D) of its items."""
+    """The content of a file: the ids (N,) and the vectors (N, D) of its items."""
 
     @property
     def ids(self) -> Any: ...
@@ -44,7 +44,8 @@ class Embedded(Protocol):
 
 
 class FileReader(NamedTuple):
-    """How a worker gets embeddings: `read` opens a file (and that of its ids), `join` takes ids and vectors that were sent."""
+    """The functions by which a worker gets embeddings: `read` opens a file (and that of its ids), `join` takes ids and vectors
+    that were sent."""
 
     read: Callable[[Path, Path | None], Embedded]
     join: Callable[[NDArray[Any], NDArray[Any]], Embedded]
@@ -136,7 +137,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 
 
 class Opened(WorkerPlugin):
-    """What a worker keeps of a job: its embeddings, and the job itself, both made when they are first asked for."""
+    """A job as a worker keeps it: its embeddings and the job itself, both made at their first use."""
 
     def __init__(
         self, rebuild: Callable[[Any], Job], digest: str, *, files: Sequence[File], reader: FileReader
@@ -188,7 +189,7 @@ def _values(name: str, block: int, pieces: Sequence[Sequence[Piece]]) -> Values:
 
 
 def _pieces(client: Client, name: str, files: Sequence[File]) -> list[list[Any]]:
-    """For workers that do not see the files, their pieces on those that do, as futures; none where all see them."""
+    """Return the files' pieces, as futures of workers that see the files, for those that do not; empty where all see them."""
     sees = client.run(partial(_sees, files))
     seeing = [worker for worker, found in sees.items() if found]
     if not seeing:
@@ -211,7 +212,7 @@ def _sees(files: Sequence[File]) -> bool:
 
 
 def _size(name: str, number: int) -> tuple[int, int]:
-    """How many items a file holds, and how many make a piece."""
+    """Count the items of a file and of a piece."""
     vectors = _opened(name).given()[number].vectors
     return len(vectors), max(1, PIECE // (vectors.shape[1] * vectors.dtype.itemsize))
 

@@ -35,7 +35,7 @@ class RankedRows(NamedTuple):
 
 
 def on_device(name: str) -> Execute:
-    """Who computes blocks on the device of that torch name. Raises UsageError where there is no such device."""
+    """Return the executor for a torch device. Raises UsageError where there is no such device."""
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

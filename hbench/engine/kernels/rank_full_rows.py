@@ -1,4 +1,4 @@
-"""Whole rows of scores: sorted, where a query has very many positives, or searched for the best item alone."""
+"""Kernels for whole rows of scores: sort them, for queries with very many positives, or find the best item alone."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FEW = 16  # positives up to which it is quicker to compare every distractor with
 
 
 class RankingRule(NamedTuple):
-    """How ranks are found: whether lower levels come first where scores are equal; up to how `few` positives are compared
+    """The rule for ranks: whether lower levels come first where scores are equal; up to how `few` positives are compared
     with every distractor, and from how `many` on the whole row is sorted."""
 
     pessimistic: bool
@@ -58,7 +58,7 @@ class RankedPositives(NamedTuple):
     tied: NDArray[np.bool_]
 
     def of(self, queries: slice) -> RankedPositives:
-        """Those of some of the queries, in the same arrays."""
+        """Return views for some of the queries."""
         return self._replace(starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries])
 
 
@@ -190,7 +190,7 @@ def count_distractors(
 def compare_distractors(
     scores: NDArray[np.floating], ordered: NDArray[np.floating], pessimistic: bool, above: NDArray[np.int32]
 ) -> bool:
-    """What `count_distractors` does, for few positives (P,), by comparing each with every distractor."""
+    """Like `count_distractors`, for few positives (P,): compare each with every distractor."""
     tied = False
     for start in range(0, len(scores), TILE):
         tile, passed = scores[start : start + TILE], np.int32(0)
@@ -205,7 +205,7 @@ def compare_distractors(
 
 @compiled_part
 def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]:
-    """How many scores are above one's own, and how many equal it; int32 throughout, for the sake of vectors."""
+    """Count the scores above a given one, and those equal to it; int32 throughout, so that the loop becomes vector instructions."""
     above, equal = np.int32(0), np.int32(0)
     for i in range(len(scores)):
         above = np.int32(above + np.int32(scores[i] > own))

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class Tables(NamedTuple):
-    """By rank, from 0: `discount` 1/log2(1 + r), its sum from 1, `harmonic` Σ_{n≤r} 1/n."""
+    """Tables by rank, from 0: `discount` 1/log2(1 + r), its sum from 1, `harmonic` Σ_{n≤r} 1/n."""
 
     discount: Floats
     discount_sum: Floats
@@ -40,7 +40,7 @@ class Grades(NamedTuple):
 
 
 class SumRequest(NamedTuple):
-    """Which sums to take of Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H
+    """The sums to take for Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`, `weight` (Q, H, L+1) of H
     graded sums. `lowest`: the lowest level that is listed. `binary`: also the ASI of every level's binary labels. `gain`,
     `overlap`: whether to take the gains and the ASI; else they stay 0."""
 
@@ -56,7 +56,7 @@ class SumRequest(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞; `graded` (Q, H); `intersection`
+    """The sums of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞; `graded` (Q, H); `intersection`
     (Q, 1+L): the ASI, then that of every level's binary labels."""
 
     hits: NDArray[np.int64]
@@ -66,7 +66,7 @@ class Sums(NamedTuple):
     intersection: Floats
 
     def part(self, queries: slice) -> Sums:
-        """Those of some of the queries, in the same arrays."""
+        """Return views for some of the queries."""
         hits, precision, gain, graded, intersection = self
         return Sums(hits[queries], precision[queries], gain[queries], graded[queries], intersection[queries])
 
@@ -146,7 +146,7 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
 
 @compiled_part  # numpy's takes seconds to compile, for its words on other sides
 def count_up_to(ranks: Ranks, bound: int) -> Scalar:
-    """How many of the increasing ranks are at most `bound`."""
+    """Count the ranks, which increase, up to `bound`."""
     low, high = np.int64(0), np.int64(len(ranks))
     while low < high:
         middle = (low + high) >> 1

@@ -136,7 +136,7 @@ INFINITE = 0x7F800000
 
 
 class Parts(NamedTuple):
-    """Of n rows: a part begins at column `begins` (n,) and lies at `offsets` (n,) of flat arrays, `sizes` (n,) long.
+    """Parts of n rows: a part begins at column `begins` (n,) and lies at `offsets` (n,) of flat arrays, `sizes` (n,) long.
 
     `starts`, `ends` (n, L): the columns of the items of level ≥ l, l from `lowest` on; all lower ones count as level 0.
     """
@@ -166,7 +166,7 @@ def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
 
 
 class Coding(NamedTuple):
-    """How keys are made: `of_level` (L+1,), the tie key of each level, and `to_level`, back; the `bits` of a tie key; the
+    """The coding of keys: `of_level` (L+1,), the tie key of each level, and `to_level`, back; the `bits` of a tie key; the
     `middle` of the codes, that of zero. The code of −inf is the last, 2·middle."""
 
     of_level: NDArray[np.uint8]
@@ -213,7 +213,7 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
-    """What `sort` does, whatever the scores, by their places among the distinct ones."""
+    """Like `sort`, for any scores, by their positions among the distinct ones."""
     coding = to.coding
     for row, begin, first, size in zip(range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True):
         scores, ties = rows[row, begin : begin + size], tie_keys(parts, row, coding.of_level)

@@ -28,13 +28,13 @@ class SortedPositives(NamedTuple):
     parts: Parts
 
     def of(self, queries: slice) -> SortedPositives:
-        """Those of some of the queries."""
+        """Return views for some of the queries."""
         flat = flat_range(self.parts, queries)
         return SortedPositives(self.ordered[flat], self.levels[flat], self.parts.of(queries))
 
 
 class Counts(NamedTuple):
-    """What has been counted for n queries: `above`, as flat as the `ordered` of their lists, the distractors between one
+    """The counts of n queries: `above`, as flat as the `ordered` of their lists, the distractors between one
     positive and the next; `best` (n, L+1), the highest score of each level, and `top` (n,), of all; `tied` (n,)."""
 
     above: NDArray[np.int32]
@@ -50,7 +50,7 @@ class Counts(NamedTuple):
         return cls(np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool))
 
     def of(self, queries: slice, flat: slice) -> Counts:
-        """Those of some of the queries, in the same arrays."""
+        """Return views for some of the queries, in the same arrays."""
         return Counts(self.above[flat], self.best[queries], self.top[queries], self.tied[queries])
 
     def add(self, other: Counts) -> None:
@@ -70,7 +70,7 @@ class TileSide(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Where some scores are: the `place` in the lists of the `query` of the first row, and the `item` of the first column.
+    """The position of some scores: the `place` in the lists of the `query` of the first row, and the `item` of the first column.
     Counted are the items `beyond` each query, or those before it."""
 
     place: int
@@ -80,7 +80,7 @@ class Window(NamedTuple):
 
 
 def flat_range(parts: Parts, queries: slice) -> slice:
-    """Where the lists of some of the queries lie in the flat arrays."""
+    """Return the range of the flat arrays that holds the lists of some of the queries."""
     last = queries.stop - 1
     return slice(int(parts.offsets[queries.start]), int(parts.offsets[last] + parts.sizes[last] + 1))
 

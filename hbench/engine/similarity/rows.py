@@ -175,7 +175,7 @@ class Rows:
         return all(one is another for one, another in zip(mine, others, strict=True))
 
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
-        """The same rows, scaled and moved into this order where they lie, if they may be: a run of them is then no copy."""
+        """Scale the rows and move them into this order in place, if they are movable: a run of them is then read without a copy."""
         vectors = self.vectors
         if not (
             isinstance(vectors, SelectedRows)
@@ -216,7 +216,7 @@ def read_rows(
 def read_halves(
     halves: NDArray[np.uint16], rows: NDArray[np.int64], scale: NDArray[np.float32], out: NDArray[np.float32]
 ) -> None:
-    """What `read_rows` does, from the bits of finite float16 numbers, exactly; numpy converts them one by one.
+    """Like `read_rows`, from the bits of finite float16 numbers, exactly; numpy would convert them one by one.
 
     With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal h = m·2^−24, whose
     bits then read (1 + m·2^−10)·2^−15.

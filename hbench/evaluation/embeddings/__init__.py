@@ -148,7 +148,7 @@ def problems(
 
 
 def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionProblem]:
-    """What keeps two files from being compared: another dimension, or another vector for an id that both have."""
+    """Find what keeps two files from being compared: different dimensions, or different vectors for an id that both have."""
     if query.dim != gallery.dim:
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
@@ -234,7 +234,7 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def _named(path: Path, files: Sequence[Path]) -> str:
-    """How a report names the files: a folder may have a thousand."""
+    """Return the name that a report gives the files; a folder may have a thousand."""
     if path.is_dir():
         return f"{path.resolve().name} ({len(files):,} file{'s' * (len(files) != 1)})"
     return ", ".join(file.name for file in files)

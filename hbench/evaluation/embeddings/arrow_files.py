@@ -42,7 +42,7 @@ def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
 
 
 def read_ipc(path: Path) -> tuple[Ids, NDArray[Any], list[Path]]:
-    """The same from an IPC file or stream, or from a folder that Hugging Face's `save_to_disk` wrote."""
+    """Read ids, vectors and the files from an IPC file or stream, or a folder that Hugging Face's `save_to_disk` wrote."""
     files = _saved_files(path) if path.is_dir() else [path]
     return *_read(files, arrow_schema, _ipc_column), files
 

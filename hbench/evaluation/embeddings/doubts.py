@@ -1,4 +1,4 @@
-"""Says what speaks against a submission: vectors that cannot have come from looking at pictures.
+"""Finds doubts about a submission: signs that its vectors did not come from looking at pictures.
 
 A score is computed all the same; the doubts stand in its report, on stderr, and in its leaderboard row.
 
@@ -39,7 +39,7 @@ ENOUGH = 100  # items or queries, below which anything may be chance
 
 
 def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
-    """What speaks against embeddings before they are scored, one sentence each.
+    """Return the doubts about embeddings that can be seen before they are scored, one sentence each.
 
     Two passes over the vectors: about 1 % of an evaluation's time.
     """
@@ -65,7 +65,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
 
 
 def trained_on(data: Dataset) -> Iterator[str]:
-    """Which test items are in the dataset's training set."""
+    """Yield a doubt for every test that shares items with the dataset's training set."""
     if data.train is None:
         return
     known = set(data.train.items.tolist())

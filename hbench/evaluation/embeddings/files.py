@@ -30,8 +30,8 @@ from hbench.evaluation.embeddings.numpy_files import mapped, mapped_npy, member,
 
 
 class Stored(NamedTuple):
-    """What a file holds: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16), every file read; the items that it says
-    could not be embedded."""
+    """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16), every file read; the items that it
+    says could not be embedded."""
 
     ids: Ids
     vectors: NDArray[Any]
@@ -141,7 +141,7 @@ SAFETENSORS = {
 
 
 def open_stored(path: Path, ids: Path | None) -> Stored:
-    """What is stored at `path`, read by its suffix, or by what lies in it for a folder."""
+    """Read `path` by its suffix, or a folder by the files in it."""
     if not path.exists():
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():

@@ -48,7 +48,7 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 class Setup(BaseModel):
-    """How a method was trained, as far as the source says; `trained_on`: if not the dataset's own training set."""
+    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set."""
 
     model_config = STRICT
     family: str | None = None
@@ -64,7 +64,7 @@ class Setup(BaseModel):
 
 
 class Paper(BaseModel):
-    """Where a row is printed: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
+    """The paper that prints a row: a key of the file's citations, and the table; `doubt`: what speaks against a value."""
 
     model_config = STRICT
     citation: str
@@ -122,7 +122,7 @@ class Row(BaseModel):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two rows of one leaderboard may not share."""
+        """The values that no two rows of a leaderboard may share."""
         if self.run:
             return (self.run.sha256, self.run.signature)
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)
@@ -199,7 +199,7 @@ class Leaderboard(BaseModel):
         )
 
     def place(self, report: Report) -> BoardPlace:
-        """Where a report would stand by this leaderboard's metric, under its protocol.
+        """Find where a `report` would stand by this leaderboard's metric, under its protocol.
 
         Raises SubmissionError for a report of another dataset, or under other ties or relevance than the rows.
         """
@@ -224,7 +224,7 @@ class Standing(NamedTuple):
 
 
 class BoardPlace(NamedTuple):
-    """Where a score would stand among `of` ranked results: its place (ties share one) and its neighbours."""
+    """The place of a score among `of` ranked results: its place (ties share one) and its neighbours."""
 
     place: int
     of: int
@@ -256,7 +256,7 @@ def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> 
 
 
 def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
-    """Where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
+    """Find where a score would stand by `metric`: a fraction, as in a report, under the leaderboard's protocol.
 
     It is compared to each row at the precision that the row prints.
 
@@ -286,7 +286,7 @@ def names() -> list[str]:
 
 
 def user_folder() -> Path:
-    """Where own rows go, unless ./leaderboards has a file for the dataset."""
+    """Return the folder of the user's own rows, which take ./leaderboards where that has a file for the dataset."""
     return data_home() / FOLDER
 
 

@@ -26,7 +26,7 @@ class DetectionFile(Strict):
 
 
 class DetectionReport(Strict):
-    """What `hbench detect` writes; scores in 0 … 1. `dataset_digest`: of the test images' names and objects."""
+    """The report that `hbench detect` writes; scores in 0 … 1. `dataset_digest`: of the test images' names and objects."""
 
     format: Literal["hbench.detection/1"] = FORMAT
     dataset: str

@@ -62,7 +62,7 @@ def table(standings: Iterable[Standing], metrics: Sequence[str], citations: Mapp
 
 
 def remarks(row: Row) -> list[str]:
-    """What a reader of a row's scores should know: its doubts, and which scores are not comparable, and why."""
+    """Return the remarks on a row: its doubts, and which scores are not comparable, and why."""
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []
     unranked = [f"{metric} is not ranked: {reason}" for metric, reason in row.unranked.items()]
@@ -80,7 +80,7 @@ def short_source(row: Row) -> str:
 
 
 def full_source(key: str, citation: Citation) -> str:
-    """What a short source stands for."""
+    """Spell out a short source."""
     later = " (later work, transcribed, not checked)" if citation.later else ""
     return f"{key.partition(',')[0]}: {citation.text}{later}"
 
@@ -124,7 +124,7 @@ def bibtex(citations: Mapping[str, Citation]) -> str:
 
 
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
-    """What describes the leaderboard, and one record per row: its place and all that is known; scores are percent."""
+    """Return the leaderboard's description and a record per row, with its place and all that is known; scores are percent."""
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
     rows = []
     for place, row in _rows(standings):

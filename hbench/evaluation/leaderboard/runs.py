@@ -70,7 +70,7 @@ def scores_under(board: Leaderboard, document: Document) -> Mapping[str, Score]:
 
 
 def rankable_scores(board: Leaderboard, document: Document) -> Mapping[str, Score]:
-    """The same, refused also where ties or relevance are not those of the rows: luck in ties must not gain a place."""
+    """Like `scores_under`, but also refuse ties or relevance that are not those of the rows: luck in ties must not gain a place."""
     signature = Signature.parse(document.signature)
     if signature.left_out:
         raise SubmissionError(
@@ -187,7 +187,7 @@ def add(row: Row, board: Leaderboard, path: Path) -> None:
 
 
 def head(board: Leaderboard) -> str:
-    """What a file of a leaderboard begins with, as TOML."""
+    """Return the head of a leaderboard's file, as TOML."""
     kept = {"dataset", "version", "protocol", "levels", "averaged", "metric", "foreign_metrics"}
     return tomli_w.dumps(board.model_dump(include=kept, exclude_defaults=True))
 

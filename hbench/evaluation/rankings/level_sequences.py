@@ -1,4 +1,4 @@
-"""From a submitted ranking to level sequences: its queries and items are joined to a manifest by id.
+"""Turns a submitted ranking into level sequences: its queries and items are joined to a manifest by id.
 
 A query's own id is left out of its list, as are the items of its ignore group, and what is below moves up. An item that
 is not in the gallery, or stands in the list a second time, holds its rank and counts for nothing (Google Landmarks).
@@ -56,7 +56,7 @@ def levels_of(ranking: Ranking, manifest: Manifest, *, ties: Ties = pessimistic)
 def named_levels_of(
     ranking: Ranking, manifest: Manifest, names: Labels, *, ties: Ties = pessimistic
 ) -> dict[int, NamedSequences]:
-    """The same by labels by name (N, L), of the queries that these affect, by their position among the queries."""
+    """Return the sequences by labels by name (N, L), for the queries that these affect, by their position among the queries."""
     queries, items = _lines(ranking, manifest)
     counted = ~_again(ranking) & (items >= 0) & manifest.gallery[items]
     scores, lines_of = _scores(ranking), _kept_lines(ranking, manifest, queries, items)
@@ -147,7 +147,7 @@ def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
 
 
 def _again(ranking: Ranking) -> NDArray[np.bool_]:
-    """Which lines name an item that stands in the same list before; bool (n,)."""
+    """Find the lines that repeat an item of the same list; bool (n,)."""
     pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
     again = np.ones(len(pairs), bool)
     again[np.unique(pairs, return_index=True)[1]] = False
@@ -174,7 +174,7 @@ def _levels(
 
 
 def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the pairs are a query and itself, or of one ignore group; bool (n,)."""
+    """Find the pairs of a query with itself, or of one ignore group; bool (n,)."""
     out = np.asarray(queries == items)
     if manifest.ignore is None:
         return out
@@ -183,7 +183,7 @@ def _left_out(manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.
 
 
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
-    """How many gallery items each query has per level, itself and its ignore group left out; (Q, L+1)."""
+    """Count the gallery items of each query per level, without itself and its ignore group; (Q, L+1)."""
     asked, gallery = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
     labels = manifest.labels[gallery]
     order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
@@ -199,6 +199,6 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
 
 
 def _rows(names: Ids | Sequence[str], among: Ids | Sequence[str]) -> NDArray[np.int64]:
-    """Where each name stands among others, -1 for nowhere."""
+    """Return the position of each name among others, -1 where it is missing."""
     found_at = pc.index_in(pa.array(names, pa.string()), value_set=pa.array(among, pa.string()))
     return np.asarray(found_at.fill_null(-1), dtype=np.int64)

@@ -200,7 +200,7 @@ class Comparison:
 
     @property
     def over(self) -> str:
-        """What the intervals and the test go by, in words."""
+        """The units that the intervals and the test go by, in words."""
         return units_in_words(self.unit, max(difference.units for difference in self.differences))
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> BoardTable:
 
 
 def unit_note(document: Document) -> str:
-    """What the intervals are taken over."""
+    """Say what the intervals are taken over."""
     return f"intervals: 95 %, over {document.over}"
 
 

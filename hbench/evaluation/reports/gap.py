@@ -32,7 +32,7 @@ QUERIES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Gap:
-    """Of every metric its mean `inside` batches and on the `whole` gallery, over the same `queries` (M,).
+    """The mean of every metric `inside` batches and on the `whole` gallery, over the same `queries` (M,).
 
     `bound`, `calibrated_bound`: mean over queries of the largest gap of AP that a model could have whose AP inside every
     batch is 1; the second for its own number of scores on the wrong side of the thresholds, None unless they are cosines.
@@ -96,7 +96,7 @@ def random_batches(items: int, size: int, seed: int) -> list[Counts]:
 
 
 def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
-    """The same gallery, with this many of the queries, drawn at random, or with all of them."""
+    """Draw this many of the queries at random, or take all of them; the gallery stays the same."""
     asked = len(test.queries.labels)
     if asked <= queries:
         return test
@@ -138,7 +138,7 @@ def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
 
 
 def _within(test: Retrieval, batch: Counts) -> Retrieval:
-    """The same queries, with one batch of the gallery to rank."""
+    """Let the queries rank one batch of the gallery."""
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     position = np.full(len(gallery.labels) + 1, -1)

@@ -78,7 +78,7 @@ def _numbered(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def units_in_words(unit: str, number: int) -> str:
-    """What an interval speaks of.
+    """Say how many of which units an interval is taken over.
 
     >>> units_in_words("species", 1912), units_in_words("query", 70)
     ('1,912 classes of the level species', '70 queries')

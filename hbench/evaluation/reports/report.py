@@ -123,12 +123,12 @@ class Document(Strict):
 
     @property
     def over(self) -> str:
-        """What the intervals are taken over, in words."""
+        """The units that the intervals are taken over, in words."""
         return units_in_words(self.unit, max((score.units for score in self.scores.values()), default=0))
 
     def marks(self) -> dict[str, str]:
-        """What a table of this report carries in its metadata, so that it is never taken for that of another evaluation: the
-        signature, the checksum of the embeddings, and a digest of the dataset and the means that its values belong to."""
+        """Return the metadata of this report's tables, so that none is taken for that of another evaluation: the signature, the
+        checksum of the embeddings, and a digest of the dataset and the means that the values belong to."""
         means = {name: score.value for name, score in self.scores.items()}
         about = json.dumps([self.dataset_digest, self.tests, means]).encode()
         return {
@@ -303,7 +303,7 @@ INVERTED = "have a relevance inversion"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is scored on what, for the report's head."""
+    """The submission and the dataset, for the report's head."""
 
     dataset: str
     version: str
@@ -360,8 +360,8 @@ def report_of(
 
 
 def rows_of_values(conditions: Conditions) -> int:
-    """How many values every query has under one protocol: the metrics; of partial labels, also with all unknown wrong and
-    right."""
+    """Count the values that every query has under one protocol: the metrics; of partial labels, also those with all unknown wrong
+    and right."""
     return len(conditions.metrics) + 2 * sum(map(is_graded, conditions.metrics)) * conditions.partial
 
 
@@ -405,13 +405,13 @@ def few_units(scores: Sequence[Score], unit: str) -> list[str]:
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
-    """How many queries have an item of each level at rank 1, finest first; the rest is `unrelated`."""
+    """Count the queries by the level of the item at rank 1, finest first; the rest is `unrelated`."""
     counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
     return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
 
 
 def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
-    """What speaks against the values themselves: every query of a test is answered rightly at rank 1."""
+    """Return the doubts about the values: every query of a test is answered rightly at rank 1."""
     perfect = [
         name
         for name, each in measurements.items()
@@ -424,7 +424,7 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
 
 
 def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
-    """What a reader of the scores must know: ties, relevance inversions, queries without positives."""
+    """Return remarks for the reader of the scores: ties, relevance inversions, queries without positives."""
     found = []
     for name, each in measurements.items():
         asked = len(each.tied)
