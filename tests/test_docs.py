@@ -25,6 +25,8 @@ ELSEWHERE = {  # pages whose commands are run by others
     "gallery",  # docs/pictures/gallery.py, which keeps what they draw
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
+LONGEST = 150  # lines of a page, so that it is read to its end
+LONGER = {"gallery", "study"}  # pictures, and the tables of an experiment
 TRIED = "test_the_blocks_of_a_page_run_in_order"
 LONG = {"training", "look"}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}
@@ -111,7 +113,24 @@ def test_the_verbs_and_options_of_what_cannot_run_here_exist(page, text, tmp_pat
                     Path(word).mkdir(parents=True, exist_ok=True)
             parsed(group, words)
         else:
-            assert program in {"torchrun", "source", "eval", "python", "pip", "make", ".ci/run"}, program
+            assert program in {"torchrun", "source", "eval", "python", "python3", "pip", "make", ".ci/run"}, program
+
+
+def test_a_page_is_short_and_says_first_what_it_is_for():
+    for page in PAGES:
+        title, blank, first, *rest = page.read_text(encoding="utf-8").splitlines()
+        assert title.startswith("# "), page.name
+        assert not blank, page.name
+        assert first[:1].isalnum() or first.startswith("*"), f"{page.name} begins with something else than a sentence"
+        assert page.stem in LONGER or 3 + len(rest) <= LONGEST, page.name
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = re.findall(r"^ +- .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    made = re.search(
+        r"^MADE = \((.*?)\)", (ROOT / "docs/site/hooks.py").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert sorted(listed) == sorted([*(page.name for page in PAGES), *re.findall(r'"(.+?)"', made[1])])
 
 
 @of_kind("toml")

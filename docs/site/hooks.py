@@ -1,7 +1,7 @@
 """Extends mkdocs for the documentation site: pages made from the code, and formulas as MathML.
 
-The cards of the datasets, the losses and the verbs are written from what hbench knows, so that they cannot disagree
-with it. Formulas (blocks of the kind `math`) become MathML, which browsers draw by themselves: a page from the disk
+The cards of the datasets, the losses, the policies and the verbs are written from what hbench knows, so that they cannot
+disagree with it. Formulas (blocks of the kind `math`) become MathML, which browsers draw by themselves: a page from the disk
 loads nothing.
 """
 
@@ -20,6 +20,7 @@ from hbench.datasets import card, specs
 from hbench.datasets.metadata.publications import publication_of
 from hbench.losses import loss_entry, losses
 from hbench.losses.entry import REQUIRED
+from hbench.tree.policies import policies
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -36,6 +37,13 @@ TITLES = {
     "torchmetrics_hap": "torchmetrics",
     "trec_run": "TREC tools",
 }
+MADE = (
+    "commands.md",
+    "dataset-cards.md",
+    "label-policies.md",
+    "libraries.md",
+    "loss-catalogue.md",
+)  # by the functions below
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,13 +51,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
     from mkdocs.structure.files import File
 
-    made = {
-        "dataset-cards.md": dataset_cards(),
-        "loss-catalogue.md": loss_catalogue(),
-        "commands.md": commands(),
-        "libraries.md": libraries(),
-    }
-    for name, text in made.items():
+    texts = (commands(), dataset_cards(), label_policies(), libraries(), loss_catalogue())
+    for name, text in zip(MADE, texts, strict=True):
         files.append(File.generated(config, name, content=text))
     return files
 
@@ -71,7 +74,10 @@ def drawn(latex: str) -> str:
 
 def dataset_cards() -> str:
     """The card of every benchmark."""
-    parts = ["# Dataset cards", "What `hbench datasets NAME` says of every benchmark before it is on the disk."]
+    parts = [
+        "# Dataset cards",
+        "This page shows what `hbench datasets NAME` says of every benchmark before it is on the disk.",
+    ]
     for name in specs:
         spec = specs[name]
         facts = card(spec)
@@ -85,6 +91,24 @@ def dataset_cards() -> str:
         blocks = {"To fetch by hand:": spec.manual, "The raw folder:": spec.layout}
         parts[-1] += "".join(f"\n\n{title}\n\n```text\n{text}\n```" for title, text in blocks.items() if text)
     return "\n\n".join(parts) + "\n"
+
+
+def label_policies() -> str:
+    """Every policy that mends labels: what it mends, and what it does."""
+    rows = [
+        f"| `{name}` | {', '.join(policies[name].mends)} | {_first_paragraph(policies[name].new_rows.__doc__)} |"
+        for name in policies
+    ]
+    return (
+        "# Label policies\n\nEvery rule by which `--policy NAME` mends labels that form no tree. `hbench tree validate SOURCE` "
+        "names the problems of your labels and says what each policy would do; several may be given.\n\n"
+        "| policy | mends | what it does |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _first_paragraph(text: str | None) -> str:
+    assert text is not None
+    return _cell(" ".join(text.split("\n\n")[0].split()))
 
 
 def _counts(counts: Any) -> str:
@@ -102,8 +126,8 @@ def loss_catalogue() -> str:
     formulas = tomllib.loads(FORMULAS.read_text(encoding="utf-8"))
     parts = [
         "# All losses",
-        "Scores s, ranks within Ω, positives Ω⁺; rank with σ or S has that step in place of the exact one. "
-        "[What the symbols and steps are](losses.md).",
+        "This page has the formula of every loss, with its paper and parameters. Scores are s, ranks are within Ω, positives "
+        "are Ω⁺; a rank with σ or S has that step in place of the exact one ([the steps](loss-families.md#rank-losses)).",
     ]
     for name in losses:
         entry = loss_entry(name)
@@ -127,7 +151,7 @@ def libraries() -> str:
     """The files of examples/, under what they open with."""
     parts = [
         "# Inside other libraries",
-        "Each of these is a file of `examples/` that runs as it stands, and a test.",
+        "This page shows hbench inside other libraries. Each example is a file of `examples/` that runs as it is, and a test.",
     ]
     for path in sorted(EXAMPLES.glob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -140,7 +164,7 @@ def libraries() -> str:
 
 def commands() -> str:
     """The help of every verb."""
-    parts = ["# Commands", "What `hbench VERB --help` says, of every verb."]
+    parts = ["# Commands", "This page shows `hbench VERB --help` of every verb."]
     with click.Context(group, info_name="hbench", **CONTEXT) as top:
         for verb in VERBS:
             command = group.get_command(top, verb)
