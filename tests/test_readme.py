@@ -45,12 +45,17 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
     assert "-m pytest" in lines[1]
 
 
-def test_every_verb_and_metric_the_readme_names_exists():
+def test_the_readme_and_the_change_log_are_short():
+    assert len(README.splitlines()) <= 120
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 80
+
+
+def test_the_readme_names_every_verb_and_only_metrics_that_exist():
     from hbench.cli import VERBS
     from hbench.metrics.names import MetricName
 
-    for verb in re.findall(r"(?:\$|`)\s?hbench ([a-z]+)", README):
-        assert verb in VERBS, verb
+    named = set(re.findall(r"(?:\$|`)\s?hbench ([a-z][a-z0-9-]*)", README))
+    assert named == set(VERBS), named ^ set(VERBS)
     section = README.split("## Metrics")[1].split("Every mean")[0]
     for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
         for spelling in re.findall(r"`([^`]+)`", row):
