@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from studies.study import Study
 
 
-VALUES = "values.parquet"
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def group() -> None:
     """Studies of hbench's clone: families of training runs, compared claim by claim."""
@@ -41,7 +38,7 @@ def run(name: str, only: tuple[str, ...], out: Path | None, headline: bool, **op
     """Tune the arms of the study NAME (or a TOML file) on held-out classes, train each with every seed, and test it once; show
     tables, and claims by paired intervals.
 
-    Interrupted, the same command goes on. The folder gets ARM/seed-N/, study.md and the score of every seed.
+    Interrupted, the same command continues. The folder gets ARM/seed-N/, study.md and the score of every seed.
 
     Example: python -m studies run glyphs --seeds 5
     """
@@ -89,17 +86,18 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
     from hbench.core.files import write_text
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from studies import tuning
-    from studies.claims import judged, write_values
-    from studies.runs import found_values, markdown, rows
+    from studies.claims import judged
+    from studies.page import VALUES, markdown
+    from studies.runs import about, rows, values_of
+    from studies.values import write
 
-    found = found_values(study, out, options["seeds"])
-    verdicts = judged(study, found)
-    text = markdown(study, found, verdicts, tuning.markdown(study, out))
+    found = values_of(study, out, options["seeds"])
+    rests_on = about(study, found, out)
+    text = markdown(study, found, rests_on)
     write_text(out / "study.md", text)
-    write_values(found, out / VALUES)
+    write(found, rests_on, out / VALUES)
     if options["as_json"]:
-        show_json([_as_values(verdict) for verdict in verdicts])
+        show_json([_as_values(verdict) for verdict in judged(study, found)])
     else:
         show(text.rstrip("\n"))
     say(f"wrote {out / 'study.md'} and the score of every seed to {out / VALUES}")
@@ -112,9 +110,24 @@ def _tell(study: Study, out: Path, options: dict[str, Any]) -> None:
 
 def _as_values(verdict: Verdict) -> dict[str, Any]:
     """A verdict for a machine; JSON has no infinity, so the ends of one seed's interval are null."""
-    numbers = {**verdict.difference._asdict(), "effect": verdict.effect, "p": verdict.p, "corrected": verdict.corrected}
+    numbers = {**verdict.difference._asdict(), "p": verdict.p, "corrected": verdict.corrected}
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return {**verdict.claim.model_dump(), "seeds": verdict.seeds, **finite, "verdict": verdict.word}
+
+
+@group.command("show")
+@click.argument("source")
+@click.option("--study", "name", default="glyphs", show_default=True, help="The study, or its TOML file.")
+def show_kept(source: str, name: str) -> None:
+    """Show the claims, trials and tables of SOURCE (a study's folder, its values.parquet, or glyphs-study), in Markdown.
+
+    Example: python -m studies show glyphs-study
+    """
+    from studies import study as studies
+    from studies.page import kept_of, markdown
+    from studies.values import read
+
+    show(markdown(studies.read(name), *read(kept_of(source))).rstrip("\n"))
 
 
 @group.command("plot")

@@ -1,106 +1,82 @@
-"""Tests the claims of a study over its seeds: paired differences, intervals, and p-values corrected for being many.
+"""Tests the claims of a study over its seeds and classes: paired differences, intervals, and p-values corrected for being many.
 
-A claim has a value d for every seed. Its interval is Student's, mean(d) ± t_(n−1, .975) · s(d) / √n, and its effect size
-mean(d) / s(d). A claim that something is within ±w is tested against both ends (two one-sided tests). A claim that
-several arms are each beaten has the largest p-value of its parts (an intersection–union test). The p-values of a family
-of claims are corrected by Holm's method: a claim holds, or does not hold, where its corrected p is at most .05. The family is
-all its claims, measured or not: what has yet to be measured counts in the correction as if it were open.
+A claim has a difference d_sc for every seed s of S and class c of C, the mean over the class's queries; a class has the share w_c
+of all queries. Other seeds would have given other nets, other classes other tests, so d = 1/S Σ_s Σ_c w_c d_sc has the variance
+
+    V = 1/S² · S/(S−1) Σ_s (d_s − d)²  +  C/(C−1) Σ_c w_c² (d_c − d)²,    d_s = Σ_c w_c d_sc,  d_c = 1/S Σ_s d_sc,
+
+the sum of what the seeds and what the classes say of it; what both share is counted twice, so that intervals are rather too wide.
+Its interval is d ± t·√V, t of Student's distribution with Satterthwaite's degrees of freedom. Scores without classes, such as
+gaps, have the first part alone: Student's paired interval.
+
+A claim that something is within ±w is tested against both ends (two one-sided tests). A claim that several arms are each beaten has
+the largest p-value of its parts (an intersection–union test). The p-values of a family of claims are corrected by Holm's method: a
+claim holds, or does not hold, where its corrected p is at most .05. The family is all its claims, measured or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from hbench.core.errors import DataError
-from hbench.core.files import replacing
-from hbench.core.untrusted import parquet_table
 from hbench.metrics.significance import holm
 from studies.study import Claim, Study
+from studies.values import Scores, Values
 
 CONFIDENCE = 0.975  # of each end of a 95 % interval
 SIGNIFICANT = 0.05
-Values = Mapping[str, Mapping[str, NDArray[np.float64]]]  # arm -> metric -> the score of every seed, (S,)
-COLUMNS = {"arm": pa.string(), "seed": pa.int64(), "metric": pa.string(), "value": pa.float64()}
 
 
 class Interval(NamedTuple):
-    """A mean over seeds and its 95 % interval; infinite from one seed."""
+    """A mean over seeds and classes and its 95 % interval, infinite from one seed; its standard error and degrees of freedom."""
 
     mean: float
     low: float
     high: float
+    error: float
+    freedom: float
 
 
 class Verdict(NamedTuple):
-    """What the seeds say of a claim. `effect`: mean difference in standard deviations; `p`: of its test alone, `corrected`
-    within its family; `word`: holds, does not hold, open, or not measured."""
+    """What the values say of a claim. `p`: of its test alone, `corrected` within its family; `word`: holds, does not hold, open, or
+    not measured."""
 
     claim: Claim
     seeds: int
     difference: Interval
-    effect: float
     p: float
     corrected: float
     word: str
 
 
-def write_values(values: Values, path: Path) -> None:
-    """Write every score of every seed to a parquet file, from which all intervals can be computed again."""
-    rows = [
-        (arm, seed, metric, float(value))
-        for arm, metrics in values.items()
-        for metric, scores in metrics.items()
-        for seed, value in enumerate(scores)
-    ]
-    columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    table = pa.table(dict(zip(COLUMNS, map(list, columns), strict=True)), schema=pa.schema(list(COLUMNS.items())))
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+def interval_of(scores: Scores) -> Interval:
+    """Return the mean of the scores and its interval over seeds and classes.
 
-
-def read_values(path: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """What `write_values` wrote. Raises DataError."""
-    try:
-        table = parquet_table(path)
-    except (pa.ArrowException, ValueError, OSError) as error:
-        raise DataError(f"{path} cannot be read", expected="a study's values", found=str(error)) from None
-    types = dict(zip(table.schema.names, table.schema.types, strict=True))
-    if types != COLUMNS or any(table[name].null_count for name in COLUMNS):
-        shown = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        raise DataError(f"{path} is not a table of a study's values", expected=f"columns {shown}, without nulls")
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for arm, seed, metric, value in zip(*(table[name].to_pylist() for name in COLUMNS), strict=True):
-        found.setdefault(arm, {}).setdefault(metric, {})[seed] = value
-    return {
-        arm: {metric: np.array([scores[seed] for seed in sorted(scores)]) for metric, scores in metrics.items()}
-        for arm, metrics in found.items()
-    }
-
-
-def contrast(differences: NDArray[np.float64]) -> Interval:
-    """The mean of one number per seed and its 95 % interval by Student's t.
-
-    >>> contrast(np.array([0.03, 0.01, 0.02])).mean
+    >>> interval_of(whole(np.array([0.03, 0.01, 0.02]))).mean
     0.02
     """
     from scipy.stats import t
 
-    number, mean = len(differences), float(np.mean(differences))
-    if number < 2:
-        return Interval(mean, -np.inf, np.inf)
-    half = float(t.ppf(CONFIDENCE, number - 1) * _standard_error(differences))
-    return Interval(mean, mean - half, mean + half)
+    weights = scores.queries / scores.queries.sum()
+    of_seeds, of_classes = scores.of_seeds, scores.values.mean(axis=0)
+    seeds, classes, mean = len(of_seeds), len(weights), float(of_seeds.mean())
+    if seeds < 2:
+        return Interval(mean, -np.inf, np.inf, np.inf, 0.0)
+    parts = [float(np.var(of_seeds, ddof=1)) / seeds]
+    if classes > 1:
+        parts.append(float(((weights * (of_classes - mean)) ** 2).sum()) * classes / (classes - 1))
+    error = sum(parts) ** 0.5
+    freedoms = (seeds - 1, classes - 1)
+    denominator = sum(part**2 / freedom for part, freedom in zip(parts, freedoms, strict=False))
+    freedom = error**4 / denominator if denominator > 0 else float(seeds - 1)
+    half = float(t.ppf(CONFIDENCE, freedom)) * error
+    return Interval(mean, mean - half, mean + half, error, freedom)
 
 
 def judged(study: Study, values: Values) -> list[Verdict]:
-    """Every claim by its paired test over the seeds that its arms share, corrected by family; or that it is not measured."""
+    """Judge every claim by its paired test, corrected by family, or say that it is not measured."""
     tested = [_tested(claim, values) for claim in study.claims]
     for family in {verdict.claim.family for verdict in tested}:
         members = [number for number, verdict in enumerate(tested) if verdict.claim.family == family]
@@ -113,13 +89,13 @@ def judged(study: Study, values: Values) -> list[Verdict]:
 
 
 def _tested(claim: Claim, values: Values) -> Verdict:
-    """A claim by its own test; of a claim that beats several arms, by the part that is least sure."""
-    wanted = {(arm, claim.metric) for arm in claim.arms} | {
+    """Test a claim; of a claim that beats several arms, the part that is least sure."""
+    needed = {(arm, claim.metric) for arm in claim.arms} | {
         (arm, claim.minus_metric or claim.metric) for arm in claim.minus
     }
-    if any(metric not in values.get(arm, {}) for arm, metric in wanted):
+    if any(metric not in values.get(arm, {}) for arm, metric in needed):
         nan = float("nan")
-        return Verdict(claim, 0, Interval(nan, nan, nan), nan, 1.0, 1.0, "not measured")
+        return Verdict(claim, 0, Interval(nan, nan, nan, nan, nan), 1.0, 1.0, "not measured")
     parts = [_tested_part(claim, (*claim.minus, rival), values) for rival in claim.beats]
     return max(parts or [_tested_part(claim, claim.minus, values)], key=_doubt)
 
@@ -131,28 +107,30 @@ def _doubt(verdict: Verdict) -> tuple[bool, float]:
 
 
 def _tested_part(claim: Claim, minus: Sequence[str], values: Values) -> Verdict:
-    arms = (*claim.plus, *minus)
-    seeds = min(len(values[arm][claim.metric]) for arm in arms)
-    differences = sum((values[arm][claim.metric][:seeds] for arm in claim.plus), np.zeros(seeds))
-    subtracted = claim.minus_metric or claim.metric
-    differences = differences - sum((values[arm][subtracted][:seeds] for arm in minus), np.zeros(seeds))
-    word, p = _p_value(differences, claim.within)
-    spread = float(np.std(differences, ddof=1)) if seeds > 1 else 0.0
-    effect = float(np.mean(differences)) / spread if spread > 0 else float("nan")
-    return Verdict(claim, seeds, contrast(differences), effect, p, p, word)
+    difference = difference_of(
+        [values[arm][claim.metric] for arm in claim.plus],
+        [values[arm][claim.minus_metric or claim.metric] for arm in minus],
+    )
+    interval = interval_of(difference)
+    word, p = _p_value(interval, claim.within)
+    return Verdict(claim, len(difference.values), interval, p, p, word)
 
 
-def _p_value(differences: NDArray[np.float64], within: float | None) -> tuple[str, float]:
+def difference_of(plus: Sequence[Scores], minus: Sequence[Scores]) -> Scores:
+    """Return Σ plus − Σ minus, seed by seed and class by class, of the seeds that all have."""
+    seeds = min(len(scores.values) for scores in (*plus, *minus))
+    total = sum((scores.values[:seeds] for scores in plus), np.zeros_like(plus[0].values[:seeds]))
+    total = total - sum((scores.values[:seeds] for scores in minus), np.zeros_like(total))
+    return Scores(total, plus[0].queries, plus[0].units)
+
+
+def _p_value(difference: Interval, within: float | None) -> tuple[str, float]:
     """What the mean difference says of the claim, and the two-sided p-value of saying so."""
     from scipy.stats import t
 
-    mean, error, freedom = float(np.mean(differences)), _standard_error(differences), len(differences) - 1
-    if freedom < 1 or np.isnan(mean):
+    mean, error = difference.mean, difference.error
+    if not np.isfinite(error) or np.isnan(mean):
         return "open", 1.0
     distance = mean if within is None else within - abs(mean)  # above 0 where the claim is right
-    p = 2 * float(t.sf(abs(distance) / error, freedom)) if error > 0 else float(distance == 0)
+    p = 2 * float(t.sf(abs(distance) / error, difference.freedom)) if error > 0 else float(distance == 0)
     return "holds" if distance > 0 else "does not hold", p
-
-
-def _standard_error(differences: NDArray[np.float64]) -> float:
-    return float(np.std(differences, ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else float("inf")

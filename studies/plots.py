@@ -1,32 +1,30 @@
-"""Draws a study's arms with their intervals over seeds: two metrics against each other, AP inside batches by their size, and
-metrics over a parameter in which arms differ."""
+"""Draws a study's arms with their intervals over seeds and classes: two metrics against each other, AP inside batches by their
+size, and metrics over a parameter in which arms differ."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.evaluation import leaderboard
 from hbench.look.figures import FAINT, Drawing, drawn, legend_above, legend_height, short
 from hbench.look.palette import marker_of, series_color
-from studies.claims import Interval, Values, contrast, read_values
+from studies.claims import Interval, difference_of, interval_of
+from studies.page import kept_of
+from studies.values import Scores, Values, read, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ROWS = Path(__file__).parents[1] / "leaderboards"
 ARMS, SWEPT = ("AP", "H-AP"), ("H-AP", "AP")  # metrics that are drawn where none are named
 LEAST = 2.0  # percent that an axis spans at least, lest noise looks like an effect
 NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 INSIDE = re.compile(r"AP in (\d+)")
-Floats = NDArray[np.float64]
 
 
 def draw(kind: str, source: str, metrics: tuple[str, ...] = (), over: str | None = None) -> Drawing:
@@ -45,12 +43,11 @@ def draw(kind: str, source: str, metrics: tuple[str, ...] = (), over: str | None
 
 def read_study(source: str) -> tuple[Values, str]:
     """The scores of a study's arms, and a line about them. Raises DataError."""
-    shipped = ROWS / f"{source}.parquet"
-    path = shipped if shipped.is_file() else Path(source) / "values.parquet" if Path(source).is_dir() else Path(source)
-    values = read_values(path)
-    seeds = max((len(scores) for arm in values.values() for scores in arm.values()), default=0)
-    name = source if path == shipped else path.resolve().parent.name
-    return values, f"{name} · means of {seeds} seeds, 95 % intervals (Student)"
+    path = kept_of(source)
+    values, about = read(path)
+    seeds = max((len(scores.values) for arm in values.values() for scores in arm.values()), default=0)
+    name = source if path.stem == source else path.resolve().parent.name
+    return values, f"{name} · means of {seeds} seeds, 95 % intervals over seeds and {about.unit}"
 
 
 def _arms_of(source: str) -> tuple[Values, str]:
@@ -59,7 +56,8 @@ def _arms_of(source: str) -> tuple[Values, str]:
         return read_study(source)
     board = leaderboard.read(source)
     rows = {
-        row.method: {key: np.array([float(score) / 100]) for key, score in row.scores.items()} for row in board.rows
+        row.method: {key: whole(np.array([float(score) / 100])) for key, score in row.scores.items()}
+        for row in board.rows
     }
     return rows, f"{board.dataset}@{board.version} · protocol {board.protocol} · leaderboard"
 
@@ -96,9 +94,10 @@ def draw_gap(values: Values, about: str) -> Drawing:
         panel = figure.subplots()
         for number, scores in enumerate(arms.values()):
             inside = [_percent(scores, f"AP in {size}") for size in sizes]
-            whole = contrast(100 * (scores[f"AP in {sizes[0]}"] - scores[f"gap@{sizes[0]}"]))  # over the same queries
+            difference = difference_of([scores[f"AP in {sizes[0]}"]], [scores[f"gap@{sizes[0]}"]])
+            on_all = _in_percent(difference)  # over the same queries
             shift = (number - (len(arms) - 1) / 2) * 0.03  # so that the intervals of arms stand side by side
-            _paint_line(panel, [*inside, whole], shift, number, len(arms))
+            _paint_line(panel, [*inside, on_all], shift, number, len(arms))
         panel.set_xticks(range(len(ticks)), ticks)
         panel.set(xlabel="items in a batch", ylabel="AP inside (%)")
         panel.grid(axis="y", color=FAINT, linewidth=0.5)
@@ -107,10 +106,14 @@ def draw_gap(values: Values, about: str) -> Drawing:
     return drawn(paint, height=2.0 + legend_height(names), about=about)
 
 
-def _percent(scores: Mapping[str, Floats], metric: str) -> Interval:
+def _percent(scores: Mapping[str, Scores], metric: str) -> Interval:
     if metric not in scores:
         raise UnknownName("metric of this study", metric, sorted(scores))
-    return contrast(100 * scores[metric])
+    return _in_percent(scores[metric])
+
+
+def _in_percent(scores: Scores) -> Interval:
+    return interval_of(Scores(100 * scores.values, scores.queries, scores.units))
 
 
 def _half(interval: Interval) -> float:
@@ -137,7 +140,7 @@ class Sweep(NamedTuple):
     """Lines of arms that differ in one parameter: arm -> its values, and metric -> the seeds' scores at each value."""
 
     parameter: str
-    lines: Mapping[str, Mapping[float, Mapping[str, Floats]]]
+    lines: Mapping[str, Mapping[float, Mapping[str, Scores]]]
     about: str
 
 
@@ -157,7 +160,7 @@ def swept(values: Values, about: str, over: str | None) -> Sweep:
             expected=f"--over {' or '.join(known)}" if known else "arms named as 'HAPPIER α=2'",
             found=", ".join(values),
         )
-    lines: dict[str, dict[float, Mapping[str, Floats]]] = {}
+    lines: dict[str, dict[float, Mapping[str, Scores]]] = {}
     for arm, match in named.items():
         if match[2] == parameter:
             lines.setdefault(match[1], {})[float(match[3])] = values[arm]
@@ -185,7 +188,7 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
         panels = figure.subplots(1, len(metrics), squeeze=False)[0]
         for panel, metric in zip(panels, metrics, strict=True):
             for number, (arm, line) in enumerate(sweep.lines.items()):
-                means = {value: contrast(100 * scores[metric]) for value, scores in line.items()}
+                means = {value: _in_percent(scores[metric]) for value, scores in line.items()}
                 _paint_sweep(panel, means, arm, number, len(sweep.lines))
             if points[0] > 0 and points[-1] / points[0] >= 8:
                 panel.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Running a study: every arm and seed is a process of its own that resumes where it was; then its tables and rows."""
+"""Runs a study: every arm and seed is a process that resumes where it stopped; then collects its scores and leaderboard rows."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hbench.core.errors import HBenchError
 from hbench.core.files import write_text
+from hbench.core.version import __version__
 from hbench.datasets import load
 from hbench.evaluation.leaderboard import Leaderboard, Row
 from hbench.evaluation.leaderboard.runs import row_of
 from hbench.evaluation.reports import report as reports
-from hbench.train.loop import RECIPE, REPORT
+from hbench.evaluation.reports.queries import CLASS, metric_columns
+from hbench.train.loop import BY_QUERY, RECIPE, REPORT
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
 from hbench.train.records.log import records
-from studies.claims import Interval, Values, Verdict, contrast
+from studies.claims import interval_of
 from studies.gaps import gaps
+from studies.page import shown
 from studies.study import Study, folder_of
-from studies.tuning import TRIAL, chosen
+from studies.tuning import TRIAL, chosen, trials
+from studies.values import About, ArmRecord, Scores, Values, whole
 
 RECIPE_FILE = "arm.toml"
 RowOf = tuple[str, int]  # an arm and a seed
@@ -77,16 +80,15 @@ def tune_all(
     workers: int,
     watch: Callable[[str], None],
 ) -> None:
-    """Try what is not tried yet of the configurations of these arms, or of those they are like; as `run_all` does."""
+    """Train the trials that are missing of these arms, or of those they are like; as `run_all` does."""
     _run_all(_trials(study, out, arms, changes), workers, watch)
 
 
 def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
-    tuned = dict.fromkeys(study.tuned(arm) for arm in arms if study.tuned(arm))
     return [
         _Run(f"{arm}, trial {number}", folder_of(out, arm, number, TRIAL), study.trial(arm, settings, changes))
-        for arm in tuned
-        for number, settings in enumerate(study.configurations(arm))
+        for arm in dict.fromkeys(study.origin(arm) for arm in arms)
+        for number, settings in enumerate(study.rates)
     ]
 
 
@@ -109,86 +111,76 @@ def _run_all(runs: Sequence[_Run], workers: int, watch: Callable[[str], None]) -
             raise
 
 
-def found_values(study: Study, out: Path, seeds: int) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """The scores of every arm, and the gaps that the study asks for, of the seeds from 0 on whose reports are there."""
+def values_of(study: Study, out: Path, seeds: int) -> dict[str, dict[str, Scores]]:
+    """Return the scores of every arm, and the gaps that the study asks for, of the seeds from 0 on whose reports are there."""
     found = {}
     for arm in study.arms:
-        folders = (folder_of(out, arm, seed) for seed in range(seeds))
-        if scores := [_scores(study, each) for each in takewhile(lambda each: (each / REPORT).exists(), folders)]:
-            found[arm] = {metric: np.array([each[metric] for each in scores]) for metric in scores[0]}
+        folders = list(takewhile(_is_tested, (folder_of(out, arm, seed) for seed in range(seeds))))
+        if folders:
+            found[arm] = _by_class(study, folders)
+            if study.gaps:
+                data = load(resolve(str(folders[0] / RECIPE)).dataset)
+                measured = [gaps(folder, data, study.gaps) for folder in folders]
+                found[arm] |= {name: whole(np.array([gap[name] for gap in measured])) for name in measured[0]}
     return found
 
 
-def _scores(study: Study, folder: Path) -> dict[str, float]:
-    scores = {name: _number(score.value) for name, score in reports.read(folder / REPORT).scores.items()}
-    if study.gaps:
-        scores |= gaps(folder, load(resolve(str(folder / RECIPE)).dataset), study.gaps)
-    return scores
+def _is_tested(folder: Path) -> bool:
+    return (folder / REPORT).exists()
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+def _by_class(study: Study, folders: Sequence[Path]) -> dict[str, Scores]:
+    """Return every metric of an arm, class by class, from the values by query of its seeds."""
+    tables = [reports.read_by_query(folder / BY_QUERY, reports.read(folder / REPORT)) for folder in folders]
+    names, classes = np.unique(np.array(tables[0][CLASS + study.unit].to_pylist()), return_inverse=True)
+    found = {}
+    for metric in metric_columns(tables[0]):
+        values = np.stack([table[metric].to_numpy() for table in tables])
+        defined = ~np.isnan(values[0])
+        queries = np.bincount(classes[defined], minlength=len(names))
+        sums = np.stack([np.bincount(classes[defined], row[defined], minlength=len(names)) for row in values])
+        some = queries > 0
+        found[metric] = Scores(sums[:, some] / queries[some], queries[some], tuple(names[some].tolist()))
+    return {metric: scores for metric, scores in found.items() if metric in study.metrics}
 
 
-def markdown(study: Study, values: Values, verdicts: Sequence[Verdict], tuning: Sequence[str] = ()) -> str:
-    """The study's claims, tuning and tables, with what they rest on."""
-    lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *tuning]
-    lines += ["Below: percent, mean ± half of the 95 % interval over seeds.", ""]
-    for table in (table for table in study.tables if any(arm in values for arm in table.arms)):
-        header = ["", "seeds", *study.metrics]
-        lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-        for arm in (arm for arm in table.arms if arm in values):
-            cells = [shown(contrast(values[arm][metric])) for metric in study.metrics]
-            lines.append(f"| {arm} | {len(values[arm][study.metrics[0]])} | " + " | ".join(cells) + " |")
-        lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n"
+def about(study: Study, values: Values, out: Path) -> About:
+    """Return what the values rest on: the dataset, the versions, and every arm's recipe and trials."""
+    first = next(iter(values), None)
+    report = reports.read(folder_of(out, first, 0) / REPORT) if first else None
+    return About(
+        dataset=study.dataset,
+        dataset_digest=report.dataset_digest if report else "",
+        hbench=report.hbench_version if report else __version__,
+        unit=study.unit,
+        by=study.tuning.by if study.tuning else "",
+        arms={arm: _record(study, arm, out) for arm in values},
+    )
 
 
-def _claims(verdicts: Sequence[Verdict]) -> list[str]:
-    """The table of the claims: effect before p-value, and the word by the p-value that is corrected for its family."""
-    lines = [
-        "## Claims",
-        "",
-        "d: mean difference in standard deviations over seeds. p: Student's, paired; corrected by Holm within a family.",
-        "",
-        "| claim | of | seeds | difference, points | 95 % interval | d | p | corrected | |",
-        "|---" * 9 + "|",
-    ]
-    return lines + [f"| {' | '.join(_claim_cells(verdict))} |" for verdict in verdicts]
-
-
-def _claim_cells(verdict: Verdict) -> list[str]:
-    claim = verdict.claim
-    metric = f"{claim.metric} − {claim.minus_metric}" if claim.minus_metric else claim.metric
-    about = [f"{claim.says} ({metric})", claim.source, str(verdict.seeds)]
-    if not verdict.seeds:
-        return [*about, *[""] * 5, verdict.word]
-    mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference)
-    numbers = [f"{verdict.effect:+.1f}", f"{verdict.p:.4f}", f"{verdict.corrected:.4f}"]
-    return [*about, mean, f"{low} … {high}", *numbers, verdict.word]
-
-
-def shown(interval: Interval) -> str:
-    """Percent: mean ± half width; the mean alone from one seed.
-
-    >>> shown(Interval(0.5, 0.49, 0.51))
-    '50.0 ± 1.0'
-    """
-    half = 100 * (interval.high - interval.low) / 2
-    return f"{100 * interval.mean:.1f}" + (f" ± {half:.1f}" if np.isfinite(half) else "")
+def _record(study: Study, arm: str, out: Path) -> ArmRecord:
+    recipe = study.recipe(arm, 0, chosen=chosen(study, out, arm))
+    return ArmRecord(
+        recipe=as_toml(recipe),
+        chosen=chosen(study, out, arm),
+        trials=tuple(trials(study, out, study.origin(arm), study.by(arm))),
+    )
 
 
 def rows(board: Leaderboard, values: Values, out: Path) -> list[Row]:
-    """One row per arm: its seed in the middle by the leaderboard's metric, and what all its seeds gave."""
+    """Return one row per arm: its seed in the middle by the leaderboard's metric, and the mean of all its seeds."""
     return [_row(board, out, arm, scores) for arm, scores in values.items()]
 
 
-def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, NDArray[np.float64]]) -> Row:
-    seeds = len(scores[board.metric])
-    seed = int(np.argsort(scores[board.metric], kind="stable")[(seeds - 1) // 2])
+def _row(board: Leaderboard, out: Path, arm: str, scores: Mapping[str, Scores]) -> Row:
+    of_seeds = scores[board.metric].of_seeds
+    seeds = len(of_seeds)
+    seed = int(np.argsort(of_seeds, kind="stable")[(seeds - 1) // 2])
     recipe = resolve(str(folder_of(out, arm, seed) / RECIPE))
     steps = _steps(folder_of(out, arm, seed))
-    over_seeds = "; ".join(f"{metric} {shown(contrast(scores[metric]))}" for metric in ("H-AP", "AP", "R@1"))
+    over_seeds = "; ".join(
+        f"{metric} {shown(interval_of(scores[metric]))}" for metric in ("H-AP", "AP", "R@1") if metric in scores
+    )
     note = f"seed {seed} of {seeds}, {steps} steps of {recipe.sampler.batch}; mean over seeds: {over_seeds}"
     document = reports.read(folder_of(out, arm, seed) / REPORT)
     row = row_of(

@@ -23,31 +23,25 @@ UNCLAIMED = 3  # seeds of an arm that no claim is about
 class Arm(BaseModel):
     """One recipe with changes; or, with `like`, another arm as it was tuned, with changes.
 
-    `tune`: the values of the loss's own main parameter that are tried with every rate of the study, each KEY=VALUE or several of
-    these with blanks between. `aim`: the metric that the loss is made for. `by`: the metric that chose the settings and the
-    checkpoint on held-out classes, the study's where it is left out.
+    `by`: the metric that chooses the rate and the checkpoint on held-out classes, by default the study's.
     """
 
     model_config = STRICT
     recipe: str = ""
     like: str = ""
     set: tuple[str, ...] = ()
-    tune: tuple[str, ...] = ()
-    aim: str = ""
     by: str = ""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Arm:
         if bool(self.recipe) == bool(self.like):
             raise ValueError("expected a recipe, or another arm that it is like")
-        if self.like and self.tune:
-            raise ValueError("expected no tuning of an arm that takes another's settings")
         return self
 
 
 class Tuning(BaseModel):
-    """How the settings of arms are chosen: every rate with every value of an arm's own `tune`, one run of a seed that no test
-    has, on held-out classes of the training set; `by` a metric."""
+    """How the rates of arms are chosen: one run for each, of a seed that no test has, on held-out classes of the training set; the
+    best of its validations `by` a metric counts."""
 
     model_config = STRICT
     rates: tuple[str, ...]
@@ -93,14 +87,15 @@ class Claim(BaseModel):
 class Study(BaseModel):
     """Arms by name, the settings that all of them share, and what is shown and tested of them.
 
-    `minutes`: what a run takes on one core. `gaps`: batch sizes of which the decomposability gap of AP is measured, as metrics
-    gap@B and AP in B.
+    `unit`: the level whose classes intervals are taken over, beside seeds. `minutes`: what a run takes on one core. `gaps`: batch
+    sizes of which the decomposability gap of AP is measured, as metrics gap@B and AP in B.
     """
 
     model_config = STRICT
     dataset: str
     settings: tuple[str, ...] = ()
     metrics: tuple[str, ...]
+    unit: str
     minutes: Annotated[float, Field(gt=0)] | None = None
     gaps: tuple[Annotated[int, Field(gt=1)], ...] = ()
     tuning: Tuning | None = None
@@ -119,29 +114,23 @@ class Study(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _same_budget(self) -> Study:
-        tuned = {name: len(arm.tune) for name, arm in self.arms.items() if arm.tune}
-        if tuned and self.tuning is None:
-            raise ValueError("expected [tuning], since arms are tuned")
-        if len(set(tuned.values())) > 1:
-            raise ValueError(f"expected as many values to be tried for every arm, found {tuned}")
+    def _no_chains(self) -> Study:
         if chained := [name for name, arm in self.arms.items() if arm.like and self.arms[arm.like].like]:
             raise ValueError(f"expected arms like one that has a recipe, found {examples(chained)}")
         return self
 
-    def tuned(self, arm: str) -> str:
-        """The arm whose tuning gives this one its settings: itself, or the one it is like; "" where nothing is tuned."""
-        origin = self.arms[arm].like or arm
-        return origin if self.arms[origin].tune else ""
+    def origin(self, arm: str) -> str:
+        """The arm whose tuning gives this one its rate: itself, or the one it is like."""
+        return self.arms[arm].like or arm
 
     def by(self, arm: str) -> str:
         """The metric that chooses an arm's settings."""
         return self.arms[arm].by or (self.tuning.by if self.tuning else "")
 
-    def configurations(self, arm: str) -> list[tuple[str, ...]]:
-        """The settings that are tried of a tuned arm."""
-        assert self.tuning is not None
-        return [(*rate.split(), *own.split()) for own in self.arms[arm].tune for rate in self.tuning.rates]
+    @property
+    def rates(self) -> list[tuple[str, ...]]:
+        """The settings that are tried of every arm that has a recipe."""
+        return [tuple(rate.split()) for rate in self.tuning.rates] if self.tuning else []
 
     def runs(self, arms: Sequence[str], seeds: int) -> list[tuple[str, int]]:
         """The arms and seeds to train, seed by seed: of an arm of a claim all seeds, of the others three at most."""

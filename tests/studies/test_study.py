@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -20,10 +19,11 @@ from hbench.train.records.validation import split_off
 from hbench.tree.names import class_rows
 from studies import study as studies
 from studies.__main__ import group
-from studies.claims import contrast, holm, judged, read_values, write_values
-from studies.runs import markdown, shown
+from studies.claims import holm, interval_of, judged
+from studies.page import markdown, shown
 from studies.study import Claim, Study
 from studies.tuning import chosen, trials
+from studies.values import About, ArmRecord, Scores, Trial, read, whole, write
 from tests.training import small_glyphs
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 def scores(*values):
     """The scores of one arm, of one seed each."""
-    return {"H-AP": np.array(values)}
+    return {"H-AP": whole(np.array(values))}
 
 
 def study_of(**claim):
@@ -39,7 +39,14 @@ def study_of(**claim):
     arms = {name: {"recipe": "glyphs-happier"} for name in "abcd"}
     tables = [{"title": "All", "arms": ("a", "b")}]
     return Study.model_validate(
-        {"dataset": "glyphs", "metrics": ("H-AP",), "arms": arms, "claim": (claim,), "table": tuple(tables)}
+        {
+            "dataset": "glyphs",
+            "metrics": ("H-AP",),
+            "unit": "base",
+            "arms": arms,
+            "claim": (claim,),
+            "table": tuple(tables),
+        }
     )
 
 
@@ -47,12 +54,38 @@ def test_the_interval_is_students_over_paired_differences():
     first, second = np.array([0.50, 0.53, 0.51, 0.56]), np.array([0.48, 0.50, 0.52, 0.53])
     test = stats.ttest_rel(first, second)
     low, high = test.confidence_interval(0.95)
-    assert contrast(first - second) == pytest.approx((0.0175, low, high))
+    assert interval_of(whole(first - second))[:3] == pytest.approx((0.0175, low, high))
 
 
 def test_one_seed_says_nothing():
-    assert contrast(np.array([0.2])) == (0.2, -np.inf, np.inf)
-    assert shown(contrast(np.array([0.2]))) == "20.0"
+    assert interval_of(whole(np.array([0.2])))[:3] == (0.2, -np.inf, np.inf)
+    assert shown(interval_of(whole(np.array([0.2])))) == "20.0"
+
+
+def test_the_interval_is_over_seeds_and_classes():
+    """The two parts of the variance by hand: 2 seeds, classes of 1 and 3 queries."""
+    values, queries = np.array([[0.1, 0.3], [0.2, 0.6]]), np.array([1, 3])
+    seeds = [(0.1 + 3 * 0.3) / 4, (0.2 + 3 * 0.6) / 4]
+    mean = (seeds[0] + seeds[1]) / 2
+    of_seeds = ((seeds[0] - mean) ** 2 + (seeds[1] - mean) ** 2) / 1 / 2
+    of_classes = 2 / 1 * ((1 / 4 * (0.15 - mean)) ** 2 + (3 / 4 * (0.45 - mean)) ** 2)
+    interval = interval_of(Scores(values, queries, ("a", "b")))
+    assert interval.mean == pytest.approx(mean)
+    assert interval.error == pytest.approx((of_seeds + of_classes) ** 0.5)
+    assert interval.freedom == pytest.approx((of_seeds + of_classes) ** 2 / (of_seeds**2 / 1 + of_classes**2 / 1))
+    half = stats.t.ppf(0.975, interval.freedom) * interval.error
+    assert (interval.low, interval.high) == pytest.approx((mean - half, mean + half))
+
+
+@pytest.mark.parametrize(("between_seeds", "between_classes"), [(0.02, 0.02), (0.05, 0.0), (0.0, 0.05)])
+def test_the_interval_holds_the_truth_at_least_as_often_as_it_says(between_seeds, between_classes):
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(400):
+        seeds, classes = rng.normal(0, between_seeds, (5, 1)), rng.normal(0, between_classes, (1, 40))
+        values = seeds + classes + rng.normal(0, 0.05, (5, 40))
+        low, high = interval_of(Scores(values, np.full(40, 10), tuple(map(str, range(40)))))[1:3]
+        held += low <= 0 <= high
+    assert held / 400 >= 0.93
 
 
 @pytest.mark.parametrize(
@@ -87,7 +120,6 @@ def test_p_values_are_students_and_agree_with_scipy():
     first, second = np.array([0.50, 0.53, 0.51, 0.56]), np.array([0.48, 0.50, 0.52, 0.53])
     (verdict,) = judged(study_of(), {"a": scores(*first), "b": scores(*second)})
     assert verdict.p == pytest.approx(stats.ttest_rel(first, second).pvalue)
-    assert verdict.effect == pytest.approx(np.mean(first - second) / np.std(first - second, ddof=1))
     (near,) = judged(study_of(within=0.04), {"a": scores(*first), "b": scores(*second)})
     below = stats.ttest_rel(first, second + 0.04, alternative="less").pvalue  # d < +.04
     above = stats.ttest_rel(first, second - 0.04, alternative="greater").pvalue  # d > -.04
@@ -120,31 +152,47 @@ def test_the_best_of_several_is_beaten_only_where_each_is():
     assert (single.word, single.seeds) == ("open", 1)
 
 
-def test_the_scores_of_every_seed_are_written_and_read_back(tmp_path):
-    values = {"a": scores(0.5, 0.25), "b": {"H-AP": np.array([0.125]), "AP": np.array([np.nan])}}
-    write_values(values, tmp_path / "values.parquet")
-    found = read_values(tmp_path / "values.parquet")
-    assert {arm: {name: each.tolist() for name, each in own.items()} for arm, own in found.items() if arm == "a"} == {
-        "a": {"H-AP": [0.5, 0.25]}
-    }
-    assert np.isnan(found["b"]["AP"]).tolist() == [True]
-    (tmp_path / "values.parquet").write_bytes(b"PAR1 and no more")
+ABOUT = About(
+    dataset="glyphs", dataset_digest="d", hbench="0.1", unit="base", by="H-AP",
+    arms={"a": ArmRecord(recipe="seed = 0", chosen=("optimizer.lr=0.1",),
+                         trials=(Trial(settings=("optimizer.lr=0.1",), score=0.5, step=3),))},
+)  # fmt: skip
+
+
+def test_the_scores_of_every_seed_and_class_are_written_and_read_back(tmp_path):
+    by_class = Scores(np.array([[0.5, 0.25], [0.75, 1.0]]), np.array([3, 1]), ("x", "y"))
+    path = tmp_path / "values.parquet"
+    write({"a": {"H-AP": by_class, "gap@8": whole(np.array([0.1, 0.2]))}, "b": scores(0.125)}, ABOUT, path)
+    found, about = read(path)
+    assert about == ABOUT
+    assert found["a"]["H-AP"].values.tolist() == by_class.values.tolist()
+    assert (found["a"]["H-AP"].queries.tolist(), found["a"]["H-AP"].units) == ([3, 1], ("x", "y"))
+    assert found["a"]["H-AP"].of_seeds.tolist() == [(3 * 0.5 + 0.25) / 4, (3 * 0.75 + 1) / 4]
+    assert found["a"]["gap@8"].values.tolist() == [[0.1], [0.2]]
+    assert found["b"]["H-AP"].of_seeds.tolist() == [0.125]
+    table = pq.read_table(path)
+    path.write_bytes(b"PAR1 and no more")
     with pytest.raises(DataError, match="a study's values"):
-        read_values(tmp_path / "values.parquet")
-    sound = {"arm": ["a"], "seed": [0], "metric": ["H-AP"], "value": [0.5]}
-    for odd in ({"value": ["x"]}, {"arm": [["a"]]}, {"seed": pa.array([None], pa.int64())}, {"metric": [b"x"]}):
-        pq.write_table(pa.table(sound | odd), tmp_path / "values.parquet")
-        with pytest.raises(DataError, match="is not a table of a study's values"):
-            read_values(tmp_path / "values.parquet")
+        read(path)
+    pq.write_table(table.drop_columns("unit"), path)
+    with pytest.raises(DataError, match="is not a table of a study's values"):
+        read(path)
+    pq.write_table(table.slice(1), path)
+    with pytest.raises(DataError, match="lacks values"):
+        read(path)
+    pq.write_table(table.replace_schema_metadata(None), path)
+    with pytest.raises(DataError, match="does not say what its values rest on"):
+        read(path)
 
 
 def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_correction():
     study = study_of()
     (missing,) = judged(study, {"a": scores(0.5)})
     assert (missing.word, missing.seeds) == ("not measured", 0)
-    text = markdown(study, {"a": scores(0.5)}, [missing])
+    text = markdown(study, {"a": scores(0.5)}, ABOUT)
     assert "| a | 1 | 50.0 |" in text
-    assert "| 0 |  |  |  |  |  | not measured |" in text
+    assert "1 of 1 claims are not measured" in text
+    assert "| a | **50.0 (3)** |" in text
     both = study.model_copy(update={"claims": (*study.claims, study.claims[0].model_copy(update={"plus": ("c",)}))})
     found = {"a": scores(0.60, 0.70, 0.801), "b": scores(0.50, 0.60, 0.70)}
     alone, (first, second) = judged(study, found)[0], judged(both, found)
@@ -154,34 +202,29 @@ def test_a_claim_whose_arms_are_not_there_yet_is_not_measured_and_counts_in_the_
 
 def test_a_claim_may_subtract_another_metric():
     claim = study_of(minus=("a",), metric="gap@32", minus_metric="gap@256")
-    own = {"gap@32": np.array([0.3, 0.4, 0.5]), "gap@256": np.array([0.1, 0.2, 0.31])}
+    own = {"gap@32": whole(np.array([0.3, 0.4, 0.5])), "gap@256": whole(np.array([0.1, 0.2, 0.31]))}
     (verdict,) = judged(claim, {"a": own})
     assert verdict.difference.mean == pytest.approx((0.2 + 0.2 + 0.19) / 3)
-    assert "(gap@32 − gap@256)" in markdown(claim, {"a": own | scores(0.5, 0.5, 0.5)}, [verdict])
+    assert "(gap@32 − gap@256)" in markdown(claim, {"a": own | scores(0.5, 0.5, 0.5)}, ABOUT)
 
 
 def tuned_study(**arms):
     tuning = {"rates": ("optimizer.lr=0.1", "optimizer.lr=0.2"), "by": "H-AP"}
-    return {"dataset": "glyphs", "metrics": ("H-AP",), "tuning": tuning, "arms": arms}
+    return {"dataset": "glyphs", "metrics": ("H-AP",), "unit": "base", "tuning": tuning, "arms": arms}
 
 
-def test_every_tuned_arm_has_the_same_budget():
-    one = {"recipe": "glyphs-nsm", "tune": ("losses.nsm.params.temperature=0.1",)}
-    two = one | {"tune": ("losses.nsm.params.temperature=0.1", "losses.nsm.params.temperature=0.2 epochs=3")}
-    study = Study.model_validate(tuned_study(a=two, b={"like": "a", "by": "AP"}, c={"recipe": "glyphs-nsm"}))
-    assert [len(study.configurations("a")), study.tuned("b"), study.tuned("c")] == [4, "a", ""]
-    assert study.configurations("a")[3] == ("optimizer.lr=0.2", "losses.nsm.params.temperature=0.2", "epochs=3")
-    for arms, expected in [
-        ({"a": one, "b": two}, "as many values"),
-        ({"a": one, "b": {"like": "a"}, "c": {"like": "b"}}, "one that has a recipe"),
-        ({"a": one, "b": {"like": "a", "tune": one["tune"]}}, "no tuning of an arm"),
+def test_every_arm_with_a_recipe_is_tuned_by_the_same_rates():
+    arms = {"a": {"recipe": "glyphs-nsm"}, "b": {"like": "a", "by": "AP"}}
+    study = Study.model_validate(tuned_study(**arms))
+    assert study.rates == [("optimizer.lr=0.1",), ("optimizer.lr=0.2",)]
+    assert [study.origin("b"), study.by("a"), study.by("b")] == ["a", "H-AP", "AP"]
+    for wrong, expected in [
+        ({"a": arms["a"], "b": {"like": "a"}, "c": {"like": "b"}}, "one that has a recipe"),
         ({"a": {}}, "a recipe, or another arm"),
         ({"a": {"like": "z"}}, "found z"),
     ]:
         with pytest.raises(ValueError, match=expected):
-            Study.model_validate(tuned_study(**arms))
-    with pytest.raises(ValueError, match=r"expected \[tuning\]"):
-        Study.model_validate({**tuned_study(a=one), "tuning": None})
+            Study.model_validate(tuned_study(**wrong))
 
 
 def test_arms_of_claims_have_all_seeds_and_others_three():
@@ -195,7 +238,7 @@ def test_arms_of_claims_have_all_seeds_and_others_three():
 def test_a_study_that_names_unknown_arms_is_refused(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(
-        'dataset = "glyphs"\nmetrics = []\n[arms]\na = { recipe = "x" }\n[[table]]\ntitle = "t"\narms = ["b"]\n'
+        'dataset = "glyphs"\nmetrics = []\nunit = "base"\n[arms]\na = { recipe = "x" }\n[[table]]\ntitle = "t"\narms = ["b"]\n'
     )
     with pytest.raises(ConfigError, match=r"found b"):
         studies.read(str(path))
@@ -216,12 +259,11 @@ def test_the_shipped_study_has_every_method_of_glyphs_and_recipes_that_resolve()
     gaps = {name for size in study.gaps for name in (f"gap@{size}", f"AP in {size}")}
     subtracted = {claim.minus_metric for claim in study.claims} - {""}
     assert {*study.metrics, *(claim.metric for claim in study.claims), *subtracted} <= known | gaps
-    for arm in study.arms:
-        if study.arms[arm].tune:
-            recipes = [study.trial(arm, settings) for settings in study.configurations(arm)]
-            assert len({str(recipe) for recipe in recipes}) == 8
-            assert not any(recipe.tested for recipe in recipes)
-            assert all(set(recipe.losses) == set(resolve(study.arms[arm].recipe).losses) for recipe in recipes)
+    for arm in (arm for arm in study.arms if study.arms[arm].recipe):
+        recipes = [study.trial(arm, settings) for settings in study.rates]
+        assert len({str(recipe) for recipe in recipes}) == 4
+        assert not any(recipe.tested for recipe in recipes)
+        assert all(set(recipe.losses) == set(resolve(study.arms[arm].recipe).losses) for recipe in recipes)
     assert all(isinstance(claim, Claim) and claim.source for claim in study.claims)
 
 
@@ -240,6 +282,7 @@ def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_pat
     (tmp_path / "tiny.toml").write_text(f"""
 dataset = "glyphs"
 metrics = ["H-AP", "R@1"]
+unit = "base"
 settings = ["dataset={tmp_path / "letters"}", "epochs=1", "steps_per_epoch=2", "sampler.batch=16", "model.dim=8"]
 [arms]
 NSM = {{ recipe = "glyphs-nsm" }}
@@ -260,9 +303,14 @@ metric = "H-AP"
     (claim,) = json.loads(first.stdout)
     assert claim["says"] == "learning helps"
     assert first.stderr.count("trained NSM") == 2
-    kept = read_values(tmp_path / "out" / "values.parquet")
+    kept, about = read(tmp_path / "out" / "values.parquet")
     report = json.loads((tmp_path / "out" / "NSM" / "seed-0" / "report.json").read_text())
-    assert kept["NSM"]["H-AP"].tolist() == [report["scores"]["H-AP"]["value"]]
+    assert kept["NSM"]["H-AP"].of_seeds.tolist() == pytest.approx([report["scores"]["H-AP"]["value"]], abs=1e-12)
+    assert len(kept["NSM"]["H-AP"].units) > 3
+    assert about.dataset_digest == report["dataset_digest"]
+    assert "steps_per_epoch = 2" in about.arms["NSM"].recipe
+    shown_again = CliRunner().invoke(group, ["show", str(tmp_path / "out"), "--study", line[1]])
+    assert shown_again.stdout == (tmp_path / "out" / "study.md").read_text()
     again = CliRunner().invoke(group, [*line[:-1], "--rows", str(rows_file(tmp_path))])
     assert again.exit_code == 0, again.output
     assert "trained" not in again.stderr
@@ -278,7 +326,8 @@ def test_a_tuned_study_chooses_on_held_out_classes_and_tests_what_it_chose(tmp_p
     save(small_glyphs(), tmp_path / "letters")
     (tmp_path / "tiny.toml").write_text(f"""
 dataset = "glyphs"
-metrics = ["H-AP"]
+metrics = ["H-AP", "AP"]
+unit = "base"
 gaps = [8]
 settings = ["dataset={tmp_path / "letters"}", "epochs=2", "steps_per_epoch=4", "sampler.batch=16", "model.dim=8",
             "validation=0.3", "evaluate_every=1"]
@@ -286,7 +335,7 @@ settings = ["dataset={tmp_path / "letters"}", "epochs=2", "steps_per_epoch=4", "
 rates = ["optimizer.lr=0.0", "optimizer.lr=0.005"]
 by = "H-AP"
 [arms]
-NSM = {{ recipe = "glyphs-nsm", aim = "R@1", tune = ["losses.nsm.params.temperature=0.1"] }}
+NSM = {{ recipe = "glyphs-nsm", set = ["losses.nsm.params.temperature=0.1"] }}
 "NSM by R@1" = {{ like = "NSM", by = "R@1", set = ["log_every=1"] }}
 [[table]]
 title = "Both"
@@ -309,9 +358,11 @@ arms = ["NSM", "NSM by R@1"]
     assert (own.tested, own.select_by, own.seed) == (True, "H-AP", 0)
     other = resolve(str(tmp_path / "out" / "NSM_by_R_1" / "seed-0" / "recipe.toml"))
     assert (other.select_by, other.log_every) == ("R@1", 1)
-    values = read_values(tmp_path / "out" / "values.parquet")
-    assert values["NSM"]["gap@8"] == pytest.approx(values["NSM"]["AP in 8"] - values["NSM"]["AP"], abs=1e-9)
-    assert "| NSM | 2 of 2 | lr=" in (tmp_path / "out" / "study.md").read_text()
+    values, about = read(tmp_path / "out" / "values.parquet")
+    gap, inside, on_all = (values["NSM"][name].of_seeds for name in ("gap@8", "AP in 8", "AP"))
+    assert gap == pytest.approx(inside - on_all, abs=1e-9)
+    assert (about.arms["NSM"].trials, about.arms["NSM"].chosen) == (tuple(tried), best)
+    assert "| | lr=0.0 | lr=0.005 |" in (tmp_path / "out" / "study.md").read_text()
     (tmp_path / "out" / "NSM" / "trial-0" / "report.json").unlink()
     with pytest.raises(DataError, match="has not ended"):
         chosen(study, tmp_path / "out", "NSM by R@1")

@@ -7,8 +7,8 @@ from scipy.stats import t
 
 from hbench.core.errors import DataError, UnknownName, UsageError
 from studies.__main__ import group
-from studies.claims import write_values
 from studies.plots import draw, swept
+from studies.values import About, whole, write
 from tests.look.plotting import NASTY, check_svg, cut_texts
 
 VALUES = {
@@ -23,9 +23,16 @@ VALUES = {
 }
 
 
+ABOUT = About(dataset="glyphs", dataset_digest="d", hbench="0.1", unit="base")
+
+
+def by_seed(values):
+    return {arm: {metric: whole(scores) for metric, scores in metrics.items()} for arm, metrics in values.items()}
+
+
 @pytest.fixture
 def file(tmp_path):
-    write_values(VALUES, tmp_path / "values.parquet")
+    write(by_seed(VALUES), ABOUT, tmp_path / "values.parquet")
     return str(tmp_path / "values.parquet")
 
 
@@ -61,7 +68,7 @@ def study_with_gaps(path):
         for size, gap in {8: 0.3, 64: 0.1}.items():
             own |= {f"gap@{size}": np.full(4, gap), f"AP in {size}": own["AP"] + gap}
         values[arm] = own
-    write_values(values, path)
+    write(by_seed(values), ABOUT, path)
     return values
 
 

@@ -1,0 +1,87 @@
+"""Writes what a study says, claims, trials and tables, from its kept values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from studies.claims import Interval, Verdict, interval_of, judged
+from studies.study import Study
+from studies.values import About, Values
+
+ROWS = Path(__file__).parents[1] / "leaderboards"
+VALUES = "values.parquet"
+
+
+def kept_of(source: str) -> Path:
+    """Return the kept values of a study: of its folder, of a file, or shipped in leaderboards/ under a name."""
+    shipped = ROWS / f"{source}.parquet"
+    return shipped if shipped.is_file() else Path(source) / VALUES if Path(source).is_dir() else Path(source)
+
+
+def markdown(study: Study, values: Values, about: About) -> str:
+    """Return the study's claims, trials and tables as Markdown, from the kept values alone."""
+    verdicts = judged(study, values)
+    lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *_trials_table(about)]
+    lines += [f"Below: percent, mean ± half of the 95 % interval over seeds and classes ({about.unit}).", ""]
+    for table in (table for table in study.tables if any(arm in values for arm in table.arms)):
+        header = ["", "seeds", *study.metrics]
+        lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+        for arm in (arm for arm in table.arms if arm in values):
+            scores = values[arm]
+            cells = [shown(interval_of(scores[metric])) for metric in study.metrics]
+            lines.append(f"| {arm} | {len(scores[study.metrics[0]].values)} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _trials_table(about: About) -> list[str]:
+    """A line per arm with trials: the best score on held-out classes by rate, the chosen one in bold."""
+    tuned = {arm: record for arm, record in about.arms.items() if record.trials}
+    if not tuned:
+        return []
+    rates = [_words(trial.settings) for trial in next(iter(tuned.values())).trials]
+    lines = [f"Trials on held-out classes: {about.by}, percent, at its best step; the chosen rate in bold.", ""]
+    lines += [f"| | {' | '.join(rates)} |", "|---" * (len(rates) + 1) + "|"]
+    for arm, record in tuned.items():
+        cells = [f"{100 * trial.score:.1f} ({trial.step})" for trial in record.trials]
+        cells = [
+            f"**{cell}**" if t.settings == record.chosen else cell for cell, t in zip(cells, record.trials, strict=True)
+        ]
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _words(settings: Sequence[str]) -> str:
+    """Return the settings without the roads to them: optimizer.lr=0.003 is lr=0.003."""
+    return ", ".join(setting.removeprefix("optimizer.") for setting in settings)
+
+
+def _claims(verdicts: Sequence[Verdict]) -> list[str]:
+    """A table of the claims that are measured, and one line that counts the others."""
+    measured = [verdict for verdict in verdicts if verdict.seeds]
+    lines = ["| claim | of | difference, points | 95 % interval | p | corrected | |", "|---" * 7 + "|"]
+    lines += [f"| {' | '.join(_claim_cells(verdict))} |" for verdict in measured]
+    if len(measured) < len(verdicts):
+        lines += ["", f"{len(verdicts) - len(measured)} of {len(verdicts)} claims are not measured."]
+    return lines
+
+
+def _claim_cells(verdict: Verdict) -> list[str]:
+    claim = verdict.claim
+    metric = f"{claim.metric} − {claim.minus_metric}" if claim.minus_metric else claim.metric
+    mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference[:3])
+    numbers = [f"{low} … {high}", *(f"{p:.4f}" if p >= 0.0001 else "< 0.0001" for p in (verdict.p, verdict.corrected))]
+    return [f"{claim.says} ({metric})", claim.source, mean, *numbers, verdict.word]
+
+
+def shown(interval: Interval) -> str:
+    """Percent: mean ± half width; the mean alone from one seed.
+
+    >>> shown(Interval(0.5, 0.49, 0.51, 0.004, 4.0))
+    '50.0 ± 1.0'
+    """
+    half = 100 * (interval.high - interval.low) / 2
+    return f"{100 * interval.mean:.1f}" + (f" ± {half:.1f}" if np.isfinite(half) else "")

@@ -1,0 +1,124 @@
+"""Keeps the scores of a study's runs, class by class, and how each run was trained: all that its page is computed from.
+
+A score is the mean over queries; of every class of the study's unit the kept table has the mean over its queries. So intervals can
+be taken over seeds and over classes without the runs. The table's metadata (`About`) has the settings, the rates that were tried,
+the digest of the dataset and the version of hbench.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from hbench.core.errors import DataError
+from hbench.core.files import replacing
+from hbench.core.schema import Strict
+from hbench.core.untrusted import parquet_table
+
+Floats = NDArray[np.float64]
+COLUMNS = {
+    "arm": pa.string(), "seed": pa.int64(), "metric": pa.string(), "unit": pa.string(), "value": pa.float64(),
+    "queries": pa.int64(),
+}  # fmt: skip
+KEY = b"study"
+
+
+class Trial(Strict):
+    """A rate that was tried: the settings, and the best score on held-out classes, at which step."""
+
+    settings: tuple[str, ...]
+    score: float
+    step: int
+
+
+class ArmRecord(Strict):
+    """How an arm was trained: its recipe as TOML without the seed, and the trials that its rate was chosen by."""
+
+    recipe: str
+    chosen: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
+
+
+class About(Strict):
+    """What the scores of a study rest on; `unit`: the level whose classes the table has, `by`: the metric of the trials."""
+
+    dataset: str
+    dataset_digest: str
+    hbench: str
+    unit: str
+    by: str = ""
+    arms: dict[str, ArmRecord] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A metric of an arm: `values` (S, C), for every seed the mean over the `queries` (C,) of every class; `units`: their names."""
+
+    values: Floats
+    queries: NDArray[np.int64]
+    units: tuple[str, ...]
+
+    @property
+    def of_seeds(self) -> Floats:
+        """The score of every seed (S,): the mean over all queries."""
+        scores: Floats = self.values @ (self.queries / self.queries.sum())
+        return scores
+
+
+Values = Mapping[str, Mapping[str, Scores]]  # arm -> metric -> its scores
+
+
+def whole(scores: Floats) -> Scores:
+    """Make scores (S,) that are known as wholes only, such as gaps, one class."""
+    return Scores(np.asarray(scores, float)[:, None], np.ones(1, np.int64), ("",))
+
+
+def write(values: Values, about: About, path: Path) -> None:
+    """Write every score to a parquet file, whole or not at all."""
+    rows = [
+        (arm, seed, metric, unit, float(value), int(queries))
+        for arm, metrics in values.items()
+        for metric, scores in metrics.items()
+        for seed, row in enumerate(scores.values)
+        for unit, value, queries in zip(scores.units, row, scores.queries, strict=True)
+    ]
+    columns = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)) if rows else [[]] * len(COLUMNS), strict=True))
+    schema = pa.schema(list(COLUMNS.items()), metadata={KEY: about.model_dump_json()})
+    with replacing(path) as temporary:
+        pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
+
+
+def read(path: Path) -> tuple[dict[str, dict[str, Scores]], About]:
+    """Read what `write` wrote. Raises DataError."""
+    try:
+        table = parquet_table(path)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise DataError(f"{path} cannot be read", expected="a study's values", found=str(error)) from None
+    types = dict(zip(table.schema.names, table.schema.types, strict=True))
+    if types != COLUMNS or any(table[name].null_count for name in COLUMNS):
+        shown = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        raise DataError(f"{path} is not a table of a study's values", expected=f"columns {shown}, without nulls")
+    try:
+        about = About.model_validate_json((table.schema.metadata or {}).get(KEY, b"{}"))
+    except ValidationError as error:
+        raise DataError(f"{path} does not say what its values rest on", found=str(error)) from None
+    found: dict[str, dict[str, Scores]] = {}
+    keys = np.array(table["arm"].to_pylist(), object), np.array(table["metric"].to_pylist(), object)
+    seeds, values, queries = (table[name].to_numpy() for name in ("seed", "value", "queries"))
+    for arm in dict.fromkeys(keys[0]):
+        for metric in dict.fromkeys(keys[1][keys[0] == arm]):
+            rows = np.flatnonzero((keys[0] == arm) & (keys[1] == metric))
+            number = len(np.unique(seeds[rows]))
+            if len(rows) % number:
+                raise DataError(f"{path} lacks values", expected=f"the same classes for every seed of {arm}, {metric}")
+            of_seeds = rows.reshape(number, -1)
+            units = tuple(table["unit"].take(pa.array(of_seeds[0])).to_pylist())
+            found.setdefault(arm, {})[metric] = Scores(values[of_seeds], queries[of_seeds[0]], units)
+    return found, about
