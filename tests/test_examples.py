@@ -17,6 +17,7 @@ SAYS = {
     "timm_embedding": "AP/script",
     "trec_run": "NDCG 0.547475",
     "lightning_validation": "H-AP 0.",
+    "new_dataset": "<Dataset birds-mini@1: family › species; train 4, test 4 items> RGB",
     "fiftyone_mistakes": "280 labels; the worst is a",
     "huggingface_dataset": "['test', 'train'] (8, 8)",
 }

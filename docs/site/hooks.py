@@ -32,6 +32,7 @@ TITLES = {
     "fiftyone_mistakes": "FiftyOne",
     "huggingface_dataset": "Hugging Face datasets",
     "lightning_validation": "Lightning",
+    "new_dataset": "A dataset of another package",
     "pml_accuracy": "pytorch-metric-learning",
     "timm_embedding": "timm",
     "torchmetrics_hap": "torchmetrics",
