@@ -1,6 +1,6 @@
-"""A published dataset as a module to copy: `build` reads the raw files, SPEC says the rest; here with a tiny folder to build it from.
+"""A published dataset as a module to copy: `build` reads the raw files, SPEC says the rest; with a tiny folder to build it from.
 
-In hbench it is a file of hbench/datasets/benchmarks/; in a package of yours, its SPEC is an entry point of the group `hbench.datasets`.
+In hbench it is a file of hbench/datasets/benchmarks/; in a package of yours, SPEC is an entry point of the group `hbench.datasets`.
 
 Then: hbench build birds-mini --root raw    # as here, by hbench.build
 """
