@@ -58,15 +58,17 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
     batch, seed = options["batch"], options["seed"]
     data, given = datasets.load(dataset), read(file, ids=options["ids"]).embeddings("a gap")
     if data.lists:
-        raise UsageError("a gap is measured by labels", expected="a label tree", found="listed positives")
+        raise UsageError("the gap is measured by labels", expected="a label tree", found="listed positives")
     examined = examine(given, data, Settings(metrics, similarity=options["similarity"]))
     if examined.conditions.partial:
-        raise UsageError("no gap is measured of partial labels", fix="leave their items out: --policy drop")
+        raise UsageError("the gap cannot be measured for partial labels", fix="leave their items out: --policy drop")
     for name, manifest in data.tests.items():
         items = int(manifest.gallery.sum())
         if items < 2 * batch:
             raise UsageError(
-                "the gallery makes no two batches", expected=f"--batch of at most {items // 2}", found=f"{batch}"
+                "the gallery is too small for two batches",
+                expected=f"--batch of at most {items // 2}",
+                found=f"{batch}",
             )
         with progress() as bars:
             on_batch = partial(_advance, bars, bars.add_task(f"batches of {name}", total=None))

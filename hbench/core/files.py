@@ -42,7 +42,7 @@ def full_disk_told(path: Path, *, missing: Callable[[], int | None] = lambda: No
                 f"the disk is full: {path} could not be written",
                 expected=None if needed is None else f"{needed:,} more bytes free",
                 found=f"{free_bytes(path):,} bytes free",
-                fix="make room and run the same command again",
+                fix="free some space and run the same command again",
             ) from None
         raise
 

@@ -100,7 +100,7 @@ def _retrieval_of_arrays(
     if _are_names(labels) or (gallery is not None and _are_names(gallery[1])):
         labels, gallery, names = _numbered(labels, gallery, level_names, policies)
     elif policies:
-        raise UsageError("a policy mends names", expected="labels of names", found="numbers")
+        raise UsageError("a policy mends names, not numbers", expected="labels of names", found="numbers")
     sides = [_side(vectors, labels, "vectors", needs_direction)]
     if gallery is not None:
         sides.append(_side(*gallery, "gallery vectors", needs_direction))
@@ -148,7 +148,7 @@ def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list
     mended = mend_to_tree(NameTable.of(levels, rows), policies, "the labels")
     kept = [after for row in rows if (after := mended.final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
-        raise UsageError("vectors keep their labels here", expected="a policy that leaves out no row and no level",
+        raise UsageError("a policy may not leave out rows or levels here", expected="a policy that leaves out no row and no level",
                          found=", ".join(policies), fix="leave the rows out of both arrays")  # fmt: skip
     return kept, levels
 

@@ -161,7 +161,9 @@ def report_on(
     jobs = examined.jobs(memory=memory)
     if top_k:
         if set(jobs) != set(examined.data.tests):
-            raise UsageError("no results are kept of this evaluation", expected="embeddings, and positives by label")
+            raise UsageError(
+                "first results cannot be kept for this evaluation", expected="embeddings, and positives by label"
+            )
         jobs = {name: replace(job, top=TopResults(len(job.ranker.queries), top_k)) for name, job in jobs.items()}
     report = report_of_jobs(examined, jobs, execute=execute, on_test=on_test)
     if not top_k:
@@ -208,9 +210,7 @@ def shard_on(
     """
     jobs = examined.jobs(memory=memory)
     if set(jobs) != set(examined.data.tests):
-        raise UsageError(
-            "this evaluation has no parts: it takes seconds", expected="embeddings, and positives by label"
-        )
+        raise UsageError("this evaluation cannot be split into shards", expected="embeddings, and positives by label")
     evaluation = shards.Evaluation(examined.subject, examined.conditions, examined.also, examined.warnings)
     tests = {name: (job, queries_of(name, examined.data.tests[name])) for name, job in jobs.items()}
     shards.write(path, evaluation, tests, part, execute=execute, on_test=on_test)

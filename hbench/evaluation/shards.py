@@ -135,7 +135,7 @@ def merge(paths: Sequence[Path]) -> Report:
     evaluations.
     """
     if not paths:
-        raise UsageError("there is nothing to merge", expected="the files of all parts")
+        raise UsageError("no shards are given", expected="the files of all parts")
     shards = sorted(map(_shard, paths), key=lambda shard: shard[0].part)
     headers = [header for header, _ in shards]
     _refuse_mixtures(headers)
@@ -178,7 +178,7 @@ def _joined(test: str, shards: Sequence[dict[str, NDArray[Any]]], evaluation: Ev
         for field, array in found.items():
             if array.dtype.kind != kinds[field] or array.shape != (*queries, *widths.get(field, ())):
                 raise SubmissionError(
-                    "a part does not hold what an evaluation keeps", expected=f"an array {test}/{field} for its queries",
+                    "a shard lacks an array, or holds one of another type", expected=f"an array {test}/{field} for its queries",
                     found=f"{array.dtype} of shape {array.shape}",
                 )  # fmt: skip
     joined = {field: np.concatenate([arrays[f"{test}/{field}"] for arrays in shards]) for field in kinds}

@@ -123,5 +123,5 @@ def test_what_partial_labels_cannot_do_is_refused_before_work_starts(zoo, tmp_pa
     with pytest.raises(SubmissionError, match="scored by embeddings alone"):
         evaluate(tmp_path / "run.csv", data)
     call("tree", "validate", table, "--policy", "unknown", "-o", tmp_path / "mended.csv")
-    with pytest.raises(UsageError, match="no gap is measured of partial labels"):
+    with pytest.raises(UsageError, match="the gap cannot be measured for partial labels"):
         call("gap", embeddings, "-d", tmp_path / "mended.csv", "--batch", "20")

@@ -81,7 +81,7 @@ def on_the_same_side(entry, leaf, ours, theirs):
 @pytest.mark.parametrize("name", [name for name in NAMES if "SoftBinAP" in name])
 @pytest.mark.parametrize("factor", [1 - 1e-12, 1 + 1e-12], ids=["below", "above"])
 def test_a_recorded_gradient_on_a_kink_is_met_from_either_side(name, factor):
-    """As on a processor whose matrix product rounds all the queries' own scores down, or up."""
+    """Processors may round all the queries' own scores down, or up."""
     differing = []
     for entry in of(name):
         value, gradients = golden.evaluate(entry, moved(entry, lambda x: x * factor))

@@ -170,7 +170,7 @@ class Opened(WorkerPlugin):
                 made = self.rebuild(self.given(pieces))
                 if made.digest != self.digest:
                     raise IntegrityError(
-                        f"a worker finds another content in {self.files[0].path}", expected=f"job {self.digest[:16]}",
+                        f"a worker reads different content from {self.files[0].path}", expected=f"job {self.digest[:16]}",
                         found=f"job {made.digest[:16]}", fix="give all workers the same files and version of hbench",
                     )  # fmt: skip
                 self.made = made

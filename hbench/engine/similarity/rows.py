@@ -98,7 +98,7 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
             f"{len(bad)} of the {what} hold NaN or Inf",
             expected="finite numbers",
             found=f"rows {examples(bad)}",
-            fix="look at the model's output there: overflow under float16 is the usual cause",
+            fix="look at the model's output for these rows: overflow under float16 is the usual cause",
         )
     return array
 

@@ -73,7 +73,7 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
         )
     if len(stored.ids) != len(stored.vectors):
         raise SubmissionError(
-            f"{path} has another number of ids than of vectors",
+            f"{path} has different numbers of ids and vectors",
             expected=f"{len(stored.vectors):,} ids, one per vector",
             found=f"{len(stored.ids):,}",
             fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,

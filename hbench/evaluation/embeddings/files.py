@@ -164,7 +164,7 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
         yield
     except (*DAMAGED, *others) as error:
         raise SubmissionError(
-            f"{path} cannot be read: it is damaged, cut off, or no {path.suffix or 'folder of parts'}",
+            f"{path} cannot be read: it is damaged, cut off, or not a {path.suffix or 'folder of parts'}",
             found=first_line(error), fix="write or copy it again and compare its sha256sum",
         ) from None  # fmt: skip
 

@@ -116,7 +116,7 @@ def differences_of(first: pa.Table, second: pa.Table, *, unit: str | None = None
     if order.keys() != other.keys():
         lone = sorted(order.keys() ^ other.keys())
         raise ComparisonError(
-            "these reports have other queries",
+            "these reports are of different queries",
             found=f"{len(lone)} in only one of them: {examples(' '.join(q) for q in lone)}",
         )
     names = [name for name in metric_columns(first) if name in second.column_names]

@@ -33,7 +33,7 @@ def files_in(folder: Path) -> list[Path]:
     stems = [path.stem for path in files]
     if not files or len(set(stems)) < len(stems):
         raise SubmissionError(
-            f"{folder} holds no embedding files of their own names",
+            f"{folder} holds no embedding files, or two of the same name",
             expected=f"files of different names before {', '.join(READERS)}",
             found=examples(path.name for path in files) if files else "none",
         )

@@ -63,7 +63,9 @@ def parse(text: str) -> list[OtherTree]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     trees = [_shuffled(word) if word.partition(":")[0] == SHUFFLED else _from_file(Path(word)) for word in words]
     if not trees or len({tree.name for tree in trees}) < len(trees):
-        raise UsageError("the trees have no names of their own", expected="files of different names", found=text)
+        raise UsageError(
+            "no tree is named, or two trees have the same file name", expected="files of different names", found=text
+        )
     return trees
 
 
