@@ -1,12 +1,12 @@
 """Defines the colours and marks of levels, from unrelated to the same fine class.
 
 The colours are those of cividis, which the colour-blind can distinguish. Their lightness increases from level to level, so that
-a picture printed in grey still shows which mistake is worse. A mark of filled boxes shows the level without colour.
+a picture printed in grey still shows which mistake is worse. A mark of filled circles shows the level without colour.
 
 >>> color_of(0, 2), color_of(2, 2)
 ('#00224e', '#fee838')
 >>> mark_of(1, 3)
-'■□□'
+'●○○'
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def text_color_on(color: str) -> str:
 
 
 def mark_of(level: int, depth: int) -> str:
-    """Return a box per level, filled up to this level."""
-    return "■" * level + "□" * (depth - level)
+    """Return a circle per level, filled up to this level."""
+    return "●" * level + "○" * (depth - level)
 
 
 SERIES = 0.72  # share of the scale that is used, since lighter colours are hard to see on white

@@ -21,7 +21,7 @@ from hbench.engine.measure import Measurement, measure
 from hbench.look import retrievals
 from hbench.look.inputs import examined_embeddings, test_of
 from hbench.look.palette import mark_of
-from hbench.look.retrievals import UNRELATED, Hit, Queries, first_results, hits_of, level_name
+from hbench.look.retrievals import UNRELATED, Hit, Queries, first_results, hits_of, level_name, right_of
 from hbench.look.strips import Sheet, StripRow, page_of, strip_of, write_strips
 from hbench.metrics.names import goodness
 
@@ -61,7 +61,7 @@ class Results:
         write_strips(self.sheet, Path(path))
 
     def text(self) -> str:
-        """Write a line per result for a person to read, with the mark and the name of its level."""
+        """Write a line per result for a person to read, with the mark and the name of its level, and its class."""
         levels, shown = self.sheet.levels, []
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
@@ -69,9 +69,9 @@ class Results:
             for row in strip.rows:
                 shown += [f"  {row.name}"] * (len(strip.rows) > 1)
                 shown += [
-                    f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} "
-                    f"{level_name(hit.level, levels):{width}}  {hit.item}"
-                    for hit in row.hits
+                    f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} {level_name(hit.level, levels):{width}}"
+                    f"  {hit.name}  {hit.item}{'  (a copy)' * hit.copy}{'  (the first right one)' * (hit is row.right)}"
+                    for hit in row.shown
                 ]
             shown += [""]
         return "\n".join(map(visible, shown)).rstrip("\n")
@@ -141,7 +141,10 @@ def browse(
     ]
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        rows = [StripRow(file, hits_of(manifest, top, number)) for file, top in zip(_names(paths), tops, strict=True)]
+        rows = [
+            StripRow(file, hits_of(manifest, top, number), right=right_of(manifest, top, number, k))
+            for file, top in zip(_names(paths), tops, strict=True)
+        ]
         strip = strip_of(manifest, query, rows)
         if measured is not None:
             strip = strip._replace(about=f"{strip.about} · {by} {percent(measured.values[0][query], 1)}")

@@ -28,21 +28,61 @@ Queries = NDArray[np.int64]  # positions among the queries of a test
 
 class TopLists(NamedTuple):
     """The first k results of some queries: `items` (Q, k), positions in the manifest, or NO_ITEM after the end of a list;
-    `scores` (Q, k); `levels` (Q, k)."""
+    `scores` (Q, k); `levels` (Q, k); `copies` (Q, k): whether the vector is the query's.
+
+    `right`: the first results of the query's finest class; None if only the first k results are known."""
 
     items: NDArray[np.int32]
     scores: Floats
     levels: NDArray[np.uint8]
+    copies: NDArray[np.bool_]
+    right: FirstRight | None = None
+
+
+class FirstRight(NamedTuple):
+    """The first result of each query's finest class: `ranks`, `items` and `scores` (Q,); rank 0 where there is none."""
+
+    ranks: NDArray[np.int64]
+    items: NDArray[np.int32]
+    scores: Floats
 
 
 class Hit(NamedTuple):
-    """A result of a query; `level` 0 … L is that of the pair, `position` that of the item in the manifest."""
+    """A result of a query; `level` 0 … L is that of the pair, `position` that of the item in the manifest.
+
+    `name`: the finest class of the item; `copy`: its vector is the query's."""
 
     rank: int
     item: str
     score: float
     level: int
     position: int
+    name: str = ""
+    copy: bool = False
+
+
+class RightResults(TopResults):
+    """Keeps the first k results, and the first one of the query's finest class, wherever in the list it stands."""
+
+    def __init__(self, queries: int, k: int) -> None:
+        super().__init__(queries, k)
+        self.right, self.ranks = TopResults(queries, 1), np.zeros(queries, np.int64)
+
+    def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
+        """Keep those of the canonical queries from `first` on, from their masked rows of scores (n, G)."""
+        super().keep(ranker, scores, first)
+        for query, row in enumerate(scores, start=first):
+            starts, ends = ranker.starts[query], ranker.ends[query]
+            if starts[-1] == ends[-1]:
+                continue
+            column = starts[-1] + np.argmax(row[starts[-1] : ends[-1]])
+            score, at = row[column], ranker.queries[query]
+            if score > -np.inf:
+                tied = np.flatnonzero(row == score)[:, None]
+                levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
+                ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
+                self.ranks[at] = 1 + np.count_nonzero(row > score) + np.count_nonzero(ahead)
+                self.right.items[at], self.right.scores[at] = ranker.columns[column], score
 
 
 def first_results(
@@ -50,7 +90,7 @@ def first_results(
 ) -> TopLists:
     """Rank these queries and keep the first k results of each, in the order of `queries`."""
     ranker = ranker_of(manifest, submission, queries, conditions)
-    top = TopResults(len(queries), k)
+    top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
         scores, first = ranker.scores.whole(block), block * ranker.scores.block_size
         ranker.mask(scores, first)
@@ -58,20 +98,54 @@ def first_results(
     return lists_of(manifest, ranker, top, conditions.similarity_name)
 
 
-def lists_of(manifest: Manifest, ranker: Ranker, top: TopResults, similarity: str) -> TopLists:
+def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: str) -> TopLists:
     """Convert kept results to positions in the manifest, with similarities."""
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
-    return TopLists(positions[top.items], top.similarities(ranker, similarity), top.levels)
+    scores, of_right = top.similarities(ranker, similarity), top.right.similarities(ranker, similarity)
+    right = FirstRight(top.ranks, positions[top.right.items[:, 0]], of_right[:, 0])
+    return TopLists(positions[top.items], scores, top.levels, copies_of(scores, similarity), right)
+
+
+def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
+    """Tell which results have the query's vector, but for rounding; other similarities than cosine do not show it.
+
+    >>> copies_of(np.array([1.0, 0.999]), "cosine").tolist()
+    [True, False]
+    """
+    return scores > 1 - 1e-6 if similarity == "cosine" else np.zeros(scores.shape, bool)
 
 
 def hits_of(manifest: Manifest, top: TopLists, row: int) -> tuple[Hit, ...]:
     """List the results in one row of the lists, best first."""
-    ranked = zip(*(part[row].tolist() for part in top), strict=True)
+    ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
-        Hit(rank, str(manifest.items[item]), score, level, item)
-        for rank, (item, score, level) in enumerate(ranked, start=1)
+        Hit(rank, str(manifest.items[item]), score, level, item, class_name(manifest, item), copy)
+        for rank, (item, score, level, copy) in enumerate(ranked, start=1)
         if item != NO_ITEM
     )
+
+
+def right_of(manifest: Manifest, top: TopLists, row: int, shown: int) -> Hit | None:
+    """Find the first result of the query's finest class; None if it is among the first `shown`, or not known."""
+    listed = np.flatnonzero((top.levels[row] == manifest.tree.depth) & (top.items[row] != NO_ITEM))
+    if len(listed):
+        return hits_of(manifest, top, row)[listed[0]] if listed[0] >= shown else None
+    if top.right is None or not top.right.ranks[row]:
+        return None
+    rank, item, score = (part[row].item() for part in top.right)
+    return Hit(rank, str(manifest.items[item]), score, manifest.tree.depth, item, class_name(manifest, item))
+
+
+def path_of(manifest: Manifest, position: int) -> list[str]:
+    """List the classes of an item, coarse to fine."""
+    nodes = manifest.labels[position].tolist()
+    return [names[node] for names, node in zip(manifest.tree.names, nodes, strict=True)]
+
+
+def class_name(manifest: Manifest, position: int) -> str:
+    """Name the finest class of an item; a mere number follows the name of the class above."""
+    path = path_of(manifest, position)
+    return " ".join(path[-2:]) if path[-1].isdigit() else path[-1]
 
 
 def ranker_of(manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions) -> Ranker:
@@ -139,6 +213,6 @@ def legend_of(levels: Sequence[str]) -> list[tuple[int, str, str]]:
     """List number, mark and name of every level of a pair, finest first.
 
     >>> legend_of(("genus", "species"))
-    [(2, '■■', 'species'), (1, '■□', 'genus'), (0, '□□', 'unrelated')]
+    [(2, '●●', 'species'), (1, '●○', 'genus'), (0, '○○', 'unrelated')]
     """
     return [(level, mark_of(level, len(levels)), level_name(level, levels)) for level in range(len(levels), -1, -1)]

@@ -21,7 +21,7 @@ from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import refuse_suffix, short
 from hbench.look.palette import color_of, mark_of
-from hbench.look.retrievals import Hit, legend_of, level_name
+from hbench.look.retrievals import Hit, legend_of, level_name, path_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,12 +36,18 @@ Picture = Callable[[str], "Image.Image"]
 
 class StripRow(NamedTuple):
     """The results of one model for a query, best first. `number`: the place of the model; `value`: the query's value of a
-    metric, NaN if it is not known."""
+    metric, NaN if it is not known; `right`: the first result of the query's class, if it is known and comes after `hits`."""
 
     name: str
     hits: tuple[Hit, ...]
     number: int = 0
     value: float = math.nan
+    right: Hit | None = None
+
+    @property
+    def shown(self) -> tuple[Hit, ...]:
+        """The results, and the first right one."""
+        return self.hits if self.right is None else (*self.hits, self.right)
 
 
 class Strip(NamedTuple):
@@ -66,8 +72,7 @@ class Sheet(NamedTuple):
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
     """Make the strip of the query at this position among a test's queries."""
     position = int(np.flatnonzero(manifest.query)[query])
-    path = zip(manifest.tree.names, manifest.labels[position].tolist(), strict=True)
-    return Strip(str(manifest.items[position]), position, " › ".join(names[node] for names, node in path), rows)
+    return Strip(str(manifest.items[position]), position, " › ".join(path_of(manifest, position)), rows)
 
 
 def write_strips(sheet: Sheet, path: Path) -> None:
@@ -101,8 +106,8 @@ def _drawn(sheet: Sheet) -> Figure:
 
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
-    columns = 1 + max((len(row.hits) for _, row in rows), default=0)
-    figure = Figure(figsize=(CELL * columns + 0.2, (CELL + 0.62) * len(rows) + 0.55), layout="constrained")
+    columns = 1 + max((len(row.shown) for _, row in rows), default=0)
+    figure = Figure(figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_item(line[0], thumbnail(sheet.picture, strip.query), strip.query)
@@ -111,16 +116,16 @@ def _drawn(sheet: Sheet) -> Figure:
         line[0].annotate(
             heading, (0, 1.2), xycoords="axes fraction", fontsize=7.5, annotation_clip=False, va="bottom"
         ).set_in_layout(False)
-        for cell in line[1 + len(row.hits) :]:
+        for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
-        for cell, hit in zip(line[1:], row.hits, strict=False):
+        for cell, hit in zip(line[1:], row.shown, strict=False):
             color = color_of(hit.level, depth)
             _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
             for spine in cell.spines.values():
                 spine.set(visible=True, edgecolor=color, linewidth=4)
-            cell.set_title(f"{hit.rank}", fontsize=6.5)
-            words = f"{mark_of(hit.level, depth)}\n{short(level_name(hit.level, sheet.levels), 16, keep_end=True)}"
-            cell.set_xlabel(words, fontsize=5.5)
+            cell.set_title(f"{'right one: ' * (hit is row.right)}{hit.rank:,}{', a copy' * hit.copy}", fontsize=6.5)
+            shares = f"{mark_of(hit.level, depth)} {short(level_name(hit.level, sheet.levels), 14, keep_end=True)}"
+            cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
     patches = [
         Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend_of(sheet.levels)
     ]
@@ -144,7 +149,7 @@ def page_of(sheet: Sheet) -> str:
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
     items = {strip.position: strip.query for strip in sheet.strips}
-    items |= {hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.hits}
+    items |= {hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown}
     pictures = {position: _data_url(thumbnail(sheet.picture, item)) for position, item in items.items()}
     depth = len(sheet.levels)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(depth)

@@ -44,7 +44,7 @@ def embedded(path, dataset, noise, seed=0, dim=8):
 
 
 def ranked_levels(dataset, vectors):
-    """By brute force, of every query the levels of the other items, best first."""
+    """Rank by brute force: for every query the levels of the other items, best first."""
     labels = hbench.load(dataset).tests["test"].labels
     vectors = vectors.astype(np.float64) / np.linalg.norm(vectors.astype(np.float64), axis=1)[:, None]
     found = []

@@ -22,7 +22,7 @@ from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.submission import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.results import Results
-from hbench.look.retrievals import Hit, first_results, hits_of
+from hbench.look.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 from tests.command_line import call, python
 from tests.look.plotting import luminance
@@ -73,6 +73,22 @@ def test_results_are_those_of_brute_force(similarity, queries):
         assert [hit.score for hit in hits] == pytest.approx([score for score, *_ in expected], abs=1e-3)
         assert [hit.level for hit in hits] == [level for _, level, _ in expected]
         assert manifest.items[query] not in {hit.item for hit in hits}
+        assert [hit.name for hit in hits] == [f"s{int(hit.item[1:]) % 12}" for hit in hits]
+        everything = by_force(manifest, embeddings.vectors, query, similarity)
+        ranks = [rank for rank, (_, level, _) in enumerate(everything, start=1) if level == 2]
+        for shown in (1, 15):
+            right = right_of(manifest, top, row, shown)
+            assert (None if right is None else right.rank) == (ranks[0] if ranks and ranks[0] > shown else None)
+
+
+def test_copies_of_the_query_are_marked_and_a_mere_number_is_not_a_name():
+    manifest, embeddings = made()
+    chosen = Settings(metrics=["H-AP"]).resolve(manifest.tree.levels)
+    hits = hits_of(manifest, first_results(manifest, EmbeddingSubmission(embeddings), np.array([10]), chosen, 3), 0)
+    assert (hits[0].item, hits[0].copy) == ("i30", True)  # the vectors from 30 on are those from 10 on
+    assert not any(hit.copy for hit in hits[1:])
+    numbered = manifests.from_names(["a"], [("chair", "123")], levels=("kind", "product"))
+    assert class_name(numbered, 0) == "chair 123"
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +129,8 @@ def test_a_class_is_found_at_any_level_and_queries_by_id(folder):
     query = manifest.items[5]
     text = look(folder, "--query", query, "-k", 3).stdout
     assert text.startswith(f"{query}  (")
-    assert len(text.strip().splitlines()) == 4
+    assert len(text.strip().splitlines()) == 5
+    assert text.strip().endswith("(the first right one)")
     for option, unknown in (("--query", query[:-1]), ("--class", "Klingon")):
         run = look(folder, option, unknown, code=1)
         assert isinstance(run.exception, UnknownName)
@@ -239,7 +256,7 @@ def test_files_that_share_their_name_keep_their_results_apart(folder, tmp_path):
 
 
 def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_path):
-    """Of vectors in one direction the dot product prefers the longest."""
+    """The dot product prefers the longest of vectors in one direction."""
     rows = "".join(f"{n},a,a{n % 2}\n" for n in range(6))
     (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}", encoding="utf-8")
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.2], [9, 9], [1, 0.3], [1, 0.4]], np.float32)

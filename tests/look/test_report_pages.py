@@ -161,6 +161,29 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages)
     assert page.locator("#next").is_disabled()
 
 
+def test_the_first_right_result_and_copies_stand_where_they_are(opened, folder, tmp_path):
+    """Ranks are those of browsing; the explorer and the strips show the same."""
+    data = folder / "own.parquet"
+    (tmp_path / "run.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
+    shutil.copy(folder / "one.by-query.parquet", tmp_path / "run.by-query.parquet")
+    shown = with_embeddings(read_runs([tmp_path / "run.json"], dataset=str(data)), [folder / "one.npz"], 3)
+    write_report(shown, tmp_path / "pages")
+    top, manifest = shown.runs[0].top, shown.manifest
+    (query,) = np.flatnonzero(top.right.ranks == top.right.ranks.max())[:1].tolist()
+    (strip,) = hbench.browse(folder / "one.npz", str(data), queries=[manifest.items[query]], k=3).sheet.strips
+    assert strip.rows[0].right.rank == top.right.ranks[query] > 3
+    page = explored(opened, tmp_path / "pages" / "explore.html")
+    page.evaluate("at => { location.hash = `item=${at}`; }", query)
+    wait_for_query(page, manifest.items[query])
+    assert page.locator("#shown [data-right]").get_attribute("data-right") == str(strip.rows[0].right.rank)
+    names = page.locator("#shown .tile .name").all_inner_texts()
+    assert names == [hit.name for hit in strip.rows[0].shown]
+    assert page.locator("#shown .copy").count() == sum(hit.copy for hit in strip.rows[0].hits)
+    late = opened(tmp_path / "pages" / "queries.html").locator("section[aria-labelledby=worst] [data-right]")
+    assert late.count() == 8
+    assert "the right one is at rank" in late.first.inner_text()
+
+
 def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
     page = explored(opened, pages / "explore.html")
     page.keyboard.press("/")
@@ -186,7 +209,7 @@ def test_the_explorer_finds_a_class_and_makes_a_result_the_query(opened, pages):
 
 
 def node_means(reported, level, metric="H-AP", run=0):
-    """Of every node of a level the mean over its queries, as loops."""
+    """Compute the mean over the queries of every node of a level, by loops."""
     manifest, found = reported.manifest, {}
     for item, value in zip(np.flatnonzero(manifest.query), reported.runs[run].values[metric], strict=True):
         found.setdefault(manifest.tree.names[level][manifest.labels[item, level]], []).append(value)

@@ -57,7 +57,7 @@ def ready(page):
 
 
 def shown_rows(page, *keys):
-    """Of every visible row its cells under these headers."""
+    """Return the cells of every visible row under these headers."""
     return page.evaluate(
         """keys => {
           const heads = [...document.querySelectorAll('#board thead th')].map(each => each.dataset.sort);

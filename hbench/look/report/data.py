@@ -96,11 +96,16 @@ def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
     return {"item": queries.tolist(), "cls": manifest.labels[queries, -1].tolist(), "value": values, "first": first}
 
 
-def _results(top: TopLists) -> list[tuple[list[int], list[float], list[int]]]:
-    """List the items, similarities and levels of every query's results."""
-    lengths = (top.items != NO_ITEM).sum(axis=1).tolist()
-    columns = top.items.tolist(), np.nan_to_num(top.scores).round(DIGITS).tolist(), top.levels.tolist()
-    return [(items[:n], scores[:n], levels[:n]) for items, scores, levels, n in zip(*columns, lengths, strict=True)]
+def _results(top: TopLists) -> list[list[Any]]:
+    """List the items, similarities and levels of every query's results, the number of copies, which come first, and rank, item
+    and similarity of the first right one: rank 0 if it is among them or not known."""
+    lengths, none = (top.items != NO_ITEM).sum(axis=1), np.zeros(len(top.items))
+    ranks, items, scores = top.right or (none.astype(int), none.astype(int), none)
+    late = np.where(ranks > lengths, ranks, 0)
+    lists = (top.items, np.nan_to_num(top.scores).round(DIGITS), top.levels)
+    rest = (top.copies.sum(axis=1), late, items, np.nan_to_num(scores).round(DIGITS))
+    rows = zip(lengths.tolist(), *(column.tolist() for column in (*lists, *rest)), strict=True)
+    return [[*(column[:n] for column in row[:3]), *row[3:]] for n, *row in rows]
 
 
 def _write_tree(folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hbench.engine.top_k import NO_ITEM
 from hbench.look.report.runs import Reported
-from hbench.look.retrievals import Queries, hits_of, most_severe_first, worst_first
+from hbench.look.retrievals import Queries, hits_of, most_severe_first, right_of, worst_first
 from hbench.look.strips import Strip, StripRow, strip_of
 from hbench.metrics.names import goodness
 
@@ -68,7 +68,8 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
         for number, run in enumerate(reported.runs):
             if run.top is not None:
                 value = float(run.values[by][query]) if by in run.values else math.nan
-                rows.append(StripRow(run.name, hits_of(manifest, run.top, query)[:RESULTS], number, value))
+                hits, right = hits_of(manifest, run.top, query)[:RESULTS], right_of(manifest, run.top, query, RESULTS)
+                rows.append(StripRow(run.name, hits, number, value, right))
         strips.append(strip_of(manifest, query, rows))
     return strips
 
@@ -77,5 +78,5 @@ def items_of(chapters: list[Chapter]) -> set[int]:
     """Collect the positions of all items in the strips."""
     strips = [strip for chapter in chapters for strip in chapter.strips]
     return {strip.position for strip in strips} | {
-        hit.position for strip in strips for row in strip.rows for hit in row.hits
+        hit.position for strip in strips for row in strip.rows for hit in row.shown
     }

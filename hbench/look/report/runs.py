@@ -21,7 +21,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
 from hbench.engine.measure import OnBlock, measure
 from hbench.engine.settings import Conditions, Signature
-from hbench.engine.top_k import NO_ITEM, TopResults
+from hbench.engine.top_k import NO_ITEM
 from hbench.evaluation.evaluate import digest_of, examine, without_items
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
@@ -30,7 +30,7 @@ from hbench.evaluation.submission import EmbeddingSubmission, read
 from hbench.look.inputs import runs_of, traced
 from hbench.look.plots.class_map import ClassPlaces, map_of
 from hbench.look.plots.h_pr import BINS, Curve, binned, mean_curve
-from hbench.look.retrievals import TopLists, lists_of, ranker_of
+from hbench.look.retrievals import RightResults, TopLists, copies_of, lists_of, ranker_of
 from hbench.metrics.names import MetricName
 
 Floats = NDArray[np.float64]
@@ -111,6 +111,7 @@ def read_runs(
         beside = path.with_suffix(results.SUFFIX)
         if data is not None and beside.is_file():
             top = _top_lists(results.read(beside, run.document), chosen, data.tests[chosen], beside)
+            top = top._replace(copies=copies_of(top.scores, Signature.parse(run.document.signature).similarity))
         found.append(ReportedRun(run.name, run.document, values, run.by_query, top))
     return Reported(tuple(found), data, chosen, _metric(document, by))
 
@@ -169,15 +170,16 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
     lists = TopLists(
-        np.full(listed.shape, NO_ITEM, np.int32), np.full(listed.shape, np.nan), np.zeros(listed.shape, np.uint8)
-    )
+        np.full(listed.shape, NO_ITEM, np.int32), np.full(listed.shape, np.nan), np.zeros(listed.shape, np.uint8),
+        np.zeros(listed.shape, bool),
+    )  # fmt: skip
     lists.items[listed], lists.scores[listed], lists.levels[listed] = map(np.asarray, (places, scores, levels))
     return lists
 
 
 def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block: OnBlock | None = None) -> Reported:
-    """Add the precision-recall curve, the map of classes and, if missing, the first k results of every run with an embedding
-    file, by one ranking pass each.
+    """Add the precision-recall curve, the map of classes, the first right results and, if missing, the first k results of
+    every run with an embedding file, by one ranking pass each.
 
     A file belongs to the run with its checksum; raises SubmissionError for any other file.
     """
@@ -211,14 +213,15 @@ def _ranked(
     examined = examine(given, data, settings, doubted=False)
     job, manifest = examined.job(reported.test, fix="leave --embeddings out"), data.tests[reported.test]
     similarity = examined.conditions.similarity_name
-    top = run.top or _ranked_lists(job, manifest, similarity, k, on_block)
+    ranked = _ranked_lists(job, manifest, similarity, k if run.top is None else 1, on_block)
+    top = ranked if run.top is None else run.top._replace(right=ranked.right)
     places = map_of(manifest, given.queries, cosine=similarity == "cosine", most=MAP_CLASSES)
     return replace(run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top)
 
 
 def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_block: OnBlock | None) -> TopLists:
     """Rank the first k results of every query; the job's only metric needs the finest level alone, so little is sorted."""
-    top = TopResults(len(job.ranker.queries), k)
+    top = RightResults(len(job.ranker.queries), k)
     measure(replace(job, conditions="", by_name=None, top=top), on_block=on_block)
     return lists_of(manifest, job.ranker, top, similarity)
 

@@ -103,7 +103,7 @@ hbench.tree = (() => {
       const shown = at ?? (level ? { level: level - 1, node: parent } : null);
       const rect = made("rect", {
         class: at ? "node" : "node run", x: x.toFixed(2), y: level * ROW, height: ROW - 2, fill: `rgb(${color.join(" ")})`,
-        width: Math.max(width - (width > 4 ? 1 : 0), 0.5).toFixed(2),
+        width: Math.max(width - (width > 4 ? 1 : 0), 0.2).toFixed(2),
       });
       if (shown) rect.dataset.node = `${shown.level}.${shown.node}`;
       if (at && same(at, cursor)) rect.classList.add("cursor");

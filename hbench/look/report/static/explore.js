@@ -63,14 +63,16 @@
 
   async function resultsOf(run, row) {
     if (!about.runs[run].kept) return null;
-    const [items, scores, levels] = await hbench.row(`run${run}`, row, about.query_chunk);
+    const [first, similarities, shared, copies, late, right, score] = await hbench.row(`run${run}`, row, about.query_chunk);
+    const [ranks, items, scores, levels] = [first.map((_, n) => n + 1), [...first], [...similarities], [...shared]];
+    if (late) { ranks.push(late); items.push(right); scores.push(score); levels.push(about.levels.length); }
     const found = await Promise.all(items.map(item));
     return found.map((each, n) => {
       const asks = table.rowOf[items[n]];
       const inClass = !state.chosen || (asks >= 0 && table.node(asks, state.chosen.level) === state.chosen.node);
       const ask = asks < 0 ? null : () => go({ chosen: inClass ? state.chosen : null, row: asks });
-      const result = { item: each, level: levels[n], score: scores[n], path: path(each.cls) };
-      return hbench.strips.tile(result, n + 1, about, ask);
+      const result = { item: each, level: levels[n], score: scores[n], path: path(each.cls), copy: n < copies, late: late > 0 && n === items.length - 1 };
+      return hbench.strips.tile(result, ranks[n], about, ask);
     });
   }
 

@@ -30,24 +30,30 @@ hbench.strips = (() => {
     return frame;
   }
 
-  // A result, a button where it is itself a query. `about`: the page's index; `ask`: what makes an item the query.
+  // The finest class; a mere number follows the name of the class above.
+  const named = (path) => (/^\d+$/.test(path.at(-1)) ? path.slice(-2).join(" ") : path.at(-1));
+
+  // A result, a button where it is itself a query. `result.late`: it comes after the list, as the first right one. `about`: the
+  // page's index; `ask`: what makes an item the query.
   function tile(result, rank, about, ask) {
     const made = copy("blank-tile");
-    const [holder, frame, level, caption] = [".result", ".frame", ".level", ".caption"].map((part) => made.querySelector(part));
+    const [holder, frame, level, title, caption] = [".result", ".frame", "span.level", ".name", ".caption"].map((part) => made.querySelector(part));
     const name = result.level ? about.levels[result.level - 1] : "unrelated";
-    made.className = `tile level-${result.level}`;
-    made.dataset.level = result.level;
-    made.dataset.item = result.item.id;
-    frame.replaceChildren(picture(result.item));
+    made.className = `tile level-${result.level}${result.late ? " late" : ""}`;
+    delete made.dataset.level;
+    delete made.dataset.item;
+    for (const [key, value] of Object.entries(result.late ? { right: rank } : { level: result.level, item: result.item.id })) made.dataset[key] = value;
+    frame.replaceChildren(picture(result.item), ...(result.copy ? [frame.querySelector(".copy")] : []));
+    title.textContent = named(result.path);
     level.className = `level level-${result.level}`;
-    level.firstElementChild.textContent = "■".repeat(result.level) + "□".repeat(about.levels.length - result.level);
+    level.firstElementChild.textContent = "●".repeat(result.level) + "○".repeat(about.levels.length - result.level);
     level.lastChild.textContent = ` ${name}`;
-    caption.textContent = `${rank} · ${result.score.toFixed(3)}`;
+    caption.textContent = `${result.late ? "the right one is at rank " : ""}${rank.toLocaleString("en")} · ${result.score.toFixed(3)}`;
     holder.title = [...result.path, result.item.id].join(" › ");
     holder.type = "button";
     holder.disabled = !ask;
     if (ask) {
-      holder.setAttribute("aria-label", `${rank}: ${result.item.id}, ${name}, ${result.score.toFixed(3)}; make it the query`);
+      holder.setAttribute("aria-label", `${rank}: ${named(result.path)}, ${result.item.id}, ${name}, ${result.score.toFixed(3)}; make it the query`);
       holder.addEventListener("click", ask);
     }
     return made;
