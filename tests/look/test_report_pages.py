@@ -181,6 +181,12 @@ def test_the_first_right_result_and_copies_stand_where_they_are(opened, folder, 
     assert page.locator("#shown .copy").count() == sum(hit.copy for hit in strip.rows[0].hits)
     late = opened(tmp_path / "pages" / "queries.html").locator("section[aria-labelledby=worst] [data-right]")
     assert late.count() == 8
+    late.first.locator("a").click()  # the tile leads to its own query
+    late.page.wait_for_function("() => document.getElementById('shown')?.dataset.query")
+    assert late.page.url.endswith(
+        f"explore.html#item={manifest.items.tolist().index(late.page.locator('#shown').get_attribute('data-query'))}"
+    )
+    late.page.go_back()
     assert "the right one is at rank" in late.first.inner_text()
 
 
