@@ -29,8 +29,8 @@ SHOWN = 8
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
 WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 MEASURED = frozenset({"worst", "best", "severe"})  # ways that need a metric
-FRAME = 230  # pixels of a strip in a notebook
-HEAD = 140
+FRAME = 325  # pixels of a strip in a notebook, with its heading
+HEAD = 230
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +45,7 @@ class Results:
     def _repr_html_(self) -> str:
         """Return the strips in a frame, which separates them from the page of the notebook."""
         rows = sum(len(strip.rows) for strip in self.sheet.strips)
-        style = f"width:100%;height:{min(HEAD + FRAME * rows, 900)}px;border:0"
+        style = f"width:100%;height:{HEAD + FRAME * rows}px;border:0"
         return f'<iframe sandbox="" style="{style}" srcdoc="{escape(page_of(self.sheet))}"></iframe>'
 
     def show(self) -> None:

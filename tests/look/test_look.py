@@ -240,6 +240,15 @@ def test_results_show_themselves_in_a_notebook_and_as_text_elsewhere(folder):
     assert unescape(srcdoc) == page_of(results.sheet)
 
 
+def test_the_frame_in_a_notebook_is_as_high_as_its_strips(opened, folder, tmp_path):
+    results = hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", severe=2, k=6)
+    results.write(tmp_path / "s.html")
+    page = opened(tmp_path / "s.html", width=1000, within=(tmp_path.as_uri(), "data:"))
+    high = page.evaluate("document.documentElement.scrollHeight")
+    frame = int(re.search(r"height:(\d+)px", results._repr_html_())[1])
+    assert high <= frame < 1.3 * high
+
+
 def test_what_python_browses_is_what_the_command_shows(folder):
     results = hbench.browse([folder / "one.npz", folder / "two.npz"], "glyphs", severe=2, k=3)
     assert json.loads(look(folder, folder / "two.npz", "--severe", 2, "-k", 3, "--json").stdout) == results.records()
