@@ -20,6 +20,7 @@ from hbench.datasets import card, specs
 from hbench.datasets.metadata.publications import publication_of
 from hbench.losses import loss_entry, losses
 from hbench.losses.entry import REQUIRED
+from hbench.train.recipes import overview
 from hbench.tree.policies import policies
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ MADE = (
     "label-policies.md",
     "libraries.md",
     "loss-catalogue.md",
+    "recipe-setups.md",
 )  # by the functions below
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -52,7 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code."""
     from mkdocs.structure.files import File
 
-    texts = (commands(), dataset_cards(), label_policies(), libraries(), loss_catalogue())
+    texts = (commands(), dataset_cards(), label_policies(), libraries(), loss_catalogue(), recipe_setups())
     for name, text in zip(MADE, texts, strict=True):
         files.append(File.generated(config, name, content=text))
     return files
@@ -136,6 +138,15 @@ def loss_catalogue() -> str:
         parts.append(f"## {name}\n\n{drawn(formulas[name])}\n{entry.paper}{_in_full(entry.paper)}.")
         parts.append(f"Parameters: {', '.join(own) or 'none'}.")
     return "\n\n".join(parts) + "\n"
+
+
+def recipe_setups() -> str:
+    """What every setup of a paper trains with, and whose its values are."""
+    return (
+        "# The setups of the papers\n\nThis page shows what every setup trains with. The values are those of the papers and "
+        "of the released configurations (HAPPIER 5af91b3, SupRank d3d0e3c, ROADMAP fed37d7); "
+        "[where the two differ](recipes.md#papers-and-released-code).\n\n" + overview.markdown()
+    )
 
 
 def _in_full(citation: str) -> str:

@@ -31,7 +31,7 @@ OPENED = "opened as in the papers: hidden colours of transparent pixels are show
 def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
     """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table of your own.
 
-    `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/datasets.md) mend the names in a table (.csv,
+    `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the names in a table (.csv,
     .tsv, .parquet); a built dataset takes none. Returns
     a Dataset with its manifests for training and testing. Raises UnknownName for an unknown name, DataError where the
     files are not on this disk or not readable, IntegrityError where they changed since the dataset was built, UsageError

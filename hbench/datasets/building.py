@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,7 +108,8 @@ def _build_own(
     dataset, images, copies = build_own(chosen, source, folder, on_remark)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     if dataset.root is not None:
-        for line in _remarks(dataset, source.path, dataset.root):
+        left_out = copies.left_out(source.copies) if copies is not None else set()
+        for line in _remarks(dataset, source.path, dataset.root, left_out):
             on_remark(line)
     if copies is not None:
         effects = map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
@@ -116,9 +118,13 @@ def _build_own(
     return dataset
 
 
-def _remarks(dataset: Dataset, source: Path, root: Path) -> Iterator[str]:
-    """Yield remarks on the files of a user's dataset: those that are missing, not opened by hbench, or damaged."""
-    yield str(joined(dataset.manifests.values(), root))
+def _remarks(dataset: Dataset, source: Path, root: Path, left_out: set[str]) -> Iterator[str]:
+    """Yield remarks on the files of a user's dataset: those that are missing, not opened by hbench, or damaged.
+
+    `left_out`: copies, whose files nobody misses.
+    """
+    files = joined(dataset.manifests.values(), root)
+    yield str(dataclasses.replace(files, surplus=tuple(file for file in files.surplus if file not in left_out)))
     items = [item for manifest in dataset.manifests.values() for item in manifest.items.tolist()]
     yield from filter(None, (not_taken(source) if source.is_dir() else "", unreadable(root, items)))
 

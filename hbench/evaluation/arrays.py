@@ -60,7 +60,7 @@ def score(
     "poincare(curvature=…)" or "lorentz". `relevance`, of H-AP: "alpha", whose exponent is `alpha`, "sum_wap" or "exponential".
     `protocol`: "paper", the papers' equations, or "official", the released evaluators'. `ties`, what comes first among equal
     scores: "pessimistic", the lower level, or "optimistic". `unit`: what intervals are taken over, the classes of a level (by
-    default the finest) or "query". `policies` (docs/datasets.md) mend labels that are names, such as "unknown" for names that end
+    default the finest) or "query". `policies` (docs/own-data.md) mend labels that are names, such as "unknown" for names that end
     early. `threads`: by default all processors; `memory`: the most bytes held beyond the vectors.
 
     Scores are fractions in [0, 1]. Raises SubmissionError for vectors that cannot be ranked, TreeError for labels that do not form

@@ -303,8 +303,11 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     if np.isnan(rows).any():
         raise UsageError("some scores are NaN", expected="numbers, or −inf for an item that is left out")
     if (of_items != of_items.astype(np.int64)).any() or of_items.min(initial=0) < 0 or of_items.max(initial=0) > 255:
-        raise UsageError("some levels are not whole numbers from 0 to 255", expected="whole numbers, 0 for unrelated items, up to L for the finest class",
-                         found=f"{of_items.dtype} from {of_items.min()} to {of_items.max()}")  # fmt: skip
+        raise UsageError(
+            "some levels are not whole numbers from 0 to 255",
+            expected="0 for unrelated items, up to L for the finest class",
+            found=f"{of_items.dtype} from {of_items.min()} to {of_items.max()}",
+        )
     return rows, of_items.astype(np.int64)
 
 

@@ -315,7 +315,8 @@ def test_copies_under_other_labels_are_said_and_listed(icons, home):
     ("choice", "classes"), [("merge", ["cross", "cross", "star"]), ("first", ["close", "close", "star"])]
 )
 def test_copies_are_merged_or_left_out_where_that_is_asked_for(icons, choice, classes):
-    build("--from", icons, "--levels", "set,icon", "--copies", choice)
+    said = build("--from", icons, "--levels", "set,icon", "--copies", choice).stderr
+    assert "without a label" not in said
     test = load("icons").tests["test"]
     assert test.items.tolist() == ["ui/close/a.png", "ui/close/b.png", "ui/star/b.png"]
     assert [test.tree.names[-1][label] for label in test.labels[:, -1]] == classes

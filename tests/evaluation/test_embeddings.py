@@ -339,6 +339,12 @@ def test_an_id_in_both_files_must_have_one_vector():
     assert (problem.count, problem.examples) == (2, ("cat/3.png", "cat/5.png"))
 
 
+def test_an_extra_folder_is_seen_where_names_repeat_in_other_folders():
+    wanted = [f"{animal}/{i}.png" for animal in ("cat", "dog") for i in range(20)]
+    assert likely_cause(wanted, [f"data/{name}" for name in wanted]).startswith("ids have an extra beginning 'data/'")
+    assert likely_cause([f"data/{name}" for name in wanted], wanted).startswith("ids lack the beginning 'data/'")
+
+
 @given(st.text())
 def test_any_name_fits_a_line(name):
     assert in_a_line(name).isprintable()

@@ -1,6 +1,6 @@
 """How often a 95 % interval holds the truth, and how often two equal models are told apart, in simulated test sets.
 
-`python -m tests.metrics.coverage` prints the tables of docs/metrics.md, the same every time. A test set is drawn anew in each
+`python -m tests.metrics.coverage` prints the tables of docs/intervals.md, the same every time. A test set is drawn anew in each
 repetition: classes at random, queries at random inside each; the truth is the mean over all classes that there might be.
 """
 

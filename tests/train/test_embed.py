@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+import torchvision
 import transformers
 from click.testing import CliRunner
 from PIL import Image
@@ -260,8 +261,8 @@ def offline(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("torchvision:resnet18", ("model.weights=random", "checkpoints")),
-        ("timm:vit_tiny_patch16_224", ("model.weights=random", "HF_HOME")),
+        ("torchvision:resnet18", ("`random`", "checkpoints")),
+        ("timm:vit_tiny_patch16_224", ("`random`", "HF_HOME")),
         ("transformers:no/where", ("transformers:FOLDER",)),
     ],
 )
@@ -295,6 +296,24 @@ def test_a_file_of_weights_is_loaded_and_another_nets_refused(tmp_path):
         build_backbone("torchvision:resnet18", weights=str(tmp_path / "w.pth"))
     with pytest.raises(DataError, match="no file of weights"):
         build_backbone("hbench:small", weights=str(tmp_path / "absent.pth"))
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_a_file_of_torchvisions_own_weights_is_loaded(tmp_path, pools):
+    whole = torchvision.models.resnet18(weights=None)
+    torch.save(whole.state_dict(), tmp_path / "resnet18.pth")
+    backbone = build_backbone("torchvision:resnet18", weights=str(tmp_path / "resnet18.pth"), pools=pools)
+    assert torch.equal(backbone.net.state_dict()["layer4.1.conv2.weight"], whole.layer4[1].conv2.weight)
+    images = torch.rand(2, 3, 64, 64)
+    whole.fc = torch.nn.Identity()
+    features = backbone.net.eval()(images)
+    torch.testing.assert_close(features if pools else features.mean(dim=(2, 3)), whole.eval()(images))
+
+
+def test_a_net_without_a_map_of_features_is_refused_before_work_starts():
+    with pytest.raises(ConfigError, match="own pooling"):
+        build_backbone("timm:vit_tiny_patch16_224", weights="random")
+    assert build_backbone("timm:resnet18", weights="random").features == 512
 
 
 def test_the_command_embeds_and_says_what_comes_next(letters, trained, tmp_path):

@@ -225,10 +225,8 @@ def test_the_command_lists_and_prints_recipes():
     assert json.loads(as_json.output)["losses"]["cluster"]["weight"] == 0.1
 
 
-def test_the_table_of_the_docs_is_that_of_the_recipes():
+def test_every_setup_says_whose_its_values_are():
     printed = call("recipes", "--setups").output
-    text = (FOLDER.parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
-    assert text.split("<!-- hbench recipes --setups -->\n")[1].split("<!-- -->")[0] == printed
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
     assert [row[0].strip("`") for row in rows] == sorted(shipped().setups)
     assert all(len(row) == 7 and row[-1] for row in rows), "a setup does not say whose its values are"

@@ -107,6 +107,10 @@ class Copies:
                 result[place] = rows[place] if place == kept else None
         return result
 
+    def left_out(self, choice: str) -> set[str]:
+        """Return the items that a choice leaves out."""
+        return {item for item, row in zip(self.items, self.after(choice), strict=True) if row is None}
+
     def _merged(self) -> list[Row]:
         """Return the names of every item after classes with the same pictures took the name of the largest of them."""
         contents: dict[Row, set[int]] = defaultdict(set)

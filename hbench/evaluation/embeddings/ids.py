@@ -129,6 +129,10 @@ def _without_suffix(name: str) -> str:
     return folder + slash + (last.rpartition(".")[0] or last)
 
 
+def _below(name: str) -> str:
+    return name.partition("/")[2] or name
+
+
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
@@ -161,6 +165,8 @@ SPELLINGS: tuple[tuple[str, Spelling, Spelling], ...] = (
     ("the suffix", _without_suffix, _as_is),
     ("the suffix", _as_is, _without_suffix),
     ("the suffix", _without_suffix, _without_suffix),
+    ("the leading folder", _as_is, _below),
+    ("the leading folder", _below, _as_is),
     ("the leading folder", _last, _last),
     ("the leading folder", _file_name, _file_name),
     ("the leading folder and the suffix", _stem, _stem),

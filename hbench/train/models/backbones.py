@@ -11,7 +11,8 @@ model's authors is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -107,9 +108,11 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     def create() -> Any:
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
 
-    where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
+    where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()
     config = resolve_model_data_config(net)
+    if not pools:
+        _refuse_without_map(net, f"timm:{name}", config["input_size"])
 
     def prepare(size: int) -> Any:
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
@@ -142,7 +145,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     if not name.startswith("hf-hub:") and arch not in open_clip.list_models():
         raise UnknownName("open_clip model", arch, open_clip.list_models())
     chosen, load = tag if weights == PRETRAINED and tag else None, weights == PRETRAINED
-    where = "the Hugging Face cache (HF_HOME), or give a file: model.weights=FILE (hbench embed: --weights FILE)"
+    where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     # Random weights, or those of a file, get images like those of the tag.
     described = open_clip.get_pretrained_cfg(arch, tag) if tag and not chosen else {}
     config = {key: described[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in described}
@@ -250,6 +253,18 @@ class Processed:
         return pixels[0]
 
 
+def _refuse_without_map(net: nn.Module, name: str, shape: Sequence[int]) -> None:
+    """Refuse a net that gives tokens or vectors where a map of features (B, C, H, W) is to be pooled."""
+    with torch.no_grad():
+        features = net.eval()(torch.zeros(1, *shape))
+    net.train()
+    if features.ndim != 4:
+        raise ConfigError(
+            f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
+            found=f"shape {tuple(features.shape)}", fix='keep its own pooling: pooling = "own" in [model]',
+        )  # fmt: skip
+
+
 def _features(net: nn.Module, side: int) -> int:
     """Count the features of a net by running it, since not every net states their number."""
     with torch.no_grad():
@@ -269,9 +284,12 @@ def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:
     """Remove the last linear layer of a torchvision net, and, from a ResNet, its pooling unless that is kept."""
     fc = getattr(net, "fc", None)
     if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
-        children = list(net.children())
-        kept = children[:-1] if pools else children[:-2]
-        return nn.Sequential(*kept, *([nn.Flatten()] if pools else [])), fc.in_features
+        children = dict(net.named_children())  # their names stay, so that torchvision's own files fit
+        del children["fc"]
+        children |= {"flat": nn.Flatten()} if pools else {}
+        if not pools:
+            del children["avgpool"]
+        return nn.Sequential(OrderedDict(children)), fc.in_features
     for head in ("fc", "classifier", "heads", "head"):
         last = getattr(net, head, None)
         linear = [part for part in last.modules() if isinstance(part, nn.Linear)] if last is not None else []

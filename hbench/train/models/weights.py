@@ -31,7 +31,7 @@ def fetched(create: Callable[[], Any], name: str, where: str) -> Any:
         first = first_line(error)
     raise DataError(
         f"the weights of {name} cannot be fetched", expected=f"network, or the weights in {where}", found=first,
-        fix="put the file there, or start from random weights: --set model.weights=random (hbench embed: --weights random)",
+        fix="put the file there, or choose the weights `random`",
     )  # fmt: skip
 
 

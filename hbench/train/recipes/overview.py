@@ -1,4 +1,4 @@
-"""Makes the table of setups in docs/training.md: the settings of each, and their source."""
+"""Makes the table of setups for `hbench recipes --setups` and its page: the settings of each, and their source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def setups() -> list[tuple[str, ...]]:
 
 
 def markdown() -> str:
-    """Write the table in Markdown, for docs/training.md."""
+    """Write the table in Markdown."""
     rows = [HEADER, ("---",) * len(HEADER), *setups()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
