@@ -100,6 +100,33 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
     assert area == pytest.approx(documents[0].scores["H-AP"].value, abs=1e-9)
 
 
+def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(opened, folder, reported, pages):
+    values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
+    page = opened(pages / "index.html")
+    shown = {
+        key: page.locator(f"section[aria-labelledby=glimpse-{key}] .strip").evaluate_all(
+            "all => all.map(e => [e.dataset.query, +e.querySelector('.about [data-value]').dataset.value])"
+        )
+        for key in ("worst", "best")
+    }
+    for key, extreme in (("worst", values.min()), ("best", values.max())):
+        assert len(shown[key]) == 3
+        assert shown[key][0][1] == extreme
+        assert all(values[items.index(query)] == value for query, value in shown[key])
+    top = page.locator("#headline").bounding_box()["y"]
+    assert top < page.locator(".glimpses").bounding_box()["y"] < page.locator("#scores").bounding_box()["y"]
+    # the marks of two runs lie as far apart as their scores, on a scale whose ends are printed
+    line = page.locator("section[aria-labelledby=scores] tbody tr").first
+    low, high = map(int, line.locator(".ends span").all_inner_texts())
+    scores = [100 * reports.read(folder / f"{name}.json").scores["H-AP"].value for name in ("one", "two")]
+    at = line.locator(".bar .at").evaluate_all("all => all.map(e => +e.getAttribute('x1'))")
+    assert at == pytest.approx([100 * (score - low) / (high - low) for score in scores], abs=0.01)
+    # every metric leads to its sentence
+    links = page.locator("a[href^='#metric-']").evaluate_all("all => all.map(e => e.hash.slice(1))")
+    assert {"metric-H-AP", "metric-R", "metric-NDCG"} <= set(links)
+    assert all(page.locator(f'[id="{link}"]').count() == 1 for link in links)
+
+
 def test_differences_are_those_of_compare(opened, folder, pages):
     found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
     expected = {each["metric"]: each["difference"] for each in found}

@@ -12,7 +12,7 @@ from hbench.look.report.classes import class_tables, confusions
 from hbench.look.report.data import mapped_runs, metrics_of, valued_runs, write_data
 from hbench.look.report.differences import comparisons_of
 from hbench.look.report.overview import overview_of
-from hbench.look.report.queries import chapters_of, items_of
+from hbench.look.report.queries import chapters_of, glimpses_of, items_of
 from hbench.look.report.runs import Reported
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.retrievals import legend_of
@@ -44,7 +44,8 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         styles = level_styles(len(reported.document.levels))
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
         pages = _pages(reported, places)
-        pages.write(temporary, "index", **overview_of(reported))
+        glimpses = glimpses_of(chapters, len(reported.document.levels))
+        pages.write(temporary, "index", glimpses=glimpses, **overview_of(reported))
         pages.write(temporary, "queries", chapters=chapters)
         pages.write(temporary, "classes", tables=class_tables(reported), confusions=confusions(reported))
         if reported.manifest is not None:

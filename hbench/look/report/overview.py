@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
     documents = [run.document for run in reported.runs]
     rest, families = score_tables(documents)
     return {
+        "scale_of": scale_of,
         "headline": [_row(documents, name, name) for name in headline(reported)],
         "rest": rest,
         "families": families,
@@ -65,6 +67,22 @@ def headline(reported: Reported) -> list[str]:
     names = list(reported.document.scores)
     shown = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
     return [name for name in shown if name in names] or names[:4]
+
+
+def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
+    """Return the ends of a line's bars in percent: 0 and 100 for one run, else whole numbers around all intervals, so that the
+    runs are seen apart.
+
+    >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
+    >>> scale_of([(0, "AP", score), (1, "AP", None)])
+    (60, 62)
+    """
+    if len(cells) < 2:
+        return 0, 100
+    scores = [score for *_, score in cells if score and score.value is not None]
+    ends = [end for score in scores for end in (score.value, score.low, score.high) if end is not None]
+    low, high = math.floor(100 * min(ends, default=0)), math.ceil(100 * max(ends, default=1))
+    return low, max(high, low + 1)
 
 
 def _of(reported: Reported, name: str) -> str:

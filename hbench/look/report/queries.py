@@ -16,6 +16,7 @@ from hbench.metrics.names import goodness
 
 SHOWN = 8
 RESULTS = 10
+GLIMPSE = 4  # results of a query on the overview
 
 
 class Chapter(NamedTuple):
@@ -46,6 +47,19 @@ def chapters_of(reported: Reported) -> list[Chapter]:
     return [
         Chapter(key, heading, words, strips_of(reported, one_per_class(at, fine))) for key, heading, words, at in chosen
     ]
+
+
+def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
+    """Shorten the worst and best queries to the first few, with the first few results of the first run."""
+    shown = [chapter for chapter in chapters if chapter.key != "severe"]
+    return [chapter._replace(strips=[_shorter(strip, depth) for strip in chapter.strips[:3]]) for chapter in shown]
+
+
+def _shorter(strip: Strip, depth: int) -> Strip:
+    row = strip.rows[0]
+    right = next((hit for hit in row.shown if hit.level == depth), None)
+    late = right if right is not None and right.rank > GLIMPSE else None
+    return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])
 
 
 def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOWN) -> Queries:
