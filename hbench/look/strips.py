@@ -154,7 +154,8 @@ def page_of(sheet: Sheet) -> str:
     depth = len(sheet.levels)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(depth)
     several = any(len(strip.rows) > 1 for strip in sheet.strips)
-    shared = {"legend": legend_of(sheet.levels), "depth": depth, "several": several, "by": "", "place_of": pictures.get}
+    shared = {"legend": legend_of(sheet.levels), "depth": depth, "several": several, "by": ""}
+    shared |= {"place_of": pictures.get, "image_of": lambda _: ""}
     return Pages(SHARED, shared).text("strips", sheet=sheet, style=style)
 
 

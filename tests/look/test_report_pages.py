@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import numpy as np
 import pyarrow as pa
@@ -278,6 +281,82 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, page
     page.wait_for_function("() => document.querySelector('#shown h2').textContent.endsWith('__proto__')")
 
 
+def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
+    manifest, top = reported.manifest, reported.runs[1].top
+    own, first = manifest.labels[manifest.query, 0], manifest.labels[top.items[:, 0], 0]
+    names = manifest.tree.names[0]
+    page = opened(pages / "classes.html")
+    page.locator("section[aria-labelledby=confusion-1] .matrix tbody tr").nth(0).locator("td a").nth(1).click()
+    page.wait_for_selector("#shown[aria-busy=false]")
+    expected = {str(manifest.items[n]) for n in np.flatnonzero((own == 0) & (first == 1)).tolist()}
+    assert page.locator("#place").inner_text() == f"1 of {len(expected)}"
+    assert names[1] in page.locator("#filter").inner_text()
+    seen = {page.locator("#shown").get_attribute("data-query")}
+    for _ in range(len(expected) - 1):
+        before = page.locator("#shown").get_attribute("data-query")
+        page.locator("#next").click()
+        page.wait_for_function("q => document.getElementById('shown').dataset.query !== q", arg=before)
+        seen.add(page.locator("#shown").get_attribute("data-query"))
+    assert seen == expected
+    page.locator("#filter button").click()
+    page.wait_for_function(
+        "n => document.getElementById('place').textContent.endsWith(n)", arg=f"of {(own == 0).sum()}"
+    )
+    assert page.locator("#filter").is_hidden()
+    page.goto((pages / "classes.html").as_uri())
+    row = page.locator("section[aria-labelledby=confusion-0] table:not(.matrix) tbody tr").first
+    count = row.locator("td").nth(1).inner_text()
+    row.locator("a").click()
+    page.wait_for_selector("#shown[aria-busy=false]")
+    assert page.locator("#place").inner_text() == f"1 of {count}"
+
+
+def test_classes_are_sorted_by_a_head_and_found_by_a_name(opened, pages):
+    page = opened(pages / "classes.html")
+    table = page.locator("table.classes").first
+    means = "all => all.map(e => +e.querySelectorAll('[data-mean]')[1].dataset.mean)"
+    head = table.locator("thead th").nth(2)
+    for order, reverse in (("ascending", False), ("descending", True)):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == order
+        shown = table.locator("tbody tr").evaluate_all(means)
+        assert shown == sorted(shown, reverse=reverse)
+    table.locator("thead button").first.click()
+    names = table.locator("tbody th a").all_inner_texts()
+    numbers = [int(name.split("<")[0]) for name in names if name[0].isdigit()]
+    assert len(numbers) == 11
+    assert numbers == sorted(numbers)
+    page.fill("#class-search", "__PROTO")
+    assert table.locator("tbody tr:visible").count() == 1
+    assert page.locator("#class-said").inner_text().startswith("1 of")
+
+
+def test_a_picture_leads_to_its_file(opened, tmp_path):
+    images = tmp_path / "my images #1"
+    for n in range(24):
+        path = images / "ab"[n % 2] / f"c{n % 6}" / f"{n} ü#.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (300, 200), (n * 9, 90, 30)).save(path)
+    items = sorted(str(path.relative_to(images)) for path in images.rglob("*.png"))
+    (images / "own.csv").write_text(
+        "item,kind,class\n" + "".join(f"{item},{item[0]},{item.split('/')[1]}\n" for item in items), encoding="utf-8"
+    )
+    vectors = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
+    np.savez(tmp_path / "e.npz", ids=items, embeddings=vectors)
+    call("evaluate", tmp_path / "e.npz", "-d", images / "own.csv", "-o", tmp_path / "e.json", "--top-k", 5)
+    call("report", tmp_path / "e.json", "-d", images / "own.csv", "-o", tmp_path / "deep" / "pages")
+    page = explored(opened, tmp_path / "deep" / "pages" / "explore.html")
+    query = page.locator("#shown").get_attribute("data-query")
+    for name, address in (
+        (query, page.locator("#shown header a").evaluate("e => e.href")),
+        (None, opened(tmp_path / "deep" / "pages" / "queries.html").locator(".query a").first.evaluate("e => e.href")),
+    ):
+        file = Path(url2pathname(urlsplit(address).path))
+        assert file.is_file()
+        assert file.is_relative_to(images)
+        assert name is None or file == images / name
+
+
 def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     means = node_means(reported, 2)
     page = opened(pages / "map.html")
@@ -302,6 +381,7 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     spot = page.locator(".dot").nth(5).evaluate("e => { const r = e.getBoundingClientRect(); return [r.x, r.y]; }")
     page.mouse.move(*spot)
     assert "20 items, H-AP" in page.locator("#map-said").inner_text()
+    assert page.locator("#map-shown svg").count() == 3
     page.mouse.down()
     page.mouse.up()
     assert page.locator("#map-list tr").count() == 1
@@ -314,6 +394,7 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     assert page.locator("#map-list tr").count() == 12
     page.select_option("#map-color", "value")
     assert page.locator("#map-legend li").count() == 6
+    assert page.locator("#map-list svg").count() == 36
     page.locator("#map-list a").first.click()
     page.wait_for_selector("#shown[aria-busy=false]")
 

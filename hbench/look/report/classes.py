@@ -39,14 +39,16 @@ class ClassTable(NamedTuple):
 
 
 class ConfusionView(NamedTuple):
-    """The confusion of a run. `right`: the share on the diagonal; `matrix`: (queries, share, shade 0 … 4) of every cell, by
-    row, empty for too many classes; `pairs`: (class, class of the first result, queries, share) of frequent mistakes."""
+    """The confusion of a run, by its number. `right`: the share on the diagonal; `matrix`: (queries, share, shade 0 … 4) of
+    every cell, by row, empty for too many classes; `pairs`: (class, class of the first result, queries, share) of frequent
+    mistakes, the classes by number."""
 
+    run: int
     name: str
     right: float
     names: tuple[str, ...]
     matrix: list[list[tuple[int, float, int]]]
-    pairs: list[tuple[str, str, int, float]]
+    pairs: list[tuple[int, int, int, float]]
 
 
 def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric: str) -> list[ClassMean]:
@@ -96,10 +98,11 @@ def confusions(reported: Reported) -> list[ConfusionView]:
     manifest = reported.manifest
     if manifest is None:
         return []
-    return [_confusion_view(manifest, run.name, run.top) for run in reported.runs if run.top is not None]
+    runs = enumerate(reported.runs)
+    return [_confusion_view(manifest, number, run.name, run.top) for number, run in runs if run.top is not None]
 
 
-def _confusion_view(manifest: Manifest, name: str, top: TopLists) -> ConfusionView:
+def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
     names, counts = manifest.tree.names[0], confusion(manifest, top)
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
@@ -109,11 +112,11 @@ def _confusion_view(manifest: Manifest, name: str, top: TopLists) -> ConfusionVi
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
     worst = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
     pairs = [
-        (names[row], names[column], int(wrong[row, column]), float(shares[row, column]))
+        (row, column, int(wrong[row, column]), float(shares[row, column]))
         for row, column in (divmod(place, len(names)) for place in worst)
         if wrong[row, column]
     ]
-    return ConfusionView(name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, pairs)
+    return ConfusionView(run, name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, pairs)
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:

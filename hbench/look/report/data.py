@@ -25,6 +25,7 @@ from hbench.tree.statistics import means_of_nodes
 
 QUERIES, ITEMS = 256, 2048  # per script, about 50 and 100 KB
 DIGITS = 4
+SAMPLES = 3  # pictures of a class on the map
 
 
 def metrics_of(reported: Reported) -> list[str]:
@@ -44,12 +45,13 @@ def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
     return [(number, run.name, run.places) for number, run in enumerate(reported.runs) if run.places is not None]
 
 
-def write_data(folder: Path, reported: Reported, places: NDArray[np.int32]) -> None:
-    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items' pictures."""
+def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], images: str) -> None:
+    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items' pictures; `images`: the address of
+    the folder with the images in full size, or ""."""
     manifest = reported.manifest
     assert manifest is not None
     folder.mkdir()
-    write_script(folder, "index", _index(reported, manifest))
+    write_script(folder, "index", _index(reported, manifest) | {"images": images})
     write_script(folder, "queries", _queries(reported, manifest))
     fine = manifest.labels[:, -1]
     rows = zip(map(str, manifest.items), fine.tolist(), places.tolist(), strict=True)  # id, class, place of the picture
@@ -64,7 +66,11 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32]) -> N
             means = (
                 None if values is None else means_of_nodes(manifest.tree, manifest.labels[manifest.query], values)[-1]
             )
-            write_script(folder, f"map-{number}", _map(run.places, items, means))
+            drawn = _map(run.places, items, means)
+            of_class = [
+                places[np.flatnonzero((fine == node) & (places >= 0))[:SAMPLES]].tolist() for node in drawn["classes"]
+            ]
+            write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
 
 
 def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> None:
@@ -89,11 +95,18 @@ def _index(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """Collect the queries' items and fine classes, and, for every run, their values and the levels of first results."""
+    """Collect the queries' items and fine classes, and, for every run, their values, and the levels and coarse classes of first
+    results."""
     values = [rounded(run.values[reported.by]) if reported.by in run.values else None for run in reported.runs]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
+    coarse = manifest.labels[:, 0]
+    taken = [
+        None if run.top is None else np.where(run.top.items[:, 0] == NO_ITEM, -1, coarse[run.top.items[:, 0]]).tolist()
+        for run in reported.runs
+    ]
     queries = np.flatnonzero(manifest.query)
-    return {"item": queries.tolist(), "cls": manifest.labels[queries, -1].tolist(), "value": values, "first": first}
+    classes = manifest.labels[queries, -1].tolist()
+    return {"item": queries.tolist(), "cls": classes, "value": values, "first": first, "taken": taken}
 
 
 def _results(top: TopLists) -> list[list[Any]]:

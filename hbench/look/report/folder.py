@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,13 +45,14 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         copy_assets(temporary / "assets", PACKAGE)
         styles = level_styles(len(reported.document.levels))
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
-        pages = _pages(reported, places)
+        images = images_of(reported, folder)
+        pages = _pages(reported, places, images)
         glimpses = glimpses_of(chapters, len(reported.document.levels))
         pages.write(temporary, "index", glimpses=glimpses, **overview_of(reported))
         pages.write(temporary, "queries", chapters=chapters)
         pages.write(temporary, "classes", tables=class_tables(reported), confusions=confusions(reported))
         if reported.manifest is not None:
-            write_data(temporary / "data", reported, places)
+            write_data(temporary / "data", reported, places, images)
             pages.write(temporary, "explore")
             pages.write(temporary, "tree", metrics=metrics_of(reported), valued=valued_runs(reported))
         if mapped := mapped_runs(reported):
@@ -68,7 +71,17 @@ def _write_pictures(reported: Reported, shown: set[int], folder: Path, most: int
     return write_sprites(folder, manifest, items)
 
 
-def _pages(reported: Reported, places: NDArray[np.int32]) -> Pages:
+def images_of(reported: Reported, folder: Path) -> str:
+    """Return the address of the folder with the items' images as seen from the pages; "" where items are not files in one."""
+    if reported.data is None or reported.manifest is None or reported.data.root is None:
+        return ""
+    root, folder = reported.data.root.resolve(), folder.resolve()
+    if root.anchor != folder.anchor or not (root / str(reported.manifest.items[0])).is_file():
+        return ""
+    return quote(Path(os.path.relpath(root, folder)).as_posix()) + "/"
+
+
+def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     document, depth = reported.document, len(reported.document.levels)
     absent = {"compare"} if len(reported.runs) < 2 else set()
     absent |= {"explore", "tree"} if reported.manifest is None else set()
@@ -85,6 +98,7 @@ def _pages(reported: Reported, places: NDArray[np.int32]) -> Pages:
             "several": len(reported.runs) > 1,
             "by": reported.by,
             "place_of": lambda item: sprite_of(int(places[item])) if len(places) else None,
+            "image_of": lambda item: images + quote(item) if images else "",
             "present": [page for page in PAGES if page[0] not in absent],
         },
     )

@@ -15,32 +15,39 @@
   const order = document.getElementById("order");
   const place = document.getElementById("place");
   const said = document.getElementById("said");
+  const filter = document.getElementById("filter");
   const [previous, next] = ["previous", "next"].map((id) => document.getElementById(id));
   for (const [name, label] of Object.entries(table.labels)) order.append(new Option(label, name));
   const search = hbench.search.field(document.getElementById("search"), document.getElementById("matches"),
-    classes, about.levels, (chosen) => go({ chosen, row: null }));
-  let state = { chosen: null, order: table.labels.severe ? "severe" : "file", rows: [], at: 0 };
+    classes, about.levels, (chosen) => go({ chosen, taken: null, row: null }));
+  let state = { chosen: null, taken: null, order: table.labels.severe ? "severe" : "file", rows: [], at: 0 };
   let drawing = 0;
 
-  // The address: #class=LEVEL.NODE&order=NAME&item=POSITION
+  // The address: #class=LEVEL.NODE&taken=RUN.NODE&order=NAME&item=POSITION
   function read() {
     const words = new URLSearchParams(location.hash.slice(1));
     const [level, node] = (words.get("class") ?? "").split(".").map(Number);
     const chosen = classes.find((each) => each.level === level && each.node === node) ?? null;
     const named = words.get("order");
     const sorted = Object.hasOwn(table.labels, named ?? "") ? named : state.order;
-    const same = chosen === state.chosen && sorted === state.order && state.rows.length;
-    const rows = same ? state.rows : table.rows(chosen, sorted);
+    const [run, first] = (words.get("taken") ?? "").split(".").map(Number);
+    let taken = queries.taken[run] && about.names[0][first] !== undefined ? { run, node: first } : null;
+    const same = chosen === state.chosen && sorted === state.order && JSON.stringify(taken) === JSON.stringify(state.taken) && state.rows.length;
+    let rows = same ? state.rows : table.rows(chosen, sorted, taken);
+    if (!rows.length) [rows, taken] = [table.rows(chosen, sorted), null];
     const row = table.rowOf[Number(words.get("item") ?? -1)] ?? -1;
-    state = { chosen, order: sorted, rows, at: Math.max(0, rows.indexOf(row)) };
+    state = { chosen, taken, order: sorted, rows, at: Math.max(0, rows.indexOf(row)) };
     search.show(chosen);
+    filter.hidden = !taken;
+    if (taken) filter.firstElementChild.textContent = `Only queries whose first result${about.runs.length > 1 ? ` by ${about.runs[taken.run].name}` : ""} is of ${about.names[0][taken.node]}.`;
     order.value = sorted;
     draw();
   }
 
-  function go({ chosen = state.chosen, sorted = state.order, row = null }) {
+  function go({ chosen = state.chosen, taken = state.taken, sorted = state.order, row = null }) {
     const words = new URLSearchParams();
     if (chosen) words.set("class", `${chosen.level}.${chosen.node}`);
+    if (taken) words.set("taken", `${taken.run}.${taken.node}`);
     words.set("order", sorted);
     if (row !== null) words.set("item", queries.item[row]);
     if (`#${words}` !== location.hash) location.hash = words;
@@ -70,7 +77,7 @@
     return found.map((each, n) => {
       const asks = table.rowOf[items[n]];
       const inClass = !state.chosen || (asks >= 0 && table.node(asks, state.chosen.level) === state.chosen.node);
-      const ask = asks < 0 ? null : () => go({ chosen: inClass ? state.chosen : null, row: asks });
+      const ask = asks < 0 ? null : () => go({ chosen: inClass ? state.chosen : null, taken: null, row: asks });
       const result = { item: each, level: levels[n], score: scores[n], path: path(each.cls), copy: n < copies, late: late > 0 && n === items.length - 1 };
       return hbench.strips.tile(result, ranks[n], about, ask);
     });
@@ -99,6 +106,7 @@
   }
 
   order.addEventListener("change", () => go({ sorted: order.value }));
+  filter.lastElementChild.addEventListener("click", () => go({ taken: null }));
   previous.addEventListener("click", () => step(state.at - 1));
   next.addEventListener("click", () => step(state.at + 1));
   document.getElementById("tools").addEventListener("submit", (event) => event.preventDefault());

@@ -1,5 +1,5 @@
 // The map of the classes: zoom, hover, and a selection that is listed below. Points are strokes of one width, so that
-// zooming changes a single transform, however many there are.
+// zooming changes a single transform, however many there are; one path below draws the rims of all.
 "use strict";
 
 (async () => {
@@ -21,6 +21,8 @@
   const path = (n) => about.paths[data.classes[n]].map((node, level) => about.names[level][node]);
   const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
   const words = (n) => `${path(n).join(" › ")}: ${data.items[n].toLocaleString("en")} items${data.value ? `, ${about.by} ${percent(data.value[n])}` : ""}`;
+  const pictures = (n) => data.pictures[n].map((place) => hbench.strips.picture({ place, id: path(n).at(-1) }));
+  const address = (n) => `explore.html#class=${depth - 1}.${data.classes[n]}`;
   const layer = made("g", {}), box = made("rect", { class: "box", hidden: "" });
   svg.append(layer, box);
   let points = [], view = null, chosen = new Set(), pointed = null, width = 1, height = 1;
@@ -47,7 +49,8 @@
 
   function draw() {
     points = data.classes.map((_, n) => made("path", { class: "dot", d: `M${data.x[n]} ${data.y[n]}h0` }));
-    layer.replaceChildren(...points);
+    const rim = made("path", { class: "rim", d: data.classes.map((_, n) => `M${data.x[n]} ${data.y[n]}h0`).join("") });
+    layer.replaceChildren(rim, ...points);
     chosen = new Set();
     paint();
     all();
@@ -90,6 +93,11 @@
     if (n === null) return;
     points[n].classList.add("pointed");
     said.textContent = words(n);
+    at("map-shown").replaceChildren(...pictures(n).map((picture) => {
+      const frame = hbench.strips.element("div", "frame");
+      frame.append(picture);
+      return frame;
+    }));
   }
 
   function choose(some) {
@@ -110,8 +118,8 @@
       const names = path(n);
       kin.className = "kin";
       kin.textContent = names.slice(0, -1).map((name) => `${name} › `).join("");
-      link.href = `explore.html#class=${depth - 1}.${data.classes[n]}`;
-      link.textContent = names[depth - 1];
+      link.href = address(n);
+      link.append(names[depth - 1], ...pictures(n));
       head.scope = "row";
       head.append(kin, link);
       value.textContent = percent(data.value?.[n]);
@@ -167,6 +175,7 @@
     box.setAttribute("hidden", "");
     drag = null;
   });
+  svg.addEventListener("dblclick", (event) => { const n = nearest(...place(event), NEAR); if (n !== null) location.href = address(n); });
   svg.addEventListener("pointercancel", () => { drag = null; box.setAttribute("hidden", ""); });
   svg.addEventListener("wheel", (event) => { event.preventDefault(); const [x, y] = place(event); zoom(Math.exp(-event.deltaY / 400), x, y); }, { passive: false });
   svg.addEventListener("keydown", (event) => {

@@ -2,7 +2,8 @@
 "use strict";
 
 hbench.queries = (() => {
-  // `about`: the page's index. `columns`: item, cls (fine class), and per run value and first (level of the first result).
+  // `about`: the page's index. `columns`: item, cls (fine class), and per run value, first (level of the first result) and
+  // taken (coarsest class of the first result).
   function table(about, columns) {
     const rowOf = new Int32Array(about.items).fill(-1);
     columns.item.forEach((item, row) => { rowOf[item] = row; });
@@ -23,10 +24,12 @@ hbench.queries = (() => {
       });
     }
 
-    // The rows of a class (null: all) in an order; rows without a value come last.
-    function rows(chosen, order) {
+    // The rows of a class (null: all) in an order; rows without a value come last. `taken`, {run, node}: only rows whose first
+    // result by this run is of this coarsest class.
+    function rows(chosen, order, taken) {
       const found = [];
       for (let row = 0; row < columns.item.length; row++) {
+        if (taken && columns.taken[taken.run][row] !== taken.node) continue;
         if (!chosen || node(row, chosen.level) === chosen.node) found.push(row);
       }
       const key = orders[order] ?? orders.file;

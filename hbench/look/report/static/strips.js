@@ -63,7 +63,14 @@ hbench.strips = (() => {
     const made = element("header", "asked");
     const words = element("div");
     words.append(element("h2", "", query.path.join(" › ")), element("p", "caption", query.item.id));
-    made.append(framed(query.item), words);
+    const frame = framed(query.item);
+    if (about.images) {
+      const link = element("a", "result");
+      link.href = about.images + query.item.id.split("/").map(encodeURIComponent).join("/");
+      link.title = `${query.item.id} in full size`;
+      link.append(frame);
+      made.append(link, words);
+    } else made.append(frame, words);
     return made;
   }
 
@@ -88,5 +95,5 @@ hbench.strips = (() => {
     return made;
   }
 
-  return { tile, heading, row, element };
+  return { tile, heading, row, element, picture };
 })();
