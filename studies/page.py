@@ -26,7 +26,7 @@ def markdown(study: Study, values: Values, about: About) -> str:
     verdicts = judged(study, values)
     lines = [f"# Study of {study.dataset}", "", *_claims(verdicts), "", *_trials_table(about)]
     lines += [f"Below: percent, mean ± half of the 95 % interval over seeds and classes ({about.unit}).", ""]
-    for table in (table for table in study.tables if any(arm in values for arm in table.arms)):
+    for table in (table for table in study.tables if sum(arm in values for arm in table.arms) > 1):
         header = ["", "seeds", *study.metrics]
         lines += [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
         for arm in (arm for arm in table.arms if arm in values):

@@ -47,7 +47,7 @@ def read_study(source: str) -> tuple[Values, str]:
     values, about = read(path)
     seeds = max((len(scores.values) for arm in values.values() for scores in arm.values()), default=0)
     name = source if path.stem == source else path.resolve().parent.name
-    return values, f"{name} · means of {seeds} seeds, 95 % intervals over seeds and {about.unit}"
+    return values, f"{name} · means of {seeds} seeds, 95 % intervals over seeds and classes ({about.unit})"
 
 
 def _arms_of(source: str) -> tuple[Values, str]:

@@ -112,13 +112,13 @@ def _run_all(runs: Sequence[_Run], workers: int, watch: Callable[[str], None]) -
 
 
 def values_of(study: Study, out: Path, seeds: int) -> dict[str, dict[str, Scores]]:
-    """Return the scores of every arm, and the gaps that the study asks for, of the seeds from 0 on whose reports are there."""
+    """Return the scores of every arm, with the gaps that claims are about, of the seeds from 0 on whose reports are there."""
     found = {}
     for arm in study.arms:
         folders = list(takewhile(_is_tested, (folder_of(out, arm, seed) for seed in range(seeds))))
         if folders:
             found[arm] = _by_class(study, folders)
-            if study.gaps:
+            if arm in study.arms_with_gaps:
                 data = load(resolve(str(folders[0] / RECIPE)).dataset)
                 measured = [gaps(folder, data, study.gaps) for folder in folders]
                 found[arm] |= {name: whole(np.array([gap[name] for gap in measured])) for name in measured[0]}

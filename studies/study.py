@@ -143,6 +143,11 @@ class Study(BaseModel):
         named = {arm for claim in self.claims if claim.headline for arm in claim.arms}
         return [arm for arm in self.arms if arm in named]
 
+    @property
+    def arms_with_gaps(self) -> set[str]:
+        """The arms of claims about a gap, which takes as long as a training to measure."""
+        return {arm for claim in self.claims if claim.metric.startswith("gap@") for arm in claim.arms}
+
     def trial(self, arm: str, settings: Sequence[str], changes: Sequence[str] = ()) -> Recipe:
         """The recipe of a tuning run of an arm, which never looks at the tests."""
         assert self.tuning is not None

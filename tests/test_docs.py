@@ -26,7 +26,7 @@ ELSEWHERE = {  # pages whose commands are run by others
     "own-pictures",  # tests/train/test_own_pictures.py, which brings pretrained weights
 }
 LONGEST = 150  # lines of a page, so that it is read to its end
-LONGER = {"gallery", "study"}  # pictures, and the tables of an experiment
+LONGER = {"gallery"}  # of pictures
 TRIED = "test_the_blocks_of_a_page_run_in_order"
 LONG = {"training", "look"}
 KINDS = {"console", "python", "sh", "toml", "yaml", "csv", "text", "bibtex", "math"}

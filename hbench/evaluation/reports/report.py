@@ -94,7 +94,7 @@ class Document(Strict):
 
     `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what speaks against the
     submission (hbench.evaluation.embeddings.doubts). `unknown_wrong`, `unknown_right`: under partial labels, the metrics that
-    go by all levels with every unknown level at its lowest, and at its highest (docs/partial-labels.md); `scores` are of known levels.
+    go by all levels with every unknown level at its lowest, and at its highest (docs/partial-labels.md); `scores` use known levels.
     `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals are taken over, or "query".
     """
 
