@@ -254,3 +254,40 @@ def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
         write_site(["sop", "elsewhere/sop.toml"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
     assert slug_of("../a b.toml") == "a-b"
+
+
+def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site):
+    page = ready(opened(site / "board-sop.html"))
+    heads = "all => all.filter(e => !e.hidden).map(e => e.dataset.sort)"
+    assert "AP/super_class" in page.locator("#board thead th").evaluate_all(heads)
+    page.fill("#method", "HAPPIER")
+    shown = page.locator("#board thead th").evaluate_all(heads)
+    for key in shown[1:]:
+        assert any(text for (text,) in shown_rows(page, key)), key
+    gone = set(leaderboard.read("sop").metrics) - set(shown)
+    assert gone
+    assert not any(text for key in gone for (text,) in shown_rows(page, key))
+    page.fill("#method", "")
+    assert "AP/super_class" in page.locator("#board thead th").evaluate_all(heads)
+    # the places after the point, with the blanks behind them, are as many for all
+    places = page.locator("#board td[data-value]").evaluate_all(
+        "all => all.map(e => [e.cellIndex, (e.dataset.value.split('.')[1] ?? '').length"
+        " + (e.dataset.pad ?? '').replace('\\u2008', '').length])"
+    )
+    of_column = dict(places)
+    assert all(of_column[column] == number for column, number in places)
+    links = page.locator("a[href^='https://arxiv.org/abs/']")
+    assert links.count()
+    assert all(f"arXiv {each.get_attribute('href').rsplit('/', 1)[1]}" == each.text_content() for each in links.all())
+
+
+def test_wide_text_wraps_inside_of_its_column(opened, site):
+    page = opened(site / "index.html")
+    for name in SHIPPED:
+        page.goto((site / f"board-{name}.html").as_uri())
+        widest = (
+            ready(page)
+            .locator("#board td.text")
+            .evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().width))")
+        )
+        assert widest < 300, name

@@ -58,6 +58,12 @@ hbench.board = (() => {
           for (const row of rows) row.cells[at].classList.toggle("chosen", own);
         }
       });
+      // a column that is empty in every visible row goes, but for what the rows are ordered by
+      heads.forEach((head, at) => {
+        const chosen = [state.sort, state.metric].includes(head.dataset.sort);
+        const empty = !chosen && at > 0 && rows.every((row) => row.tr.hidden || !row.cells[at].textContent);
+        for (const each of [head, ...rows.map((row) => row.cells[at])]) each.hidden = empty;
+      });
       element.tBodies[0].append(...order.map((row) => row.tr));
       return order.filter((row) => !row.tr.hidden);
     }
