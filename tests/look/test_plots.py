@@ -65,13 +65,15 @@ def test_levels_draws_the_scores_of_the_reports(folder):
     panels = drawing.figure.axes
     assert [panel.get_title() for panel in panels] == ["AP", "R@1", "R@10"]
     for panel in panels:
-        for container, document in zip(panel.containers, documents, strict=True):
-            (bars,) = container.lines[2]
+        for marks, bars, document in zip(panel.lines[-2:], panel.collections, documents, strict=True):
             scores = [document["scores"][name_at(panel.get_title(), level)] for level in LEVELS]
-            np.testing.assert_allclose(
-                container.lines[0].get_xdata(orig=False), [100 * each["value"] for each in scores]
-            )
+            np.testing.assert_allclose(marks.get_xdata(orig=False), [100 * each["value"] for each in scores])
             ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
+            # beside the marks: more than half a mark below, and nearer to its own mark than to the next run's
+            below = [segment[0][1] for segment in bars.get_segments()] - marks.get_ydata(orig=False)
+            inch = panel.get_window_extent().height / panel.figure.dpi / len(LEVELS)
+            assert (below * inch * 72 > marks.get_markersize() / 2).all()
+            assert (below < 0.25).all()
             np.testing.assert_allclose(ends, [(100 * each["low"], 100 * each["high"]) for each in scores])
     assert documents[0]["signature"] == drawing.about
     assert "".join(words_of(drawing)).replace("\n", "").count(drawing.about) == 1

@@ -120,6 +120,20 @@ def test_curves_draw_every_whole_line_of_the_logs(folder):
     assert words_of(one).count("a") == 1
 
 
+def test_losses_of_different_terms_have_their_own_panels(folder, tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "log.jsonl").write_text(log_lines("b").replace('"sup_ap"', '"triplet"'), encoding="utf-8")
+    files = (*request(folder, "curves").files, str(tmp_path / "c"))
+    drawing = draw("curves", PlotRequest(files))
+    first, second, scores = drawing.figure.axes
+    assert [line.get_label() for line in first.lines] == ["a", "b"]
+    assert [line.get_label() for line in second.lines] == ["c"]
+    assert "triplet" in second.get_ylabel()
+    colors = {line.get_label(): line.get_color() for panel in (first, second) for line in panel.lines}
+    assert colors == {line.get_label(): line.get_color() for line in scores.lines}
+    assert len(set(colors.values())) == 3
+
+
 def test_refusals_say_what_to_give(folder, tmp_path):
     def refused(error, pattern, kind, *files, **options):
         with pytest.raises(error, match=pattern):

@@ -1,4 +1,4 @@
-"""Draws AP and R@k at every level, of several runs side by side, each with its 95 % interval."""
+"""Draws AP and R@k at every level, of several runs side by side, each with its 95 % interval below its mark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("AP", "R@1", "R@10")  # the default, as far as the reports have them
-ROW = 0.115  # inches of a run at a level
+ROW = 0.16  # inches of a run at a level
 NUMBERED = 3  # most runs for which values are printed next to their points
 
 
@@ -65,24 +65,16 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     panel.tick_params(axis="y", length=0)
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
-    spread = np.linspace(-0.25, 0.25, len(runs)) if len(runs) > 1 else np.zeros(1)
+    spread = np.linspace(-0.28, 0.22, len(runs)) if len(runs) > 1 else np.full(1, -0.05)
+    beside = min(0.18, 0.22 / max(1, len(runs) - 1))  # an interval is below its mark, which is often wider
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
         levels = enumerate(run.document.levels)
         ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
         value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
-        panel.errorbar(
-            value,
-            list(ends),
-            xerr=np.maximum([value - low, high - value], 0),  # rounding may put the mean of equal values just outside
-            fmt=marker_of(number),
-            color=series_color(number, len(runs)),
-            label=run.name,
-            markersize=3,
-            capsize=1.6,
-            elinewidth=0.8,
-            capthick=0.8,
-            clip_on=False,
-        )
+        rows, color = np.array(list(ends)), series_color(number, len(runs))
+        panel.plot(value, rows, marker_of(number), color=color, label=run.name, markersize=3, clip_on=False)
+        low, high = np.minimum(low, value), np.maximum(high, value)  # rounding may put equal values just outside
+        panel.hlines(rows + beside, low, high, color=color, linewidth=1.1, clip_on=False)
         if len(runs) <= NUMBERED:
             for row, of_level in ends.items():
                 _write_value(panel, row, of_level)
@@ -99,11 +91,11 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
-    """Write the value next to its interval, on the side with more space."""
+    """Write the value and half its interval next to the mark, on the side with more space."""
     value, low, high = ends
-    left = value > 62
+    left = value > 50
     panel.annotate(
-        f"{value:.1f}",
+        f"{value:.1f}" + f" ±{(high - low) / 2:.1f}" * (high > low),
         (low if left else high, row),
         xytext=(-3.5 if left else 3.5, 0),
         textcoords="offset points",

@@ -63,7 +63,10 @@ def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
 
 
 def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawing:
-    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or one of several runs."""
+    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or one of several runs.
+
+    Losses of different terms cannot be compared, so each kind has its own panel.
+    """
     tested = any(log.scores for log in logs)
     shown = list(metrics) or (
         [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else list(METRICS[:1])
@@ -74,27 +77,35 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
                 "metric of these logs", name, sorted(set.intersection(*(set(log.scores) for log in logs)))
             )
 
+    kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
+
     def paint(figure: Figure) -> None:
-        panels = figure.subplots(1 + tested, 1, sharex=True, squeeze=False)[:, 0]
-        _paint_losses(panels[0], logs)
+        panels = figure.subplots(len(kinds_of_loss) + tested, 1, sharex=True, squeeze=False)[:, 0]
+        for panel, terms in zip(panels, kinds_of_loss, strict=False):
+            _paint_losses(panel, logs, terms)
+            if len(kinds_of_loss) > 1:
+                panel.set_ylabel(short(" + ".join(terms), 24), fontsize=6.5)
         if tested:
-            _paint_scores(panels[1], logs, shown)
+            _paint_scores(panels[-1], logs, shown)
         panels[-1].set_xlabel("epoch")
         for panel in panels:
             panel.grid(axis="y", color=FAINT, linewidth=0.5)
             panel.legend(fontsize=6.5, loc="best")
 
-    return drawn(paint, height=1.9 + 1.4 * tested, about=" · ".join(log.name for log in logs))
+    return drawn(paint, height=0.5 + 1.4 * (len(kinds_of_loss) + tested), about=" · ".join(log.name for log in logs))
 
 
-def _paint_losses(panel: Axes, logs: Sequence[TrainingLog]) -> None:
+def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]) -> None:
+    """Draw the losses of the runs with these terms, or all terms of one run, in the colours that the scores have."""
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]
-    for number, (name, points) in enumerate(lines):
+    own = [number for number in range(len(lines)) if len(logs) == 1 or tuple(logs[number].terms) == tuple(terms)]
+    for number in own:
+        name, points = lines[number]
         width = 1.2 if len(logs) > 1 or number == 0 else 0.8
         panel.plot(*points.T, color=series_color(number, len(lines)), linewidth=width, label=short(name, 26))
-    if all((points[:, 1] > 0).all() for _, points in lines):
+    if all((lines[number][1][:, 1] > 0).all() for number in own):
         panel.set_yscale("log")
         from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
