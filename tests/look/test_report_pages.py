@@ -259,6 +259,7 @@ def test_the_tree_shows_the_means_of_any_metric_and_zooms(opened, reported, page
     assert sorted(options[1:]) == sorted(reported.runs[0].values)
     picture = page.locator("#tree-picture")
     assert picture.locator(".node:not(.run)").count() == sum(map(len, reported.manifest.tree.names))
+    assert all(len(text) > 5 or "…" not in text for text in picture.locator("text").all_text_contents())
     for metric, run in (("H-AP", 0), ("AP/genus", 1)):
         page.select_option("#tree-color", metric)
         page.select_option("#tree-run", str(run))
@@ -413,8 +414,11 @@ def test_a_tree_of_ten_thousand_leaves_is_drawn_whole_and_in_few_elements(opened
     page.wait_for_selector("#tree[data-ready]")
     assert page.locator("#tree-picture *").count() < 3_000
     drawn = page.locator("#tree-picture .run").evaluate_all(
-        "all => all.filter(e => e.getAttribute('y') === '88').reduce((sum, e) => sum + e.getBoundingClientRect().width, 0)"
+        "all => all.filter(e => e.getAttribute('y') === String(2 * e.ownerSVGElement.dataset.row))"
+        ".reduce((sum, e) => sum + e.getBoundingClientRect().width, 0)"
     )
+    picture = page.locator("#tree-picture").bounding_box()
+    assert 600 < picture["y"] + picture["height"] < 900  # to the end of the window
     whole = page.locator("#tree-picture").evaluate("e => e.getBoundingClientRect().width")
     assert drawn == pytest.approx(whole, rel=0.01)
     page.fill("#tree-search", "c9876")

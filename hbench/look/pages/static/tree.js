@@ -4,7 +4,7 @@
 
 hbench.tree = (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const ROW = 44, LEAST = 2, LETTER = 6.6, MOST = 30;
+  const ROW = 44, TALL = 150, BELOW = 110, LEAST = 2, LETTER = 6.6, LINE = 15, MOST = 30;
   const BRANCHES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#c8bd3c", "#1b2a49"];
   const OTHER = "#8a8a8a", UNKNOWN = "#d6d5d0";
 
@@ -37,7 +37,7 @@ hbench.tree = (() => {
     const depth = data.levels.length;
     const branches = data.items[0].map((size, node) => [size, node]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
     const hue = new Map(branches.slice(0, BRANCHES.length).map(([, node], place) => [node, BRANCHES[place]]));
-    let root = null, cursor = null, colors = null; // a node is {level, node}
+    let root = null, cursor = null, colors = null, high = ROW; // a node is {level, node}; `high`: pixels of a level
 
     const same = (a, b) => a !== null && b !== null && a.level === b.level && a.node === b.node;
     const up = ({ level, node }) => (level === 0 ? null : { level: level - 1, node: parents[level][node] });
@@ -102,19 +102,30 @@ hbench.tree = (() => {
       const color = at ? fill(at) : mean(run.map(fill));
       const shown = at ?? (level ? { level: level - 1, node: parent } : null);
       const rect = made("rect", {
-        class: at ? "node" : "node run", x: x.toFixed(2), y: level * ROW, height: ROW - 2, fill: `rgb(${color.join(" ")})`,
+        class: at ? "node" : "node run", x: x.toFixed(2), y: level * high, height: high - 2, fill: `rgb(${color.join(" ")})`,
         width: Math.max(width - (width > 4 ? 1 : 0), 0.2).toFixed(2),
       });
       if (shown) rect.dataset.node = `${shown.level}.${shown.node}`;
       if (at && same(at, cursor)) rect.classList.add("cursor");
-      const letters = Math.floor((width - 8) / LETTER);
-      if (!at || letters < 3) return [rect];
-      const text = name(at).length <= letters ? name(at) : `${name(at).slice(0, letters - 1)}…`;
-      return [rect, made("text", { x: (x + 5).toFixed(2), y: level * ROW + 26, fill: light(color) ? "#000" : "#fff" }, text)];
+      const text = at && label(name(at), width, x, level * high);
+      if (!text) return [rect];
+      text.setAttribute("fill", light(color) ? "#000" : "#fff");
+      return [rect, text];
+    }
+
+    // A name across a node, or down where it is longer than the node is wide; none where neither shows enough of it.
+    function label(words, width, x, y) {
+      const [across, down] = [width, high].map((pixels) => Math.floor((pixels - 9) / LETTER));
+      const cut = (most) => (words.length <= most ? words : `${words.slice(0, most - 1)}…`);
+      if (across >= words.length || (across >= 6 && across >= down)) return made("text", { x: (x + 5).toFixed(2), y: y + high / 2 + 4 }, cut(across));
+      if (width < LINE || down < Math.min(words.length, 6)) return null;
+      return made("text", { transform: `translate(${(x + width / 2 - 4).toFixed(2)} ${y + 5}) rotate(90)` }, cut(down));
     }
 
     function draw() {
-      const width = Math.max(svg.clientWidth, 200);
+      const width = Math.max(svg.clientWidth, 200), top = svg.getBoundingClientRect().top + scrollY;
+      const free = Math.max(innerHeight - top - BELOW, innerHeight / 2);
+      high = Math.floor(Math.max(ROW, Math.min(TALL, free / depth)));
       const [from, size] = span(root);
       const scale = width / Math.max(size, 1);
       const drawn = [];
@@ -126,9 +137,10 @@ hbench.tree = (() => {
           drawn.push(...piece(each, level, from, scale));
         }
       }
-      svg.setAttribute("viewBox", `0 0 ${width} ${depth * ROW}`);
-      svg.style.height = `${depth * ROW}px`;
+      svg.setAttribute("viewBox", `0 0 ${width} ${depth * high}`);
+      svg.style.height = `${depth * high}px`;
       svg.replaceChildren(...drawn);
+      svg.dataset.row = high;
       svg.dataset.root = root ? `${root.level}.${root.node}` : "";
       crumbs(hidden);
     }
@@ -239,6 +251,7 @@ hbench.tree = (() => {
       .concat(data.names[0].length > hue.size ? [swatch(OTHER, `${data.names[0].length - hue.size} smaller`)] : []);
 
     new ResizeObserver(draw).observe(svg.parentElement);
+    addEventListener("resize", draw);
     color(null);
     return { color, zoom };
   }
