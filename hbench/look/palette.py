@@ -57,6 +57,7 @@ def mark_of(level: int, depth: int) -> str:
 
 SERIES = 0.72  # share of the scale that is used, since lighter colours are hard to see on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+SIZES = (1.27, 1.0, 2.0, 1.0, 2.0, 1.8, 1.6, 3.56)  # with which markers of matplotlib have about the same ink
 
 
 def series_color(number: int, of: int) -> str:

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
 import hbench
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
-from hbench.look.palette import GROUPS, color_at, group_color, lightness_of
+from hbench.look.palette import GROUPS, MARKERS, SIZES, color_at, group_color, lightness_of
 from hbench.look.plots import PlotRequest, confusion, draw
 from hbench.look.plots.class_map import mean_vectors
 from hbench.tree import files as tree_files
@@ -135,3 +137,16 @@ def test_colours_of_groups_differ_in_grey(of):
     if of <= 5:
         assert all(np.diff(grey) > 15)
     assert len(GROUPS) == 8
+
+
+def test_markers_of_the_map_have_the_same_ink():
+    inks = []
+    for marker, size in zip(MARKERS, SIZES, strict=True):
+        figure = Figure(figsize=(1, 1), dpi=300)
+        panel = figure.add_axes((0, 0, 1, 1))
+        panel.axis("off")
+        panel.scatter([0.5], [0.5], s=600 * size, marker=marker, color="black", linewidths=0)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        inks.append((255.0 - np.asarray(canvas.buffer_rgba())[..., 0]).sum())
+    assert max(inks) < 1.05 * min(inks)

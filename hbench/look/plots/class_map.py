@@ -14,7 +14,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.evaluation.embeddings import Embeddings, align
 from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
 from hbench.look.inputs import dataset_of, ranked_test
-from hbench.look.palette import group_color, marker_of
+from hbench.look.palette import SIZES, group_color, marker_of
 from hbench.look.plots import Kind, PlotRequest, kinds
 from hbench.tree import distinct
 
@@ -99,13 +99,13 @@ def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str],
         if rest.any():
             others = f"{len(groups) - len(largest)} smaller"
             x, y = places[rest].T
-            panel.scatter(x, y, s=3, color=GREY, linewidths=0, label=others, alpha=0.6)
+            panel.scatter(x, y, s=4, color=GREY, linewidths=0, label=others)
         for number, group in enumerate(largest.tolist()):
             x, y = places[group_of == group].T
             panel.scatter(
                 x,
                 y,
-                s=8,
+                s=6 * SIZES[number],
                 color=group_color(number, len(largest)),
                 marker=marker_of(number),
                 edgecolors="white",
