@@ -132,9 +132,8 @@ def browse(
     name = test_of(data, test)
     examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
     manifest = examined[0].data.tests[name]
-    measured = None
-    if way in MEASURED:
-        measured = measure(examined[0].job(name, fix="choose queries by id or at random"))
+    fix = "choose queries by id or at random"
+    measured = measure(examined[0].job(name, fix=fix)) if way in MEASURED else None
     chosen = _chosen(manifest, way, value, by=by, measured=measured)
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for one in examined
