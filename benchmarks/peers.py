@@ -188,7 +188,9 @@ def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | 
         return f"over {options.timeout} s"
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1]
-        memory = done.returncode < 0 or any(word in done.stderr for word in ("MemoryError", "allocate", "bad_alloc", "dict.__setitem__"))
+        memory = done.returncode < 0 or any(
+            word in done.stderr for word in ("MemoryError", "allocate", "bad_alloc", "dict.__setitem__")
+        )
         return f"over {options.limit:g} GB" if memory else last[:60]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
