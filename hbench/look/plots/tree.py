@@ -63,12 +63,7 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
 
 
 def draw_tree(
-    tree: LabelTree,
-    items: NDArray[np.int64],
-    about: str,
-    *,
-    means: Sequence[Floats] | None = None,
-    metric: str = "",
+    tree: LabelTree, items: NDArray[np.int64], about: str, *, means: Sequence[Floats] | None = None, metric: str = ""
 ) -> Drawing:
     """Draw a tree by the numbers of items (C,) of its fine classes, with names where they fit.
 

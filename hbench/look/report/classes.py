@@ -12,6 +12,7 @@ from hbench.look.plots.confusion import confusion
 from hbench.look.report.runs import Floats, Reported
 from hbench.look.retrievals import TopLists
 from hbench.metrics.names import goodness
+from hbench.tree.statistics import means_of_nodes
 
 ALL, WORST, BEST = 60, 30, 8  # up to ALL classes of a level are all listed; of more, the worst and the best
 MATRIX = 24  # most classes in a readable confusion matrix
@@ -56,16 +57,11 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
 
     Classes without queries are left out.
     """
-    labels = manifest.labels[manifest.query, level]
-    number = len(manifest.tree.names[level])
+    tree, labels = manifest.tree, manifest.labels[manifest.query]
     defined = ~np.isnan(np.stack(values)).any(axis=0)
-    counts = np.bincount(labels[defined], minlength=number)
-    sums = np.stack(
-        [np.bincount(labels[defined], metric_values[defined], minlength=number) for metric_values in values]
-    )
-    means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    counts = np.bincount(labels[defined, level], minlength=len(tree.names[level]))
+    means = np.stack([means_of_nodes(tree, labels[defined], own[defined])[level] for own in values])
     order = np.argsort(goodness(metric, means[0]), kind="stable")
-    tree = manifest.tree
     first = np.unique(tree.paths[:, level], return_index=True)[1]
     down = tree.paths[first, : level + 1].tolist()  # the path of every node, from the coarsest level
     paths = [tuple(names[node] for names, node in zip(tree.names, path, strict=False)) for path in down]

@@ -237,6 +237,7 @@ hbench.tree = (() => {
       }
       legend.replaceChildren(...(colors && colors.low <= colors.high ? scale() : named()));
       draw();
+      if (cursor !== null) said.textContent = words(cursor); // its value may have come after it was chosen
     }
 
     function swatch(color, text) {
