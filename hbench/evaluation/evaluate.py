@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +21,19 @@ from hbench.engine.measure import OnBlock, measure
 from hbench.engine.settings import USUAL, Conditions, Settings
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
-from hbench.evaluation import shards
 from hbench.evaluation.embeddings import Embeddings, joined
 from hbench.evaluation.embeddings.ids import as_ids, refuse
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import queries_of
 from hbench.evaluation.reports.report import Report, Subject, report_of
-from hbench.evaluation.shards import Part
 from hbench.evaluation.submission import Submission, as_submission, read
 from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.tree.names import remarks_on
 from hbench.tree.partial import known_levels
+
+if TYPE_CHECKING:
+    from hbench.evaluation.shards import Part
 
 OnTest = Callable[[str], OnBlock]
 
@@ -208,6 +209,8 @@ def shard_on(
 
     Raises UsageError for a submission or dataset that is not ranked by its embeddings.
     """
+    from hbench.evaluation import shards
+
     jobs = examined.jobs(memory=memory)
     if set(jobs) != set(examined.data.tests):
         raise UsageError("this evaluation cannot be split into shards", expected="embeddings, and positives by label")
