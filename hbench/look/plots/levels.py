@@ -93,7 +93,7 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
     """Write the value and half its interval next to the mark, on the side with more space."""
     value, low, high = ends
-    left = value > 50
+    left = value > 60
     panel.annotate(
         f"{value:.1f}" + f" ±{(high - low) / 2:.1f}" * (high > low),
         (low if left else high, row),
