@@ -29,7 +29,7 @@ from hbench.evaluation.reports import report as reports
 from hbench.train.recipes import files as recipes
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
-from studies.claims import read_values, write_values
+from studies import values as study_values
 
 BOARD = Path(__file__).parents[2] / "leaderboards" / "cub200.toml"
 IDS = [f"item {number}" for number in range(20)]
@@ -115,6 +115,11 @@ def _picture(path: Path) -> None:
     manifests.open_picture(path.parent, path.name)
 
 
+def _study(path: Path) -> None:
+    about = study_values.About(dataset="glyphs", dataset_digest="00", hbench="0.1", unit="base")
+    study_values.write({"a": {"H-AP": study_values.whole(np.array([0.5, 0.6]))}}, about, path)
+
+
 def _texts(text: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(text, encoding="utf-8")
 
@@ -127,7 +132,7 @@ SAMPLES = (
     Sample("b.parquet", lambda path: pq.write_table(_ranking(), path), ranking_files.read),
     Sample("c.parquet", _manifest, manifests.read),
     Sample("d.parquet", lambda path: pq.write_table(pa.table({"id": IDS}), path), id_files.read),
-    Sample("e.parquet", lambda path: write_values({"a": {"H-AP": np.array([0.5, 0.6])}}, path), read_values),
+    Sample("e.parquet", _study, study_values.read),
     Sample("a.npz", lambda path: np.savez(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
     Sample("b.npz", lambda path: np.savez_compressed(path, ids=np.array(IDS), vectors=VECTORS), _embeddings),
     Sample("c.npz", lambda path: kept_files.write(path, {"a": 1}, {"x": np.arange(5)}), kept_files.read),
