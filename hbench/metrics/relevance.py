@@ -30,9 +30,7 @@ relevances: Registry[Callable[..., Relevance]] = Registry("relevance")
 def alpha(exponent: float = 1.0) -> Relevance:
     """rel_l = (l/L)^α / |Ω^(l)|, 0 for l = 0 (HAPPIER, Eq. 4). Raises UsageError unless α is positive and finite."""
     if not 0 < exponent < math.inf:
-        raise UsageError(
-            "the exponent of the relevance must be positive", expected="alpha > 0", found=f"{exponent:g}"
-        )
+        raise UsageError("the exponent of the relevance must be positive", expected="alpha > 0", found=f"{exponent:g}")
 
     def relevance(counts: Any) -> Any:
         depth = counts.shape[-1] - 1
