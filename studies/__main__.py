@@ -62,12 +62,12 @@ def _train(study: Study, out: Path, arms: list[str], options: dict[str, Any]) ->
     with progress() as bars:
         task = bars.add_task("training", total=trials + tests)
 
-        def watch(done: str) -> None:
+        def on_progress(done: str) -> None:
             bars.update(task, advance=1, description=done)
             if bars.disable:
                 say(f"trained {done}")
 
-        how: Any = {"changes": options["changes"], "workers": options["workers"], "watch": watch}
+        how: Any = {"changes": options["changes"], "workers": options["workers"], "on_progress": on_progress}
         tune_all(study, out, arms, **how)
         run_all(study, out, runs, **how)
 

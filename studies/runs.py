@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hbench.core.errors import HBenchError
+from hbench.core.errors import HBenchError, UsageError, examples
 from hbench.core.files import write_text
 from hbench.core.version import __version__
 from hbench.datasets import load
@@ -48,6 +48,10 @@ class _Run(NamedTuple):
     def is_done(self) -> bool:
         return (self.folder / REPORT).exists()
 
+    @property
+    def recipe_file(self) -> Path:
+        return self.folder.parent / f"{self.folder.name}.{RECIPE_FILE}"
+
 
 def run_all(
     study: Study,
@@ -56,11 +60,13 @@ def run_all(
     *,
     changes: Sequence[str],
     workers: int,
-    watch: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> None:
-    """Train what is not trained yet, `workers` processes of one thread at a time; `watch` is told of each that is done.
+    """Train what is not trained yet, `workers` processes of one thread at a time; `on_progress` is called with the name of
+    each that is done.
 
-    Raises HBenchError for a run that fails; what others saved stays, and the same call goes on with it.
+    Raises UsageError for a finished run of another recipe, HBenchError for a run that fails; what others saved stays, and the
+    same call resumes.
     """
     tests = [
         _Run(
@@ -68,7 +74,7 @@ def run_all(
         )
         for arm, seed in runs
     ]
-    _run_all(tests, workers, watch)
+    _run_all(tests, workers, on_progress)
 
 
 def tune_all(
@@ -78,10 +84,10 @@ def tune_all(
     *,
     changes: Sequence[str],
     workers: int,
-    watch: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> None:
     """Train the trials that are missing of these arms, or of those they are like; as `run_all` does."""
-    _run_all(_trials(study, out, arms, changes), workers, watch)
+    _run_all(_trials(study, out, arms, changes), workers, on_progress)
 
 
 def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
@@ -99,16 +105,27 @@ def left_over(study: Study, out: Path, runs: Sequence[RowOf]) -> tuple[int, int]
     return sum(not trial.is_done for trial in trials), sum(not (folder / REPORT).exists() for folder in tests)
 
 
-def _run_all(runs: Sequence[_Run], workers: int, watch: Callable[[str], None]) -> None:
+def _run_all(runs: Sequence[_Run], workers: int, on_progress: Callable[[str], None]) -> None:
+    _refuse_other_recipes(runs)
     with ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(_run, run): run.name for run in runs if not run.is_done}
         try:
             for future in as_completed(futures):
                 future.result()
-                watch(futures[future])
+                on_progress(futures[future])
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _refuse_other_recipes(runs: Sequence[_Run]) -> None:
+    """Refuse runs that ended under another recipe, as where more rates changed the choice: their scores are not of this study."""
+    other = [run for run in runs if run.is_done and run.recipe_file.read_text(encoding="utf-8") != as_toml(run.recipe)]
+    if other:
+        raise UsageError(
+            f"{len(other)} finished runs are of another recipe", found=examples(str(run.folder) for run in other),
+            fix="move these folders away; the same command trains them anew",
+        )  # fmt: skip
 
 
 def values_of(study: Study, out: Path, seeds: int) -> dict[str, dict[str, Scores]]:
@@ -159,9 +176,8 @@ def about(study: Study, values: Values, out: Path) -> About:
 
 
 def _record(study: Study, arm: str, out: Path) -> ArmRecord:
-    recipe = study.recipe(arm, 0, chosen=chosen(study, out, arm))
     return ArmRecord(
-        recipe=as_toml(recipe),
+        recipe=as_toml(resolve(str(folder_of(out, arm, 0) / RECIPE))),
         chosen=chosen(study, out, arm),
         trials=tuple(trials(study, out, study.origin(arm), study.by(arm))),
     )
@@ -195,13 +211,12 @@ def _steps(folder: Path) -> int:
 
 
 def _run(run: _Run) -> None:
-    recipe_file = run.folder.parent / f"{run.folder.name}.{RECIPE_FILE}"
-    write_text(recipe_file, as_toml(run.recipe))
+    write_text(run.recipe_file, as_toml(run.recipe))
     command = [
         sys.executable,
         "-m",
         "hbench.train",
-        str(recipe_file),
+        str(run.recipe_file),
         "--out",
         str(run.folder),
         "--resume",

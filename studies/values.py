@@ -39,7 +39,7 @@ class Trial(Strict):
 
 
 class ArmRecord(Strict):
-    """How an arm was trained: its recipe as TOML without the seed, and the trials that its rate was chosen by."""
+    """The training of an arm: the recipe of its seed 0 as TOML, the chosen settings, and the trials that they were chosen by."""
 
     recipe: str
     chosen: tuple[str, ...] = ()

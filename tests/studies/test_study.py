@@ -316,6 +316,8 @@ metric = "H-AP"
     assert again.exit_code == 0, again.output
     assert "trained" not in again.stderr
     assert "| NSM λ |" in (tmp_path / "out" / "study.md").read_text()
+    changed = CliRunner().invoke(group, [*line, "--set", "optimizer.lr=0.5"])
+    assert "2 finished runs are of another recipe" in str(changed.exception)
     board = leaderboard.read_file(rows_file(tmp_path))
     assert [row.method for row in board.rows] == ["NSM", "NSM λ"]
     assert "seed 0 of 1, 2 steps of 16" in board.rows[0].run.note

@@ -311,8 +311,9 @@ def test_a_file_of_torchvisions_own_weights_is_loaded(tmp_path, pools):
 
 
 def test_a_net_without_a_map_of_features_is_refused_before_work_starts():
-    with pytest.raises(ConfigError, match="own pooling"):
-        build_backbone("timm:vit_tiny_patch16_224", weights="random")
+    for name in ("timm:vit_tiny_patch16_224", "torchvision:mobilenet_v3_small"):
+        with pytest.raises(ConfigError, match="own pooling"):
+            build_backbone(name, weights="random")
     assert build_backbone("timm:resnet18", weights="random").features == 512
 
 

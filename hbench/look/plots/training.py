@@ -100,12 +100,12 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]
-    own = [number for number in range(len(lines)) if len(logs) == 1 or tuple(logs[number].terms) == tuple(terms)]
-    for number in own:
+    drawn_here = [number for number in range(len(lines)) if len(logs) == 1 or tuple(logs[number].terms) == tuple(terms)]
+    for number in drawn_here:
         name, points = lines[number]
         width = 1.2 if len(logs) > 1 or number == 0 else 0.8
         panel.plot(*points.T, color=series_color(number, len(lines)), linewidth=width, label=short(name, 26))
-    if all((lines[number][1][:, 1] > 0).all() for number in own):
+    if all((lines[number][1][:, 1] > 0).all() for number in drawn_here):
         panel.set_yscale("log")
         from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 

@@ -60,7 +60,7 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
     tree, labels = manifest.tree, manifest.labels[manifest.query]
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined, level], minlength=len(tree.names[level]))
-    means = np.stack([means_of_nodes(tree, labels[defined], own[defined])[level] for own in values])
+    means = np.stack([means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values])
     order = np.argsort(goodness(metric, means[0]), kind="stable")
     first = np.unique(tree.paths[:, level], return_index=True)[1]
     down = tree.paths[first, : level + 1].tolist()  # the path of every node, from the coarsest level

@@ -12,7 +12,7 @@ model's authors is run.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -55,7 +55,8 @@ def build_backbone(
     """Build the backbone SOURCE:NAME.
 
     `weights`: "pretrained", "random", or a file; `pools`: keep its own pooling; `key_map`: a TOML file that renames the keys of
-    a file of weights. Raises UnknownName for source or name, DataError where the weights cannot be loaded.
+    a file of weights. Raises UnknownName for source or name, DataError where the weights cannot be loaded, ConfigError for a net
+    that gives no map of features although its pooling is not kept.
     """
     source, _, rest = name.partition(":")
     if not rest:
@@ -65,6 +66,8 @@ def build_backbone(
     backbone = build(rest, RANDOM if from_file else weights, pools)
     if from_file:
         load_weights(backbone.net, Path(weights), key_map)
+    if not pools:
+        _refuse_without_map(backbone, name)
     return backbone
 
 
@@ -111,8 +114,6 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     net = fetched(create, f"timm:{name}", where) if weights == PRETRAINED else create()
     config = resolve_model_data_config(net)
-    if not pools:
-        _refuse_without_map(net, f"timm:{name}", config["input_size"])
 
     def prepare(size: int) -> Any:
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
@@ -253,11 +254,11 @@ class Processed:
         return pixels[0]
 
 
-def _refuse_without_map(net: nn.Module, name: str, shape: Sequence[int]) -> None:
+def _refuse_without_map(backbone: Backbone, name: str) -> None:
     """Refuse a net that gives tokens or vectors where a map of features (B, C, H, W) is to be pooled."""
     with torch.no_grad():
-        features = net.eval()(torch.zeros(1, *shape))
-    net.train()
+        features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), backbone.size, backbone.size))
+    backbone.net.train()
     if features.ndim != 4:
         raise ConfigError(
             f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
