@@ -122,7 +122,7 @@ from pathlib import Path
 from hbench.datasets import build as building
 from hbench.datasets import save, specs
 lap("import s")
-dataset, found, errors = building.build(specs["hgldv2"], Path({str(raw)!r}), unofficial=True)
+dataset, found, errors = building.build_published(specs["hgldv2"], Path({str(raw)!r}), unofficial=True)
 lap("build s")
 save(dataset, Path({str(folder / "built")!r}))
 lap("save s")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from hbench.datasets import Dataset, load
-    from hbench.datasets.building import build
+    from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
     from hbench.datasets.own.source import OwnSource
     from hbench.evaluation.arrays import score
@@ -63,7 +63,7 @@ HOME = {
     "OwnSource": "hbench.datasets.own.source",
     "Report": "hbench.evaluation.reports.report",
     "browse": "hbench.look.results",
-    "build": "hbench.datasets.building",
+    "build": "hbench.datasets.build",
     "compare": "hbench.evaluation.reports.comparison",
     "embed": "hbench.train.embed_dataset:embed_to_file",
     "evaluate": "hbench.evaluation.evaluate",

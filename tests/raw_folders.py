@@ -22,7 +22,7 @@ def names(manifest, item):
 
 
 def build(name, root, **options):
-    return building.build(specs[name], root, **options)[0]
+    return building.build_published(specs[name], root, **options)[0]
 
 
 class Evil:

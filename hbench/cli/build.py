@@ -65,8 +65,7 @@ def command(
     hbench build birds --from birds.csv --levels order,family,species --image-column path --split-by species
     """
     from hbench.datasets import specs
-    from hbench.datasets.build import writable_folder
-    from hbench.datasets.building import build, save_built
+    from hbench.datasets.build import build, save_built, writable_folder
     from hbench.datasets.own.source import OwnSource
 
     force, cards, unofficial = (options.pop(option) for option in ("force", "cards", "unofficial"))

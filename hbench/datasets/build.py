@@ -1,21 +1,135 @@
-"""Builds a published dataset from its raw files, and checks its counts and image files."""
+"""Builds a dataset and saves it where every verb finds it: a published one by name, or the user's from a table or folder.
+
+A published dataset is built from its raw files, and its counts and image files are checked.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hbench.core import paths
-from hbench.core.errors import DataError, IntegrityError, examples
+from hbench.core.errors import DataError, IntegrityError, UsageError, examples
+from hbench.core.files import write_text
 from hbench.core.untrusted import check_picture
-from hbench.datasets import assemble, folders
+from hbench.datasets import assemble, folders, save, specs
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.own_data import images_below
+from hbench.datasets.metadata.cards import write_cards
+from hbench.datasets.own.copies import KEEP, Copies
+from hbench.datasets.own_data import IMAGES, images_below, not_taken, refuse_name, write_images
 from hbench.datasets.spec import Spec
+
+if TYPE_CHECKING:
+    from hbench.datasets.own.source import OnRemark, OwnSource
+
+ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
+COPIES = "copies.csv"  # a file of the dataset that lists the pictures that it holds several times
+
+
+def build(
+    name: str | None = None,
+    *,
+    source: OwnSource | None = None,
+    root: str | Path | None = None,
+    out: str | Path | None = None,
+    unofficial: bool = False,
+    force: bool = False,
+    cards: bool = False,
+    on_remark: OnRemark = lambda remark: None,
+) -> Dataset:
+    """Build a dataset and save it: a published one by `name` from its raw files below `root`, or your own from a `source`.
+
+    `source`: an `OwnSource`, which describes a CSV, a parquet file or a folder of images; `name` is then the dataset's name, by
+    default that of the file. `out`: the folder to write, by default hbench's data folder, where `hbench.load(name)` finds it.
+    `unofficial`: accept other counts than published, or missing images. `force`: replace your dataset of this name. `cards`:
+    also describe the folder for Hugging Face datasets and Croissant. `on_remark` is called with every remark. Returns the
+    dataset. Raises UnknownName, UsageError, DataError, IntegrityError (counts), and TreeError (labels that do not form a tree).
+
+    >>> import hbench, tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "birds.csv").write_text("item,order,species\\na.png,owls,barn owl\\nb.png,owls,barn owl\\n")
+    >>> data = hbench.build(source=hbench.OwnSource(folder / "birds.csv", ["order", "species"]), out=folder / "birds")
+    >>> len(data.tests["test"]), hbench.load(folder / "birds").levels
+    (2, ('order', 'species'))
+    """
+    root, out = None if root is None else Path(root), None if out is None else Path(out)
+    if source is not None:
+        return _build_own(name, source, out, force=force, cards=cards, on_remark=on_remark)
+    if name is None:
+        raise UsageError(
+            "the dataset to build is not named",
+            expected="the name of a dataset, or --from with your table or folder",
+            fix="hbench datasets lists the names",
+        )
+    on_remark(f"building {name}: annotations, counts, then the image files")
+    dataset, files, errors = build_published(specs[name], root, unofficial=unofficial)
+    for line in [*errors, *([str(files)] if files else [])]:
+        on_remark(line)
+    save_built(dataset, out or writable_folder(dataset.name), cards=cards, on_remark=on_remark)
+    return dataset
+
+
+def build_published(
+    spec: Spec, root: Path | None, *, unofficial: bool = False
+) -> tuple[Dataset, Joined | None, list[str]]:
+    """Build a dataset from its raw files; return it, its items compared with the image files, and the counts that differ.
+
+    Unless `unofficial`, raises IntegrityError for other counts than published, and where some of the images, but not all,
+    are missing. The version of an unofficial dataset ends in its digest.
+    """
+    raw = find_raw(spec, root) if spec.markers else None
+    dataset = assemble(spec, raw)
+    errors = count_errors(dataset, spec.counts)
+    files = None
+    if dataset.root is not None and raw is not None and spec.on_disk:
+        files = joined(dataset.manifests.values(), dataset.root)
+    if unofficial:
+        if errors:
+            digest = next(iter(dataset.tests.values())).digest
+            dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
+        return dataset, files, errors
+    if errors:
+        raise IntegrityError(
+            f"{raw} is not the published {spec.name}",
+            found=examples(errors, most=8),
+            expected="the counts of the papers",
+            fix="download the files again, or build with --unofficial (the version will say so)",
+        )
+    if files is not None and 0 < len(files.missing) < files.items:
+        raise IntegrityError(
+            f"images of {spec.name} are missing in {raw}",
+            expected=f"{files.items:,} images",
+            found=str(files),
+            fix=f"hbench download {spec.name} --repair, or build with --unofficial",
+        )
+    return dataset, files, errors
+
+
+def raw_folder(spec: Spec) -> Path:
+    """The default folder of a dataset's raw files, for downloads and builds."""
+    return paths.data_home() / spec.source / "raw"
+
+
+def find_raw(spec: Spec, root: Path | None) -> Path:
+    """Find the folder with a marker of the spec: `root`, or one at most two levels below; raises DataError."""
+    start = root or raw_folder(spec)
+    adopted = start / ADOPTED
+    if root is None and adopted.exists():
+        start = Path(adopted.read_text(encoding="utf-8").strip())
+    for candidates in ([start], start.glob("*/"), start.glob("*/*/")):
+        for folder in sorted(candidates):
+            if any((folder / marker).exists() for marker in spec.markers):
+                return folder.absolute()
+    raise DataError(
+        f"the raw files of {spec.name} are not in {start}",
+        expected=f"{' or '.join(spec.markers)} there, or at most two folders below",
+        fix=spec.manual or f"hbench download {spec.name}, or name the folder that holds them with --root DIR",
+    )
 
 
 @dataclass(frozen=True)
@@ -68,63 +182,68 @@ def count_errors(dataset: Dataset, expected: Mapping[str, Mapping[str, int]]) ->
     return errors
 
 
-ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
+def _build_own(
+    name: str | None, source: OwnSource, out: Path | None, *, force: bool, cards: bool, on_remark: OnRemark
+) -> Dataset:
+    from hbench.datasets.own.source import build_own  # loads networkx
+
+    chosen = name or Path(source.path.name.removesuffix(".gz")).stem
+    refuse_name(chosen)
+    folder = out or writable_folder(chosen)
+    used = [place for place in ([folder] if out else [folder, *folders(chosen)]) if (place / "dataset.json").exists()]
+    if used and not force:
+        raise UsageError(
+            f"there is a dataset {chosen} already",
+            found=str(used[0]),
+            fix="--force replaces it; another NAME or --out DIR keeps both",
+        )
+    dataset, images, copies = build_own(chosen, source, folder, on_remark)
+    save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
+    if dataset.root is not None:
+        left_out = copies.left_out(source.copies) if copies is not None else set()
+        for line in _remarks(dataset, source.path, dataset.root, left_out):
+            on_remark(line)
+    if copies is not None:
+        effects = map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
+        for line in [*copies.remarks(), f"{folder / COPIES} lists the copies", *effects]:
+            on_remark(line)
+    return dataset
 
 
-def raw_folder(spec: Spec) -> Path:
-    """The default folder of a dataset's raw files, for downloads and builds."""
-    return paths.data_home() / spec.source / "raw"
+def _remarks(dataset: Dataset, source: Path, root: Path, left_out: set[str]) -> Iterator[str]:
+    """Yield remarks on the files of a user's dataset: those that are missing, not opened by hbench, or damaged.
 
-
-def find_raw(spec: Spec, root: Path | None) -> Path:
-    """Find the folder with a marker of the spec: `root`, or one at most two levels below; raises DataError."""
-    start = root or raw_folder(spec)
-    adopted = start / ADOPTED
-    if root is None and adopted.exists():
-        start = Path(adopted.read_text(encoding="utf-8").strip())
-    for candidates in ([start], start.glob("*/"), start.glob("*/*/")):
-        for folder in sorted(candidates):
-            if any((folder / marker).exists() for marker in spec.markers):
-                return folder.absolute()
-    raise DataError(
-        f"the raw files of {spec.name} are not in {start}",
-        expected=f"{' or '.join(spec.markers)} there, or at most two folders below",
-        fix=spec.manual or f"hbench download {spec.name}, or name the folder that holds them with --root DIR",
-    )
-
-
-def build(spec: Spec, root: Path | None, *, unofficial: bool = False) -> tuple[Dataset, Joined | None, list[str]]:
-    """Build a dataset from its raw files; return it, its items compared with the image files, and the counts that differ.
-
-    Unless `unofficial`, raises IntegrityError for other counts than published, and where some of the images, but not all,
-    are missing. The version of an unofficial dataset ends in its digest.
+    `left_out`: copies, whose files nobody misses.
     """
-    raw = find_raw(spec, root) if spec.markers else None
-    dataset = assemble(spec, raw)
-    errors = count_errors(dataset, spec.counts)
-    files = None
-    if dataset.root is not None and raw is not None and spec.on_disk:
-        files = joined(dataset.manifests.values(), dataset.root)
-    if unofficial:
-        if errors:
-            digest = next(iter(dataset.tests.values())).digest
-            dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
-        return dataset, files, errors
-    if errors:
-        raise IntegrityError(
-            f"{raw} is not the published {spec.name}",
-            found=examples(errors, most=8),
-            expected="the counts of the papers",
-            fix="download the files again, or build with --unofficial (the version will say so)",
-        )
-    if files is not None and 0 < len(files.missing) < files.items:
-        raise IntegrityError(
-            f"images of {spec.name} are missing in {raw}",
-            expected=f"{files.items:,} images",
-            found=str(files),
-            fix=f"hbench download {spec.name} --repair, or build with --unofficial",
-        )
-    return dataset, files, errors
+    files = joined(dataset.manifests.values(), root)
+    yield str(dataclasses.replace(files, surplus=tuple(file for file in files.surplus if file not in left_out)))
+    items = [item for manifest in dataset.manifests.values() for item in manifest.items.tolist()]
+    yield from filter(None, (not_taken(source) if source.is_dir() else "", unreadable(root, items)))
+
+
+def save_built(
+    dataset: Dataset,
+    folder: Path,
+    *,
+    images: dict[str, bytes] | None = None,
+    copies: Copies | None = None,
+    cards: bool = False,
+    on_remark: OnRemark,
+) -> None:
+    """Save a dataset, the images that were inside its table, and the list of its copies; raises DataError for a read-only
+    folder."""
+    try:
+        write_images(folder / IMAGES, images or {})
+        save(dataset, folder)
+        (folder / COPIES).unlink(missing_ok=True)
+        if copies is not None:
+            write_text(folder / COPIES, copies.table())
+        if cards and not write_cards(dataset, folder):
+            on_remark(f"note: {folder / 'README.md'} was not written by hbench, and is kept as it is")
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written", found=str(error.strerror), fix="choose another folder with --out DIR"
+        ) from None
 
 
 def writable_folder(name: str) -> Path:

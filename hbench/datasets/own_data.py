@@ -31,6 +31,7 @@ from hbench.tree.names import NameTable, Row
 from hbench.tree.policies import advice
 
 SPLIT, SPLITS = "split", {"train", TEST, "query", "gallery"}
+IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
 FEW = 5  # a table of at most this many rows may have a class per row by chance
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 OTHER_PICTURES = (

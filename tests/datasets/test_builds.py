@@ -37,7 +37,7 @@ def cub(raw):
 
 
 def test_cub_has_its_published_counts(cub):
-    dataset, found, errors = building.build(specs["cub200"], cub)
+    dataset, found, errors = building.build_published(specs["cub200"], cub)
     assert errors == []
     assert counted(dataset.train) == dict.fromkeys(("images", "queries", "gallery"), 5_864) | {
         "order": 13, "family": 30, "species": 100
@@ -114,7 +114,7 @@ def _joined(root, name, parts):
 
 
 def test_omniglot_is_built_and_its_images_are_read(omniglot):
-    dataset, found, errors = building.build(specs["omniglot-small"], omniglot)
+    dataset, found, errors = building.build_published(specs["omniglot-small"], omniglot)
     assert errors == []
     assert (found.missing, found.surplus) == ((), ())
     assert [counted(manifest)["images"] for manifest in dataset.manifests.values()] == [2_720, 3_120]

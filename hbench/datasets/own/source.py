@@ -14,7 +14,7 @@ from hbench.core.tables import read_sheet, texts
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own.copies import CHOICES, KEEP, Copies, copies_in
-from hbench.datasets.own_data import SPLIT, check_columns, dealt, folder_table, own_dataset, without_images
+from hbench.datasets.own_data import IMAGES, SPLIT, check_columns, dealt, folder_table, own_dataset, without_images
 from hbench.tree import files as tree_files
 from hbench.tree import refuse_depth
 from hbench.tree.names import NameTable, paths_of_nodes, remarks_on
@@ -22,7 +22,6 @@ from hbench.tree.policies import mend_to_tree
 from hbench.tree.record import mend_sheet
 
 OnRemark = Callable[[str], None]
-IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
     spec = specs[name]
     if download and (problems := fetch_all(sources_of(spec.source), DownloadOptions(root))):
         raise summary(problems)
-    return build.build(spec, root)[0]
+    return build.build_published(spec, root)[0]
 
 
 def _split(dataset: Dataset, split: str) -> Manifest:
