@@ -301,16 +301,18 @@ def draw_command(source: TreeSource, *, out: Path, by_items: bool) -> None:
 
 
 def _table(source: str, levels: list[str], split: str | None, placeholders: Sequence[str]) -> NameTable:
+    from hbench.core.tables import text_rows
     from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
-    from hbench.datasets.own_data import folder_names
+    from hbench.datasets.own_data import folder_table
     from hbench.tree import files as tree_files
 
     path = Path(source)
     if path.is_file():
         table = tree_files.read(path, levels=levels)
     elif path.is_dir() and not (path / "dataset.json").exists() and source not in {*specs, *own_names()}:
-        table = folder_names(path, levels=levels)
+        images = folder_table(path, levels=levels).drop_columns(["item"])
+        table = NameTable.of(images.column_names, text_rows(images, images.column_names))
     else:
         manifests = load(source).manifests
         if split is not None and split not in manifests:

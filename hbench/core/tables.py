@@ -87,13 +87,18 @@ def texts(table: pa.Table, column: str) -> list[str]:
     return ["" if value is None else str(value) for value in table[column].to_pylist()]
 
 
+def text_rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The values of some columns as texts, row by row."""
+    return list(zip(*(texts(table, column) for column in columns), strict=True))
+
+
 def write_sheet(table: pa.Table, path: Path) -> None:
     """Write a table in the format that `path` names, whole or not at all."""
     if kind_of(path) == ".parquet":
         with replacing(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
     else:
-        rows = zip(*(texts(table, name) for name in table.column_names), strict=True)
+        rows = text_rows(table, table.column_names)
         write_text(path, lines(table.column_names, rows, delimiter=DELIMITERS[kind_of(path)]))
 
 

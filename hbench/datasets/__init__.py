@@ -46,14 +46,21 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
             "a policy mends the names of a table", expected=f"one of {', '.join(SUFFIXES)}", found=str(name_or_path),
             fix="leave --policy out: the policies of a built dataset were chosen when it was built",
         )  # fmt: skip
-    built = _built_folder(name)
+    plain = name == Path(name).name and name not in {"", ".", ".."}
+    built = next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
     if name not in specs:
         if path.is_dir() and ((path / "dataset.json").exists() or built is None):
             return _as_published(read(path))
         if built is not None:  # even where the working folder has a folder of this name, such as that of its images
             return read(built)
         raise UnknownName("dataset", name, [*specs, *own_names()])
-    dataset = _registered(specs[name], built)
+    if built is None and specs[name].markers:
+        raise DataError(
+            f"{name} is not on this disk",
+            expected=f"a built dataset in {' or '.join(map(str, folders(name)))}",
+            fix=f"hbench download {name}, then hbench build {name} (or: hbench build {name} --root DIR)",
+        )
+    dataset = assemble(specs[name], None) if built is None or not specs[name].markers else _as_published(read(built))
     if version not in {"", dataset.version}:
         raise DataError(
             f"another version of {name} is on this disk",
@@ -102,27 +109,9 @@ def card(spec: Spec) -> dict[str, object]:
     return facts | ({"pixels": OPENED} if spec.picture is open_picture else {})
 
 
-def _built_folder(name: str) -> Path | None:
-    """Find the folder of a dataset that was built under this name."""
-    plain = name == Path(name).name and name not in {"", ".", ".."}
-    return next((folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None)
-
-
 def _as_published(dataset: Dataset) -> Dataset:
     """Open the images of a published dataset as its papers do; return any other dataset unchanged."""
     return dataset.rooted(dataset.root, specs[dataset.name].picture) if dataset.name in specs else dataset
-
-
-def _registered(spec: Spec, built: Path | None) -> Dataset:
-    if not spec.markers:
-        return assemble(spec, None)
-    if built is not None:
-        return _as_published(read(built))
-    raise DataError(
-        f"{spec.name} is not on this disk",
-        expected=f"a built dataset in {' or '.join(map(str, folders(spec.name)))}",
-        fix=f"hbench download {spec.name}, then hbench build {spec.name} (or: hbench build {spec.name} --root DIR)",
-    )
 
 
 for _module in pkgutil.iter_modules(benchmarks.__path__):  # last, since they import from this module

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
+from hbench.core.text import first_problem
 from hbench.core.untrusted import LIST, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
@@ -119,21 +120,20 @@ class Dataset:
         named = {TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()}
         return named if self.train is None else {"train": self.train, **named}
 
-    def official_labels(self, manifest: Manifest) -> Labels:
-        """Number the labels (N, L) of a manifest by official name, so that they are equal where these names are."""
+    def labels_by_name(self, manifest: Manifest) -> Labels | None:
+        """Number the labels (N, L) of a manifest by official name, so that they are equal where these names are.
+
+        Returns None where they equal those of its tree.
+        """
+        if not self.official_names:
+            return None
         columns = []
         for level, names, ids in zip(manifest.levels, manifest.tree.names, manifest.labels.T, strict=True):
             same = self.official_names.get(level, {})
             known: dict[str, int] = {}
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
-        return np.stack(columns, axis=1)
-
-    def labels_by_name(self, manifest: Manifest) -> Labels | None:
-        """Return the official labels of a manifest; None where they equal those of its tree."""
-        if not self.official_names:
-            return None
-        names = self.official_labels(manifest)
+        names = np.stack(columns, axis=1)
         return names if affected(names, manifest.labels).any() else None
 
     def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None) -> Dataset:
@@ -212,11 +212,10 @@ def _description(path: Path) -> Description:
             f"{path.parent} is not a dataset", expected="a dataset.json in it", fix="hbench build --out makes one"
         ) from None
     except ValidationError as error:
-        first = error.errors()[0]
         raise DataError(
             f"{path} does not describe a dataset of this version of hbench",
             expected=f"format {FORMAT} with {', '.join(sorted(Description.model_fields))}",
-            found=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            found=first_problem(error),
             fix="build the dataset again",
         ) from None
     except ValueError as error:

@@ -11,16 +11,18 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
 from hbench.core.files import replacing
 from hbench.core.tables import SUFFIXES as TABLES
-from hbench.core.tables import kind_of, read_sheet, texts
+from hbench.core.tables import kind_of, read_sheet, text_rows, texts
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
@@ -66,10 +68,8 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
 
         table, mended = mend_sheet(table, levels, policies)
         levels = list(mended.table.levels)
-    _rows_of(table, texts(table, "item"), levels)
-    train, tests = by_split(table, levels=levels)
-    version = next(iter(tests.values())).digest[:12]
-    return Dataset(path.stem, version, Protocol(), train, tests).rooted(path.parent)
+    split = SPLIT if SPLIT in table.column_names else None
+    return own_dataset(path.stem, table, path.parent, levels=levels, split=split)
 
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
@@ -81,7 +81,7 @@ def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> li
             expected="columns next to item, coarse to fine",
             found=", ".join(table.column_names),
         )
-    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
+    rows = text_rows(table, levels)
     if incomplete := [item for item, row in zip(items, rows, strict=True) if "" in row]:
         empty = [level for level, names in zip(levels, zip(*rows, strict=True), strict=True) if "" in names]
         raise DataError(
@@ -101,49 +101,16 @@ def _is_manifest(path: Path) -> bool:
         return False
 
 
-def by_split(table: pa.Table, *, levels: list[str]) -> tuple[Manifest | None, dict[str, Manifest]]:
-    """Make the manifest for training, or None, and the tests of a table; without a column `split` all rows are tested."""
-    check_columns(table, ["item", *levels])
-    _refuse_texts_as_classes(table, levels)
-    if SPLIT not in table.column_names:
-        return None, {TEST: manifest(table, levels=levels)}
-    splits = np.asarray(table[SPLIT].to_pylist(), dtype=object)
-    if unknown := sorted(set(splits) - SPLITS):
-        raise DataError(
-            f"the column {SPLIT} has unknown values",
-            expected="train, test (or query and gallery)",
-            found=examples(unknown),
-        )
-    train, test = table.filter(pa.array(splits == "train")), table.filter(pa.array(splits != "train"))
-    if len(test) == 0:
-        raise DataError(
-            f"the column {SPLIT} has no test rows", expected="train and test", found=examples(sorted(set(splits)))
-        )
-    return manifest(train, levels=levels) if len(train) else None, {TEST: manifest(test, levels=levels)}
-
-
-def _refuse_texts_as_classes(table: pa.Table, levels: list[str]) -> None:
+def _refuse_texts_as_classes(rows: Sequence[Row], levels: Sequence[str]) -> None:
     """Refuse a last column, such as captions, whose texts all differ while the classes above have several items."""
-    classes = [len(set(texts(table, level))) for level in levels]
-    if FEW < len(table) == classes[-1] and min(classes) < classes[-1]:
+    classes = [len(set(names)) for names in zip(*rows, strict=True)]
+    if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest level",
             expected="levels of classes, coarse to fine",
-            found=f"{len(table):,} rows, {len(table):,} different texts in the column {levels[-1]}",
+            found=f"{len(rows):,} rows, {len(rows):,} different texts in the column {levels[-1]}",
             fix=f"leave the column {levels[-1]} out, or name the levels: hbench build NAME --from FILE --levels …",
         )
-
-
-def manifest(table: pa.Table, *, levels: list[str]) -> Manifest:
-    """Make one manifest of all rows; the columns query and gallery, or the values of the column split, set its masks."""
-    masks = {}
-    for mask, other in (("query", "gallery"), ("gallery", "query")):
-        if mask in table.column_names:
-            masks[mask] = _mask(table[mask], mask)
-        elif SPLIT in table.column_names:
-            masks[mask] = np.asarray([value != other for value in table[SPLIT].to_pylist()], dtype=bool)
-    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
-    return manifests.from_names(texts(table, "item"), rows, levels=levels, **masks)
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:
@@ -207,9 +174,6 @@ def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
     return np.asarray([truth[value] for value in values], dtype=bool)
 
 
-OPENERS = "Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG"
-
-
 def refuse_name(name: str) -> None:
     """Raise UsageError for a name that a user's dataset cannot have, since it names a folder and is what `load` takes."""
     if name in specs:
@@ -242,18 +206,32 @@ def own_dataset(
             expected=f"one of {', '.join(table.column_names)}",
             fix="name the column with --image-column",
         )
-    check_columns(table, [*levels, *([split] if split else [])])
-    start = f"{root.absolute().as_posix().rstrip('/')}/"
+    check_columns(table, [item, *levels, *([split] if split else [])])
+    root = root.absolute()
+    start = f"{root.as_posix().rstrip('/')}/"
     items = [path.removeprefix(start) for path in texts(table, item)]
     rows = _rows_of(table, items, levels)
-    columns = {"item": pa.array(items)}
-    columns |= {level: pa.array(names) for level, names in zip(levels, zip(*rows, strict=True), strict=True)}
-    if split is not None:
-        columns[SPLIT] = pa.array(texts(table, split))
-    columns |= {mask: table[mask] for mask in ("query", "gallery") if mask in table.column_names}
-    train, tests = by_split(pa.table(columns), levels=list(levels))
-    version = tests[TEST].digest[:12]
-    return Dataset(name, version, Protocol(), train, tests, card={"title": name}).rooted(root.absolute())
+    _refuse_texts_as_classes(rows, levels)
+    splits = np.asarray(texts(table, split) if split else [TEST] * len(items), dtype=object)
+    if unknown := sorted(set(splits) - SPLITS):
+        raise DataError(
+            f"the column {split} has unknown values",
+            expected="train, test (or query and gallery)",
+            found=examples(map(repr, unknown)),
+        )
+    trains = splits == "train"
+    if trains.all():
+        raise DataError(f"the column {split} has no test rows", expected="train and test", found="train")
+    masks = {"query": splits != "gallery", "gallery": splits != "query"}
+    masks |= {mask: _mask(table[mask], mask) for mask in masks if mask in table.column_names}
+
+    def part(chosen: NDArray[np.bool_]) -> Manifest:
+        of_part = {mask: values[chosen] for mask, values in masks.items()}
+        return manifests.from_names([*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, **of_part)
+
+    tests = {TEST: part(~trains)}
+    train = part(trains) if trains.any() else None
+    return Dataset(name, tests[TEST].digest[:12], Protocol(), train, tests, card={"title": name}).rooted(root)
 
 
 def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
@@ -271,13 +249,6 @@ def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, s
         )
     splits = pa.array([TEST if node in tested else "train" for node in nodes])
     return table.drop_columns([SPLIT] if SPLIT in table.column_names else []).append_column(SPLIT, splits)
-
-
-def folder_names(folder: Path, *, levels: Sequence[str] = ()) -> NameTable:
-    """Read the names of the nested folders of images, coarse to fine."""
-    table = folder_table(folder, levels=levels)
-    columns = [name for name in table.column_names if name != "item"]
-    return NameTable.of(columns, zip(*(texts(table, name) for name in columns), strict=True))
 
 
 def folder_table(
@@ -334,4 +305,5 @@ def not_taken(folder: Path) -> str:
     for item in sorted(images_below(folder, suffixes=OTHER_PICTURES)):
         by_kind[PurePosixPath(item).suffix.lower()].append(item)
     kinds = [f"{len(items):,} {kind} ({examples(items)})" for kind, items in by_kind.items()]
-    return f"not taken: {', '.join(kinds)}; make PNG or JPEG of them first ({OPENERS})" if kinds else ""
+    how = "make PNG or JPEG of them first (Pillow opens JP2, with pillow-heif also HEIC; cairosvg draws SVG)"
+    return f"not taken: {', '.join(kinds)}; {how}" if kinds else ""

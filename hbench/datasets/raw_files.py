@@ -102,17 +102,12 @@ HARMLESS = {
 } | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
 
-def no_bytes() -> bytes:
-    """Stand in for `bytes()`, which Python 3 calls for an empty array; with a number `bytes` would fill the memory."""
-    return b""
-
-
 class Restricted(pickle.Unpickler):
     """Unpickles lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "bytes" and module in {"__builtin__", "builtins"}:
-            return no_bytes
+            return lambda: b""  # Python 3 calls `bytes()` for an empty array; with a number it would fill the memory
         if (module, name) not in HARMLESS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         return super().find_class(module, name)

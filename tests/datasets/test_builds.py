@@ -167,7 +167,7 @@ def test_the_official_labels_of_inat_merge_what_shares_a_name(inat, tmp_path):
     save(build("inat18-full", inat, unofficial=True), tmp_path / "built")
     dataset = load(tmp_path / "built")
     train = dataset.train
-    labels = dataset.official_labels(train)
+    labels = dataset.labels_by_name(train)
     assert (labels.max(axis=0) <= train.labels.max(axis=0)).all()
     names_of_nodes = [dataset.official_names["genus"].get(name, name) for name in train.tree.names[5]]
     homonyms = [name for name in set(names_of_nodes) if names_of_nodes.count(name) > 1]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
-from hbench.core.tables import read_sheet, texts
+from hbench.core.tables import read_sheet, text_rows, texts
 from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, queries_against
 
 LEVELS = ("class", "order", "family", "genus", "species")
@@ -25,7 +25,7 @@ TESTS = {
 def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
     """Read {partition: {image: names}}; a path that ends early is unknown below its end, a gap in it becomes a class."""
     parts, chunks, numbers = (texts(table, name) for name in ("split", "chunk", "processid"))
-    rows = list(zip(*(texts(table, level) for level in LEVELS), strict=True))
+    rows = text_rows(table, LEVELS)
     final = mended(rows, LEVELS, *PARTIAL)
     images: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in set(parts)}
     for part, chunk, number, row in zip(parts, chunks, numbers, rows, strict=True):

@@ -41,14 +41,11 @@ def build(raw: Path) -> Splits:
 
     The folders of images have the names of the splits: the archive of validation and test images unpacks to test/.
     """
-    parts = {split: dict(garments(_annotations(raw, split), split)) for split in FILES}
+    below = raw / "annotations"
+    folder = below if (below / FILES["train"]).exists() else raw
+    parts = {split: dict(garments(folder / file, split)) for split, file in FILES.items()}
     final = mended((row for part in parts.values() for row in part.values()), SPEC.levels, "repeat-leaf", "by-path")
     return {split: [(item, final[row]) for item, row in part.items()] for split, part in parts.items()}
-
-
-def _annotations(raw: Path, split: str) -> Path:
-    below = raw / "annotations" / FILES[split]
-    return below if below.exists() else raw / FILES[split]
 
 
 def picture(root: Path, item: str) -> Image.Image:

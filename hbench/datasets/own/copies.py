@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import examples
-from hbench.core.tables import lines, texts
+from hbench.core.tables import lines, text_rows, texts
 from hbench.tree.names import Row
 
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
@@ -146,5 +146,4 @@ def copies_in(
     """Find the copies among the images of a table, below `root` or in `images`; None where there are none."""
     items = texts(table, item)
     groups = same_content(root, items, images)
-    rows = list(zip(*(texts(table, level) for level in levels), strict=True))
-    return None if groups is None else Copies(items, rows, groups, levels[-1])
+    return None if groups is None else Copies(items, text_rows(table, levels), groups, levels[-1])

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from PIL import ImageColor
 
 from hbench.core.errors import TreeError, UnknownName, UsageError
-from hbench.core.tables import read_sheet, texts
+from hbench.core.tables import read_sheet, text_rows, texts
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import name_table_of
 from hbench.datasets.own.copies import CHOICES, KEEP, Copies, copies_in
@@ -60,18 +61,11 @@ class OwnSource:
             object.__setattr__(self, "levels", [level.strip() for level in self.levels.split(",") if level.strip()])
         if self.copies not in CHOICES:
             raise UnknownName("choice of copies", self.copies, CHOICES)
-        _refuse_colour(self.background)
-
-
-def _refuse_colour(name: str) -> None:
-    """Refuse a background that is neither "none" nor a colour."""
-    from PIL import ImageColor  # loaded when something is built
-
-    try:
-        if name != "none":
-            ImageColor.getrgb(name)
-    except ValueError:
-        raise UsageError(f"{name!r} is not a colour", expected="white, #rrggbb, or none") from None
+        try:
+            if self.background != "none":
+                ImageColor.getrgb(self.background)
+        except ValueError:
+            raise UsageError(f"{self.background!r} is not a colour", expected="white, #rrggbb, or none") from None
 
 
 def build_own(
@@ -102,8 +96,9 @@ def build_own(
     try:
         dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
     except TreeError:
-        rows = zip(*(texts(table, level) for level in levels), strict=True)
-        mend_to_tree(NameTable.of(levels, rows), (), str(source.path))  # raises the problems by node, with advice
+        mend_to_tree(
+            NameTable.of(levels, text_rows(table, levels)), (), str(source.path)
+        )  # raises the problems by node, with advice
         raise
     for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
         on_remark(f"note: {remark}")
