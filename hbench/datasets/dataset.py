@@ -133,8 +133,8 @@ class Dataset:
             known: dict[str, int] = {}
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
-        names = np.stack(columns, axis=1)
-        return names if affected(names, manifest.labels).any() else None
+        labels = np.stack(columns, axis=1)
+        return labels if affected(labels, manifest.labels).any() else None
 
     def rooted(self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None) -> Dataset:
         """Return the same dataset with its images in the folder `root`, where `picture_in(root, item)` opens them.

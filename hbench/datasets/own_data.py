@@ -229,9 +229,8 @@ def own_dataset(
         of_part = {mask: values[chosen] for mask, values in masks.items()}
         return manifests.from_names([*compress(items, chosen)], [*compress(rows, chosen)], levels=levels, **of_part)
 
-    tests = {TEST: part(~trains)}
-    train = part(trains) if trains.any() else None
-    return Dataset(name, tests[TEST].digest[:12], Protocol(), train, tests, card={"title": name}).rooted(root)
+    test, train = part(~trains), part(trains) if trains.any() else None
+    return Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card={"title": name}).rooted(root)
 
 
 def dealt(table: pa.Table, *, by: str, levels: Sequence[str], fraction: float, seed: int) -> pa.Table:
