@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass
 from hbench.cli import terminal
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import replacing, write_text
+from hbench.core.text import first_problem
 from hbench.core.untrusted import read_json
 from hbench_hgldv2.steps import maker
 
@@ -68,8 +69,7 @@ def record_of(path: Path) -> ArtefactRecord | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+        reason = first_problem(error).removeprefix(": ")
     except (ValueError, TypeError, OSError) as error:
         reason = str(error)
     raise IntegrityError(f"{_record_path(path)} is not a record of a step", found=reason, fix="run the step again")
@@ -94,10 +94,10 @@ def write_rows(
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
     """Write rows as CSV text with a header, a line per row."""
-    return csv_text([_columns(row_type), *([_cell(value) for value in row] for row in rows)])
+    return csv_text([_columns(row_type), *(map(_cell, row) for row in rows)])
 
 
-def csv_text(rows: Iterable[Sequence[str]]) -> str:
+def csv_text(rows: Iterable[Iterable[str]]) -> str:
     """Write cells as CSV with "\\n" at line ends; a cell with a lone carriage return is quoted, so that it is read back.
 
     >>> csv_text([["a", "b,c"], ["\\r", ""]])
@@ -195,9 +195,7 @@ def _record_path(path: Path) -> Path:
 
 
 def _columns(row_type: type[Row]) -> tuple[str, ...]:
-    assert issubclass(row_type, tuple)
-    fields: tuple[str, ...] = row_type._fields  # type: ignore[attr-defined]
-    return fields
+    return row_type._fields  # type: ignore[attr-defined,no-any-return]
 
 
 def _cell(value: Any) -> str:
@@ -206,18 +204,10 @@ def _cell(value: Any) -> str:
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def _parse_bool(cell: str) -> bool:
-    return {"True": True, "False": False}[cell]
-
-
-def _parse_names(cell: str) -> tuple[str, ...]:
-    return tuple(cell.split(SEPARATOR)) if cell else ()
-
-
 _PARSERS: Mapping[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
     float: float,
-    bool: _parse_bool,
-    tuple[str, ...]: _parse_names,
+    bool: {"True": True, "False": False}.__getitem__,
+    tuple[str, ...]: lambda cell: tuple(cell.split(SEPARATOR)) if cell else (),
 }

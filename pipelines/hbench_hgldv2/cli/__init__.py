@@ -60,14 +60,15 @@ def command_of(name: str) -> click.Command:
 def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
     """Make an option or argument of a parameter."""
     hint, *texts = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
+    names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         return click.Argument([parameter.name], type=_type(hint))
     if hint is bool:
-        return click.Option([*FLAGS.get(parameter.name, _flag(parameter)), parameter.name], is_flag=True, help=texts[0])
+        return click.Option(names, is_flag=True, help=texts[0])
     several = get_origin(hint) is Sequence
     required = parameter.default is inspect.Parameter.empty
     return click.Option(
-        [*FLAGS.get(parameter.name, _flag(parameter)), parameter.name],
+        names,
         type=_type(get_args(hint)[0] if several else hint),
         multiple=several,
         required=required,
@@ -76,10 +77,6 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
         metavar=texts[1] if len(texts) > 1 else None,
         help=texts[0],
     )
-
-
-def _flag(parameter: inspect.Parameter) -> list[str]:
-    return [f"--{parameter.name.replace('_', '-')}"]
 
 
 def _type(hint: Any) -> Any:

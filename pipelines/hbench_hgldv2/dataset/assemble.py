@@ -144,8 +144,13 @@ def assemble(
             continue
         group, kind, source = _place(landmark, placed) if landmark.status != "dropped" else ("", "", "dropped")
         voted = by_images.get(landmark.landmark_id) if not group else None
+        if voted and voted.group not in kinds:
+            raise DataError(
+                f"landmark {voted.landmark_id} is assigned to {voted.group!r}, which is not a group of mapping.csv",
+                fix="run assign again: the decisions have changed since",
+            )
         if voted:
-            group, kind, source = voted.group, _kind(voted, kinds), "assigned"
+            group, kind, source = voted.group, kinds[voted.group], "assigned"
         classes = () if landmark.status == "dropped" else landmark.classes
         label = landmark.raw_label or BETWEEN.join(placed[class_id].label for class_id in classes)
         votes = (voted.images, voted.share) if voted else (0, 0.0)
@@ -164,16 +169,6 @@ def tree_of(rows: Sequence[Released]) -> tuple[LabelTree, Labels]:
     return LabelTree.from_names(
         [(row.natural_or_human_made, row.hierarchical_label, str(row.landmark_id)) for row in labelled], levels=LEVELS
     )
-
-
-def _kind(assigned: Assigned, kinds: Mapping[str, str]) -> str:
-    """Return the kind of an assigned landmark's group."""
-    if assigned.group not in kinds:
-        raise DataError(
-            f"landmark {assigned.landmark_id} is assigned to {assigned.group!r}, which is not a group of mapping.csv",
-            fix="run assign again: the decisions have changed since",
-        )
-    return kinds[assigned.group]
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str, str, str]:

@@ -127,18 +127,21 @@ def cluster(
 ) -> dict[str, int]:
     """Cluster n class ids by their unit vectors (n, D); return class id -> cluster 0 … k−1, the largest first.
 
+    Must-linked labels are one point, their mean direction, with their number as weight.
     Raises UsageError when k is not in 1 … n, where must-linked labels count once, or when the cannot-links need more
     clusters.
     """
     order = np.argsort(np.asarray(class_ids))
     ids = [class_ids[i] for i in order]
     nodes, apart = collapse(ids, links or Links())
-    points, weights = _points(vectors[order], nodes)
+    points, weights = _centroids(vectors[order], nodes), np.bincount(nodes).astype(np.float32)
     if not 1 <= settings.k <= len(points):
         raise UsageError("this many clusters cannot be made", expected=f"1 … {len(points)}", found=f"k = {settings.k}")
     with threadpool_limits(limits=1):
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
-    return _by_size(dict(zip(ids, of_points[nodes].tolist(), strict=True)))
+    members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
+    largest_first = sorted(members, key=lambda part: (-len(part), part[0]))
+    return {class_id: number for number, part in enumerate(largest_first) for class_id in part}
 
 
 def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, int]) -> list[Clustered]:
@@ -156,7 +159,7 @@ def details(names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, i
     nearest = others.argmax(axis=1) if len(centres) > 1 else numbers
     margins = to_centre - np.where(len(centres) > 1, others.max(axis=1), to_centre)
     scores, far = silhouettes(vectors, numbers.tolist()), outliers(vectors)
-    medoids = [names[ids[_first_best(similar[:, c], numbers == c)]] for c in range(len(centres))]
+    medoids = [names[ids[int(np.where(numbers == c, similar[:, c], -np.inf).argmax())]] for c in range(len(centres))]
     rows = [
         Clustered(i, int(c), medoids[c], float(1 - t), float(s), int(n), float(m), bool(f))
         for i, c, t, s, n, m, f in zip(ids, numbers, to_centre, scores, nearest, margins, far, strict=True)
@@ -247,9 +250,9 @@ def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequ
     """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances), like scipy: (n, D) -> (n − 1, 4)."""
     import fastcluster
 
-    distances = _condensed(vectors, _ROOTS[method])
-    for i, j in apart:
-        distances[_position(min(i, j), max(i, j), len(vectors))] = FORBIDDEN
+    distances, n = _condensed(vectors, _ROOTS[method]), len(vectors)
+    for i, j in map(sorted, apart):
+        distances[n * i - i * (i + 1) // 2 + j - i - 1] = FORBIDDEN
     return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
 
 
@@ -318,15 +321,6 @@ def _condensed(vectors: Vectors, shape: Callable[[Any], Any], *, block: int = 25
     return result
 
 
-def _position(i: int, j: int, n: int) -> int:
-    return n * i - i * (i + 1) // 2 + j - i - 1
-
-
-def _points(vectors: Vectors, nodes: Ids) -> tuple[Vectors, NDArray[np.float32]]:
-    """Merge must-linked labels into one point, their mean direction, with their number as weight."""
-    return _centroids(vectors, nodes), np.bincount(nodes).astype(np.float32)
-
-
 def _centroids(vectors: Vectors, clusters: Ids) -> Vectors:
     sums = _sums(vectors, clusters)
     return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), np.float32)
@@ -337,12 +331,3 @@ def _sums(vectors: NDArray[Any], clusters: Ids) -> NDArray[Any]:
     sums = np.zeros((int(clusters.max()) + 1, vectors.shape[1]), vectors.dtype)
     np.add.at(sums, clusters, vectors)
     return sums
-
-
-def _first_best(scores: NDArray[np.floating], among: NDArray[np.bool_]) -> int:
-    return int(np.where(among, scores, -np.inf).argmax())
-
-
-def _by_size(clusters: Mapping[str, int]) -> dict[str, int]:
-    ordered = sorted(members_of(clusters).values(), key=lambda ids: (-len(ids), ids[0]))
-    return {class_id: number for number, ids in enumerate(ordered) for class_id in ids}

@@ -30,13 +30,13 @@ from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_r
 from hbench_hgldv2.labels.label import Label
 
 Vectors = NDArray[np.float32]
-Encoder = Callable[[Sequence[Label], str], Vectors]
+Encoder = Callable[[str, Sequence[Label], str], Vectors]  # what follows its name and a colon, labels, prompt
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
 GROUP = "group:"  # begins the ids of group names among the embeddings
 BATCH = 64
 Names = Annotated[Path | None, "Group names to suggest, a line each (name, or name,kind)."]
-encoders: Registry[Callable[[str], Encoder]] = Registry("text encoder")
+encoders: Registry[Encoder] = Registry("text encoder")
 
 
 def run(
@@ -91,7 +91,7 @@ def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -
     if prompt.count("{}") != 1:
         raise UsageError("the prompt must contain {} in place of the label", expected="one {}", found=repr(prompt))
     kind, _, argument = name.partition(":")
-    return unit(encoders[kind](argument)(labels, prompt))
+    return unit(encoders[kind](argument, labels, prompt))
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
@@ -157,32 +157,29 @@ def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
 
 
 @encoders.register("tfidf")
-def _tfidf(argument: str) -> Encoder:
+def _tfidf(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
     # The prompt is not used: it would add the same letters to every label.
-    return lambda labels, prompt: tfidf([label.label for label in labels])
+    return tfidf([label.label for label in labels])
 
 
 @encoders.register("file")
-def _file(argument: str) -> Encoder:
-    return lambda labels, prompt: load(Path(argument), labels)
+def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
+    return load(Path(argument), labels)
 
 
 @encoders.register("open_clip")
-def _open_clip(argument: str) -> Encoder:
-    def run(labels: Sequence[Label], prompt: str) -> Vectors:
-        import torch
+def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
+    import torch
 
-        with _quiet():
-            model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
-        texts = [prompt.format(label.label) for label in labels]
-        vectors = []
-        with torch.inference_mode():
-            for start in range(0, len(texts), BATCH):
-                tokens = tokenize(texts[start : start + BATCH])
-                vectors.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
-        return np.concatenate(vectors)
-
-    return run
+    with _quiet():
+        model, tokenize = _load_folder(Path(argument)) if Path(argument).is_dir() else _load_clip(argument)
+    texts = [prompt.format(label.label) for label in labels]
+    vectors = []
+    with torch.inference_mode():
+        for start in range(0, len(texts), BATCH):
+            tokens = tokenize(texts[start : start + BATCH])
+            vectors.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
+    return np.concatenate(vectors)
 
 
 @contextmanager

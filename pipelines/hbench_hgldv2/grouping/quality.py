@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import combinations, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
@@ -211,9 +211,11 @@ def inconsistencies(
     """
     names = [normalised(label) for label in labels]
     reasons: dict[tuple[int, int], str] = {}
-    for pick, why in ((head_noun, "head noun"), (_first_word, "first word")):
-        for word, same in _by_word(names, pick).items():
-            reasons |= {pair: f"{why} {word!r}" for pair in combinations(same, 2) if pair not in reasons}
+    last, first = map(head_noun, names), (name.split()[0] if " " in name else "" for name in names)
+    for words, why in ((last, "head noun"), (first, "first word")):
+        for word, same in groupby(sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)):
+            pairs = combinations([place for _, place in same], 2) if word else ()
+            reasons |= {pair: f"{why} {word!r}" for pair in pairs if pair not in reasons}
     if vectors is not None:
         similar = np.triu(vectors @ vectors.T, k=1)
         reasons |= {(int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)}
@@ -238,7 +240,8 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
     PRIOR pairs of the average group are added to each group's mean and variance, for the sake of small groups.
     """
     ids, exact = numbered(groups), vectors.astype(np.float64)
-    within = [_similarities(exact[ids == group]) for group in range(int(ids.max()) + 1)]
+    members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
+    within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
     every = np.concatenate(within)
     mean, variance = (float(every.mean()), float(every.var())) if len(every) else (0.0, 1.0)
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
@@ -249,23 +252,6 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
     similar = np.einsum("nd,nd->n", exact[left], exact[right])
     usual, spread = (means[ids[left]] + means[ids[right]]) / 2, (variances[ids[left]] + variances[ids[right]]) / 2
     return [round(float(value), 6) for value in (similar - usual) / np.sqrt(spread)]
-
-
-def _similarities(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the cosine similarities of all pairs of unit vectors, (n, D) -> (n·(n−1)/2,)."""
-    return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
-
-
-def _first_word(label: str) -> str:
-    return label.split()[0] if " " in label else ""
-
-
-def _by_word(names: Sequence[str], pick: Callable[[str], str]) -> dict[str, list[int]]:
-    words: dict[str, list[int]] = {}
-    for position, name in enumerate(names):
-        if word := pick(name):
-            words.setdefault(word, []).append(position)
-    return words
 
 
 def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:

@@ -60,10 +60,8 @@ def run(
     """
     if not all(number.strip().isdecimal() for number in k.split(",")):
         raise UsageError("--k is a list of numbers of clusters", expected="such as 80,120,160", found=k)
-    labels, settings = (
-        read_rows(work / "labels.csv", Label),
-        [ClusterSettings(int(number), seed) for number in k.split(",")],
-    )
+    labels = read_rows(work / "labels.csv", Label)
+    settings = [ClusterSettings(int(number), seed) for number in k.split(",")]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)

@@ -94,12 +94,18 @@ def read_rules(path: Path = RULES) -> list[Rule]:
 def select(links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Rule]) -> list[CleanedLandmark]:
     """Keep, drop or mark as ambiguous each landmark, in order.
 
+    A rule goes by its QID, or by its label if it has none.
+
     Reasons: those of scraping; "irrelevant": a rule drops all classes; "too_generic": only generic classes; "no_label": no
     class has a label in any language; "several_classes": more than one is left.
     """
     labels = {name.class_id: name.label for name in names}
-    actions = _actions(rules, labels)
-    return [_selected(link, labels, actions) for link in links]
+    texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
+    actions = {class_id: texts[normalised(label)] for class_id, label in labels.items() if normalised(label) in texts}
+    actions |= {rule.qid: rule.action for rule in rules if rule.qid}
+    return [
+        CleanedLandmark(link.split, link.landmark_id, link.category, *_verdict(link, labels, actions)) for link in links
+    ]
 
 
 def selection_of(splits: Mapping[str, Iterable[Released]]) -> tuple[list[CleanedLandmark], list[ClassName]]:
@@ -146,11 +152,6 @@ def counts(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
     return dict(result)
 
 
-def _selected(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> CleanedLandmark:
-    status, reason, classes = _verdict(link, labels, actions)
-    return CleanedLandmark(link.split, link.landmark_id, link.category, status, reason, classes)
-
-
 def _verdict(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> tuple[str, str, tuple[str, ...]]:
     if link.reason:
         return "dropped", link.reason, ()
@@ -164,10 +165,3 @@ def _verdict(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) 
     if not named:
         return "dropped", "no_label", link.classes
     return ("kept", "", named) if len(named) == 1 else ("ambiguous", "several_classes", named)
-
-
-def _actions(rules: Sequence[Rule], labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Return class id -> action: by QID, or by label for rules without a QID."""
-    texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
-    by_label = {class_id: texts[normalised(label)] for class_id, label in labels.items() if normalised(label) in texts}
-    return by_label | {rule.qid: rule.action for rule in rules if rule.qid}
