@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hbench_hgldv2.curation import agreement, decisions_file, review
+from hbench_hgldv2.curation import agreement, decisions_file
 from hbench_hgldv2.curation.decisions import Decisions, Drop, Group, Move
 from hbench_hgldv2.curation.operations import LabelPlace
 from hbench_hgldv2.curation.replay import replay
@@ -31,7 +31,7 @@ B = {"Q1": "church", "Q2": "church", "Q3": "monastery", "Q4": "", "Q101": "", "Q
 @pytest.fixture
 def compared(opened):
     material = material_of(CLUSTERS, decided("A", A))
-    material = material._replace(second=review.Second("B", decided("B", B)))
+    material = material._replace(other="B", other_decisions=decided("B", B))
     return opened(material), material
 
 
@@ -114,7 +114,7 @@ def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dro
     groups = {"dropped": Group(kind="natural")}
     mine = Decisions(groups=groups, decisions=(Drop(id="d1", op="drop", labels=("Q1",)),))
     other = Decisions(groups=groups, decisions=(Move(id="d1", op="move", labels=("Q1",), to="dropped"),))
-    material = material_of(CLUSTERS, mine)._replace(second=review.Second(name, other))
+    material = material_of(CLUSTERS, mine)._replace(other=name, other_decisions=other)
     page = opened(material)
     assert page.text_content("#queue") == f"{name}: κ 0.000, 1 to talk about"
     assert page.locator(".row .dispute").text_content() == f"{name}: “dropped”"

@@ -82,8 +82,9 @@ def effects(decision: AnyDecision, world: World) -> Iterator[tuple[str, LabelPla
     match decision:
         case Name():
             yield from _name(decision, world)
-        case Move():
-            yield from _move(decision, world)
+        case Move(expect_from=group, to=to):
+            placed = (i for i in decision.labels if group is None or world.expects(decision.id, i, group))
+            yield from ((label, in_group(to)) for label in placed)
         case Split():
             yield from _split(decision, world)
         case Merge(groups=groups, to=to):
@@ -112,12 +113,6 @@ def _name(decision: Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
             if label not in world.decided and world.clusters.get(label) in numbers and label not in covered
         ]
     return [(label, in_group(decision.to)) for label in covered]
-
-
-def _move(decision: Move, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    for label in decision.labels:
-        if decision.expect_from is None or world.expects(decision.id, label, decision.expect_from):
-            yield label, in_group(decision.to)
 
 
 def _split(decision: Split, world: World) -> Iterable[tuple[str, LabelPlace]]:

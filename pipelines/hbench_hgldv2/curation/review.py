@@ -34,16 +34,9 @@ DEMO_CLUSTERS = 45  # for 29 groups
 SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "compare", "input")
 
 
-class Second(NamedTuple):
-    """Another reviewer of the same labels: a name, and the decisions to compare with."""
-
-    name: str
-    decisions: Decisions
-
-
 class Material(NamedTuple):
     """The content of a review: labels, their clusters, suggested groups by class id, the known kinds of groups, the
-    decisions so far, the path of each class in the taxonomy, if one was made, and another reviewer's decisions.
+    decisions so far, the path of each class in the taxonomy, if one was made, and another reviewer's name and decisions.
     """
 
     labels: Sequence[Label]
@@ -52,7 +45,8 @@ class Material(NamedTuple):
     known_kinds: Mapping[str, str]
     decisions: Decisions
     ancestors: Mapping[str, str] = MappingProxyType({})
-    second: Second | None = None
+    other: str = ""
+    other_decisions: Decisions = Decisions()
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -84,7 +78,7 @@ def run(
     if against is not None:
         second = decisions_file.load(against)
         reviewers = [decision.by for decision in second.decisions if decision.by]
-        material = material._replace(second=Second(reviewers[-1] if reviewers else against.stem, second))
+        material = material._replace(other=reviewers[-1] if reviewers else against.stem, other_decisions=second)
     write_text(work / "review.html", page(material, made_with=_made_with(work)))
     terminal.say(f"open {work / 'review.html'}, decide, export decisions.yaml to {work}, then replay")
 
@@ -146,6 +140,7 @@ def page(material: Material, *, title: str = "Review of super-categories", made_
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """Collect the page's data: labels in the order of the clusters, and the state after the decisions so far."""
     curation = replay(material.labels, material.clusters, material.decisions)
+    other = replay(material.labels, material.clusters, material.other_decisions)
     by_id = {label.class_id: label for label in material.labels}
     return {
         "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
@@ -154,7 +149,9 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         "known_kinds": dict(material.known_kinds),
         "places": _places(curation),
         "kinds": dict(curation.kinds),
-        "other": _second(material),
+        "other": {"name": material.other, "places": _places(other), "kinds": dict(other.kinds)}
+        if material.other
+        else None,
         **material.decisions.model_dump(include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"),
     }
 
@@ -181,14 +178,6 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
         "subclass_of": material.ancestors.get(label.class_id, ""),
         "text": f"{label.label}\n{label.class_id}".lower(),
     }
-
-
-def _second(material: Material) -> dict[str, Any] | None:
-    """Return the places of the labels by the other reviewer's decisions."""
-    if material.second is None:
-        return None
-    curation = replay(material.labels, material.clusters, material.second.decisions)
-    return {"name": material.second.name, "places": _places(curation), "kinds": dict(curation.kinds)}
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:

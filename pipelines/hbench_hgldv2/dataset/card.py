@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jinja2
 
@@ -19,26 +18,18 @@ CARD = Path(__file__).with_name("card.md.jinja")
 REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
 
 
-class Imbalance(NamedTuple):
-    """The imbalance of group sizes: shares of the largest and the ten largest, largest over smallest, exp(entropy)."""
-
-    top1: float
-    top10: float
-    ratio: float
-    effective: float
-
-
-def imbalance(sizes: Sequence[int]) -> Imbalance:
-    """Measure the imbalance of positive group sizes; effective = exp(−Σ p·ln p) is the number of groups of equal size.
+def imbalance(sizes: Iterable[int]) -> dict[str, float]:
+    """Measure the imbalance of positive group sizes: shares of the largest and the ten largest, largest over smallest, and
+    effective = exp(−Σ p·ln p), the number of groups of equal size.
 
     >>> imbalance([10, 10])
-    Imbalance(top1=0.5, top10=1.0, ratio=1.0, effective=2.0)
+    {'top1': 0.5, 'top10': 1.0, 'ratio': 1.0, 'effective': 2.0}
     """
-    total, ordered = sum(sizes), sorted(sizes, reverse=True)
-    entropy = -sum(size / total * math.log(size / total) for size in sizes)
-    return Imbalance(
-        ordered[0] / total, sum(ordered[:10]) / total, ordered[0] / ordered[-1], round(math.exp(entropy), 9)
-    )
+    ordered = sorted(sizes, reverse=True)
+    total, largest = sum(ordered), ordered[0]
+    entropy = -sum(size / total * math.log(size / total) for size in ordered)
+    shares = {"top1": largest / total, "top10": sum(ordered[:10]) / total}
+    return {**shares, "ratio": largest / ordered[-1], "effective": round(math.exp(entropy), 9)}
 
 
 def card(
@@ -64,6 +55,6 @@ def card(
         sources=sources,
         smallest=SMALLEST,
         reasons=REASONS,
-        imbalance={name: imbalance(list(sizes.values())) for name, sizes in groups.items() if sizes},
+        imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
         of_kind=Counter(kinds.values()),
     )

@@ -138,8 +138,13 @@ def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int],
     """
     removed: list[Removed] = []
     graph, members = _condensed(_graph(parents, landmarks, removed), landmarks, removed)
-    weights = _below(graph, members, landmarks)
-    kept = _kept(graph, members, landmarks, weights, least)
+    here = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
+    weights = {node: here[node] + sum(here[below] for below in nx.ancestors(graph, node)) for node in graph}
+    kept: set[str] = set()
+    for node in nx.topological_sort(graph):  # from the bottom up
+        joins = weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1
+        if joins or any(landmarks.get(member, 0) for member in members[node]):
+            kept.add(node)
     tree: nx.DiGraph[str] = nx.DiGraph()
     alternatives: dict[str, tuple[str, ...]] = {}
     tree.add_node(ROOT)
@@ -153,10 +158,10 @@ def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int],
             "the subclass graph did not become a tree",
             found=f"{tree.number_of_nodes()} nodes, {tree.number_of_edges()} edges",
         )
-    for node in tree:
-        tree.nodes[node]["landmarks"] = weights.get(node, sum(landmarks.values()))
-        tree.nodes[node]["members"] = members.get(node, (node,))
-        tree.nodes[node]["kind"] = kind_of(members.get(node, (node,)), parents)
+    for node, facts in tree.nodes.items():
+        facts["landmarks"] = weights.get(node, sum(landmarks.values()))
+        facts["members"] = members.get(node, (node,))
+        facts["kind"] = kind_of(facts["members"], parents)
     return Taxonomy(tree, tuple(sorted(removed)), alternatives)
 
 
@@ -227,30 +232,6 @@ def _condensed(
         else:
             removed.append(Removed(child, parent, "cycle"))
     return result, members
-
-
-def _below(
-    graph: nx.DiGraph[str], members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
-) -> dict[str, int]:
-    """Count the landmarks of each node and of all nodes below it, each node once."""
-    here = {node: sum(landmarks.get(member, 0) for member in members[node]) for node in graph}
-    return {node: here[node] + sum(here[below] for below in nx.ancestors(graph, node)) for node in graph}
-
-
-def _kept(
-    graph: nx.DiGraph[str],
-    members: Mapping[str, Sequence[str]],
-    landmarks: Mapping[str, int],
-    weights: Mapping[str, int],
-    least: int,
-) -> set[str]:
-    """Choose the classes with landmarks and, from the bottom up, the ancestors that join two kept nodes and weigh enough."""
-    kept: set[str] = set()
-    for node in nx.topological_sort(graph):
-        occurs = any(landmarks.get(member, 0) for member in members[node])
-        if occurs or (weights[node] >= least and len(_nearest(node, graph.predecessors, kept)) > 1):
-            kept.add(node)
-    return kept
 
 
 def _nearest(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
