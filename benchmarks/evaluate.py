@@ -131,7 +131,7 @@ def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads
         chosen = Settings(metrics=metrics).resolve(levels)
         job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
         # half of the products do for the whole set alone
-        halved = triangle_of(job, plan_of(ranker, job.scorers), range(ranker.blocks), threads) is not None
+        halved = triangle_of(job, plan_of(job), range(ranker.blocks), threads) is not None
         own = range(ranker.blocks) if halved else blocks
 
         def run() -> tuple[float, int]:

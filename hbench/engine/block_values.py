@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.compiled import is_cached, pays
-from hbench.engine.fast_metrics import FAST, Batch
+from hbench.engine.fast_metrics import FAST, NEEDS, Batch
 from hbench.engine.job import Job, OtherLabels, Values
 from hbench.engine.kernels import rank_full_rows, rank_positives, rank_sums, sort_keys
 from hbench.engine.kernels.rank_positives import RankedPositives
 from hbench.engine.ranker import Ranker
-from hbench.engine.top_k import TopResults
 from hbench.metrics import partial_lists
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns
@@ -73,41 +73,40 @@ class MetricGroup:
     @property
     def grades(self) -> dict[int, Grade]:
         """The rows of the metrics by relevance, in the order of the graded sums."""
-        return {row: s.grade for row, s in self.scorers.items() if FAST[s.name.base].graded and s.grade}
+        return {row: s.grade for row, s in self.scorers.items() if NEEDS[s.name.base] == "graded" and s.grade}
 
     def batch(self, counts: NDArray[np.int64]) -> Batch:
         """A batch without sums, for queries of these counts by code (n, K)."""
         counts = counts if self.reading is None else self.reading.counts(counts)
         cuts = np.unique(np.array([s.name.cut for s in self.scorers.values() if s.name.cut], np.int64))
         shape = (len(counts), len(self.grades), counts.shape[1])
-        metrics = [FAST[s.name.base] for s in self.scorers.values()]
+        needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
             counts.copy(), cuts, np.zeros(shape), np.ones(shape, np.int64), self.tables, self.lowest,
-            binary=any(metric.binary for metric in metrics), gain=any(metric.gain for metric in metrics),
-            overlap=any(metric.overlap for metric in metrics),
+            binary="binary" in needs, gain="gain" in needs, overlap="overlap" in needs,
         )  # fmt: skip
         return Batch.empty(request)
 
     def add(
-        self, ranked: RankedPositives, queries: NDArray[np.int64], batch: Batch, workspace: Workspace
+        self, ranked: RankedPositives, batch: Batch, workspace: Workspace, *, queries: NDArray[np.int64], at: slice
     ) -> RankedPositives:
-        """Sum up for a batch of queries (n,), in input positions. Return the list as it was read, which stands until the
-        workspace is used again."""
+        """Sum up for the queries `at` these places of the batch, whose input positions are `queries` (n,). Return the list
+        as it was read, which stands until the workspace is used again."""
+        counts = batch.request.counts[at]
         if self.reading is not None:
             ranked = read_by(self.reading, ranked, workspace)
         if self.loses_last:
-            ranked = _without_last(ranked, batch.request.counts)
+            ranked = _without_last(ranked, counts)
         for place, grade in enumerate(self.grades.values()):
-            relevance, weight = grade(queries, batch.request.counts)
-            batch.request.relevance[:, place], batch.request.weight[:, place] = relevance, weight
-        rank_sums.sum_up(ranked, batch.request, workspace.sums, batch.sums)
+            batch.request.relevance[at, place], batch.request.weight[at, place] = grade(queries, counts)
+        rank_sums.sum_up(ranked, batch.request, workspace.sums, batch.sums, at.start)
         return ranked
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Write the metrics of a batch to their rows of the values (M, n)."""
         graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
         for row, scorer in self.scorers.items():
-            values[row] = FAST[scorer.name.base].value(batch, **graded.get(row, scorer.arguments))
+            values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
 
 
 def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
@@ -170,7 +169,7 @@ class MetricPlan:
         starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
         return parts._replace(starts=starts, ends=ends)
 
-    @property
+    @cached_property
     def most_positives(self) -> int:
         """The positives of the query that has most, itself counted."""
         lowest = self.lowest - 1
@@ -195,17 +194,14 @@ class MetricPlan:
         try:
             workspace = self.spare.pop()
         except IndexError:
-            workspace = self._new_workspace()
+            size = max(self.most_positives, RANKS)
+            read = 0 if self.ranker.known is None else size
+            workspace = Workspace(
+                self._by_score(max(self.most_sorted + 1, ITEMS)), np.empty(size, np.int32), np.empty(size, np.uint8),
+                rank_sums.scratch(self.most_positives), (np.empty(read, np.int32), np.empty(read, np.uint8)),
+            )  # fmt: skip
         yield workspace
         self.spare.append(workspace)
-
-    def _new_workspace(self) -> Workspace:
-        items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
-        ranks, levels = np.empty(max(most, RANKS), np.int32), np.empty(max(most, RANKS), np.uint8)
-        read = ranks[:0], levels[:0]
-        if self.ranker.known is not None:
-            read = np.empty_like(ranks), np.empty_like(levels)
-        return Workspace(self._by_score(items), ranks, levels, rank_sums.scratch(most), read)
 
     def _by_score(self, items: int) -> sort_keys.SortedKeys:
         return sort_keys.empty(items, self.ranker.scores.dtype, self.ranker.code_ties)
@@ -222,18 +218,9 @@ def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
     return {row: s.asked for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.asked}
 
 
-class Column(Protocol):
-    """Some of the values of a block's queries in the making."""
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Take the queries of the block from `start` on, by their masked rows of scores (n, G)."""
-
-    def finish(self) -> None:
-        """Write what can only be written when every query was added."""
-
-
 class Block:
-    """The values of the queries of one block in the making: `columns` fill them, all from the same rows of scores."""
+    """The values of the queries of one block in the making: `adders` take rows of scores (n, G) of the queries from a place
+    of the block on, and `finishers` write what can only be written when every query was added."""
 
     def __init__(self, ranker: Ranker, number: int, metrics: int) -> None:
         self.ranker, self.queries = ranker, ranker.rows(number)
@@ -241,18 +228,19 @@ class Block:
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
         self.reading = None if ranker.known is None else partial_lists.known(ranker.depth)
         self.values = Values.empty(metrics, self.counts if self.reading is None else self.reading.counts(self.counts))
-        self.columns: list[Column] = []
+        self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
+        self.finishers: list[Callable[[], None]] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         """Value the queries of the block from `start` on by their rows of scores (n, G)."""
         self.ranker.mask(scores, self.first + start)
-        for column in self.columns:
-            column.add(scores, start)
+        for add in self.adders:
+            add(scores, start)
 
     def finish(self) -> Values:
         """The values, when every query was added."""
-        for column in self.columns:
-            column.finish()
+        for finish in self.finishers:
+            finish()
         return self.values
 
     def skip_partial(self, rows: Mapping[int, int]) -> None:
@@ -270,12 +258,11 @@ def values_of(job: Job, plan: MetricPlan | None) -> tuple[Callable[[int], Block]
     def start(number: int) -> Block:
         block = _started(job.ranker, job.scorers, plan, number)
         if job.by_name is not None:
-            block.columns.append(NamedColumns(block, job.scorers, job.by_name))
+            fill_by_name(block, job.scorers, job.by_name)
         for labels in job.others:
-            other = _started(labels.ranker, labels.scorers, plans.get(id(labels)), number)
-            block.columns.append(OtherTreeColumns(other, labels))
-        if job.top is not None:
-            block.columns.append(FirstResults(block, job.top))
+            fill_other_tree(block, _started(labels.ranker, labels.scorers, plans.get(id(labels)), number), labels)
+        if (top := job.top) is not None:
+            block.adders.append(lambda scores, start: top.keep(job.ranker, scores, block.first + start))
         return block
 
     plans = {id(other): MetricPlan.of(other.ranker, other.scorers) for other in job.others if plan is not None}
@@ -287,39 +274,38 @@ def values_of(job: Job, plan: MetricPlan | None) -> tuple[Callable[[int], Block]
 
 def _started(ranker: Ranker, scorers: Sequence[ScoreQuery], plan: MetricPlan | None, number: int) -> Block:
     block = Block(ranker, number, len(scorers))
-    block.columns.append(FormulaColumns(block, scorers) if plan is None else FastColumns(block, plan))
+    if plan is None:
+        fill_by_formulas(block, scorers)
+    else:
+        block.adders.append(FastColumns(block, plan).add)
     return block
 
 
-class FormulaColumns:
-    """The metrics as the functions of hbench.metrics.definitions, of one level sequence after another."""
+def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
+    """Compute the metrics as the functions of hbench.metrics.definitions, of one level sequence after another."""
 
-    def __init__(self, block: Block, scorers: Sequence[ScoreQuery]) -> None:
-        self.block, self.scorers = block, scorers
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
-        block, values = self.block, self.block.values
+    def add(scores: NDArray[np.floating], start: int) -> None:
         for n, row in enumerate(scores, start):
             sequence = block.ranker.sequence_of_codes(block.first + n, row, block.counts[n])
-            query = int(block.queries[n])
-            values.values[:, n] = [scorer(query, sequence) for scorer in self.scorers]
+            block.values.values[:, n] = [scorer(int(block.queries[n]), sequence) for scorer in scorers]
             known = sequence if block.reading is None else block.reading.of(sequence)
-            first = len(known.ranks) > 0 and known.ranks[0] == 1
-            values.first_level[n] = known.levels[0] if first else 0
-            values.tied[n] = sequence.tied
+            block.values.first_level[n] = known.levels[0] if len(known.ranks) and known.ranks[0] == 1 else 0
+            block.values.tied[n] = sequence.tied
 
-    def finish(self) -> None:
-        self.block.skip_partial(partial_rows(self.scorers))
+    block.adders.append(add)
+    block.finishers.append(partial(block.skip_partial, partial_rows(scorers)))
 
 
 class FastColumns:
-    """The metrics as sums over the ranks, all taken at once."""
+    """The metrics of a block as sums over the ranks, all taken at once."""
 
     def __init__(self, block: Block, plan: MetricPlan) -> None:
         self.block, self.plan = block, plan
         self.batches = [(group, group.batch(block.counts)) for group in plan.groups]
+        block.finishers.append(self.finish)
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
+        """Rank the positives of the queries from `start` on, and value them."""
         first, last = self.block.first + start, self.block.first + start + len(scores)
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
@@ -329,46 +315,44 @@ class FastColumns:
                 tied = self.block.values.tied[queries]
                 ranked = RankedPositives(workspace.ranks, workspace.levels, ends - positives[at], ends, tied)
                 self._rank(scores[at], parts.of(at), ranked, workspace)
-                self.block.values.first_level[queries] = self._first_levels(scores[at], parts.of(at), ranked)
+                levels = _levels_at_rank_1(ranked)
+                if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
+                    pessimistic, unknown = self.plan.rule.pessimistic, levels == 0
+                    rank_full_rows.levels_of_best(scores[at], parts.of(at), pessimistic, levels, unknown)
+                self.block.values.first_level[queries] = levels
                 self.add_ranked(ranked, queries, workspace)
 
     def _rank(
         self, scores: NDArray[np.floating], parts: sort_keys.Parts, out: RankedPositives, workspace: Workspace
     ) -> None:
         """Rank the positives of rows of scores, as many rows at once as can be sorted in the workspace."""
-        for some in sort_keys.fitting(parts.sizes + 1, len(workspace.by_score.keys)):
-            sort_keys.sort(scores[some], parts.of(some), workspace.by_score)
-            rank_positives.rank_rows(scores[some], parts.of(some), workspace.by_score, self.plan.rule, out.of(some))
-            if (parts.sizes[some] == scores.shape[1]).any():
-                columns = scores.shape[1]
-                rank_positives.rank_whole_rows(columns, parts.of(some), workspace.by_score, out.of(some))
+        by_score, columns = workspace.by_score, scores.shape[1]
+        for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
+            sort_keys.sort(scores[some], parts.of(some), by_score)
+            rank_positives.rank_rows(scores[some], parts.of(some), by_score, self.plan.rule, out.of(some))
+            if (parts.sizes[some] == columns).any():
+                rank_positives.rank_whole_rows(columns, parts.of(some), by_score, out.of(some))
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
         """Value the queries `at` these places of the block by the ranks of their positives."""
         block, first = self.block, None
         for group, batch in self.batches:
-            read = group.add(ranked, block.queries[at], batch.part(at), workspace)
+            read = group.add(ranked, batch, workspace, queries=block.queries[at], at=at)
             if block.reading and group.reading and group.reading.name == block.reading.name:
                 first = _levels_at_rank_1(read)
-        if self.plan.others:
-            for n, sequence in enumerate(_sequences(ranked, block.counts[at]), at.start):
-                for row, other in self.plan.others.items():
-                    block.values.values[row, n] = other(int(block.queries[n]), sequence)
+        for n in range(at.start, at.stop) if self.plan.others else []:
+            part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
+            ranks, tied = ranked.ranks[part].astype(np.int64), bool(ranked.tied[n - at.start])
+            sequence = LevelSequence(ranks, ranked.levels[part], block.counts[n], tied)
+            for row, other in self.plan.others.items():
+                block.values.values[row, n] = other(int(block.queries[n]), sequence)
         if block.reading is not None:
             if first is None:
                 first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
             block.values.first_level[at] = first
 
-    def _first_levels(
-        self, scores: NDArray[np.floating], parts: sort_keys.Parts, ranked: RankedPositives
-    ) -> NDArray[np.uint8]:
-        """The level of the item ranked first; (n,)."""
-        levels = _levels_at_rank_1(ranked)
-        if self.plan.lowest > 1:  # then the item ranked first may be a positive that is not listed
-            rank_full_rows.levels_of_best(scores, parts, self.plan.rule.pessimistic, levels, levels == 0)
-        return levels
-
     def finish(self) -> None:
+        """Write the metrics of every query."""
         for group, batch in self.batches:
             group.put(batch, self.block.values.values)
         self.block.skip_partial(self.plan.partial_rows)
@@ -381,54 +365,33 @@ def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
     return np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
 
 
-def _sequences(ranked: RankedPositives, counts: NDArray[np.int64]) -> Iterator[LevelSequence]:
-    for first, end, count, tied in zip(ranked.starts, ranked.ends, counts, ranked.tied.tolist(), strict=True):
-        yield LevelSequence(ranked.ranks[first:end].astype(np.int64), ranked.levels[first:end], count, tied)
+def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
+    """Compute the values by name of the queries that the tree does not show as their names do, in place of those by the tree."""
+    named_scorers = scorers_by_name(scorers)
+    values: dict[int, list[float]] = {}
 
-
-class NamedColumns:
-    """The values by name of the queries that the tree does not show as their names do, in place of those by the tree."""
-
-    def __init__(self, block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
-        self.block, self.by_name, self.scorers = block, by_name, scorers_by_name(scorers)
-        self.values: dict[int, list[float]] = {}
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
+    def add(scores: NDArray[np.floating], start: int) -> None:
         for n, row in enumerate(scores, start):
-            query = self.block.first + n
-            if self.by_name.affected[query]:
-                out = self.block.ranker.left_out(query, query + 1)[1]
-                named = self.by_name.sequences(query, row, out)
-                self.values[n] = [scorer(int(self.block.queries[n]), named) for scorer in self.scorers.values()]
+            query = block.first + n
+            if by_name.affected[query]:
+                named = by_name.sequences(query, row, block.ranker.left_out(query, query + 1)[1])
+                values[n] = [scorer(int(block.queries[n]), named) for scorer in named_scorers.values()]
 
-    def finish(self) -> None:
-        for n, values in self.values.items():
-            self.block.values.values[list(self.scorers), n] = values
+    def finish() -> None:
+        for n, of_query in values.items():
+            block.values.values[list(named_scorers), n] = of_query
+
+    block.adders.append(add)
+    block.finishers.append(finish)
 
 
-class OtherTreeColumns:
-    """The values under other labels of the same classes, from the same scores."""
+def fill_other_tree(block: Block, other: Block, labels: OtherLabels) -> None:
+    """Fill the block of other labels of the same classes from the same scores."""
 
-    def __init__(self, other: Block, labels: OtherLabels) -> None:
-        self.other, self.labels = other, labels
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
+    def add(scores: NDArray[np.floating], start: int) -> None:
         rows = max(ITEMS // scores.shape[1], 1)  # copied at once: only positives are sorted, so columns must be moved
         for first in range(0, len(scores), rows):
-            self.other.add(np.take(scores[first : first + rows], self.labels.order, axis=1), start + first)
+            other.add(np.take(scores[first : first + rows], labels.order, axis=1), start + first)
 
-    def finish(self) -> None:
-        self.labels.put(self.other.queries, self.other.finish())
-
-
-class FirstResults:
-    """The first results of every query, kept while its scores are at hand."""
-
-    def __init__(self, block: Block, top: TopResults) -> None:
-        self.block, self.top = block, top
-
-    def add(self, scores: NDArray[np.floating], start: int) -> None:
-        self.top.keep(self.block.ranker, scores, self.block.first + start)
-
-    def finish(self) -> None:
-        """Nothing is left to write."""
+    block.adders.append(add)
+    block.finishers.append(lambda: labels.put(other.queries, other.finish()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +19,16 @@ Floats = NDArray[np.float64]
 R, ALL = -2, -1  # the columns of the sums at R = |P_l| and of the whole list
 
 
-class FastMetric(NamedTuple):
-    """A metric of a batch, and what it needs summed beside hits and precisions: sums weighted by relevance (`graded`), the
-    intersections of the `binary` labels of every level, gains, or the `overlap` with the ideal order."""
-
-    value: Callable[..., Floats]
-    graded: bool
-    binary: bool
-    gain: bool
-    overlap: bool
+FAST: dict[str, Callable[..., Floats]] = {}  # by the base of a metric's name; the only place that says which are fast
+NEEDS: dict[str, str] = {}  # what the metric of a base name needs summed besides hits and precisions
 
 
-FAST: dict[str, FastMetric] = {}  # by the base of a metric's name; the only place that says which metrics are fast
-
-
-def fast(
-    base: str, *, graded: bool = False, binary: bool = False, gain: bool = False, overlap: bool = False
-) -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
-    """Register the fast twin of the metric of this base name."""
+def fast(base: str, needs: str = "") -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
+    """Register the fast twin of the metric of this base name. `needs`: "graded", sums weighted by relevance; "binary", the
+    intersections of the binary labels of every level; "gain"; or "overlap", with the ideal order."""
 
     def add(value: Callable[..., Floats]) -> Callable[..., Floats]:
-        FAST[base] = FastMetric(value, graded, binary, gain, overlap)
+        FAST[base], NEEDS[base] = value, needs
         return value
 
     return add
@@ -60,12 +49,6 @@ class Batch:
         hits, precision, gain = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
         return cls(request, Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))))
 
-    def part(self, queries: slice) -> Batch:
-        """Some of the queries; what is written to it is written to the whole."""
-        whole = self.request
-        counts, relevance, weight = whole.counts[queries], whole.relevance[queries], whole.weight[queries]
-        return Batch(whole._replace(counts=counts, relevance=relevance, weight=weight), self.sums.part(queries))
-
     @property
     def depth(self) -> int:
         return int(self.request.counts.shape[1]) - 1
@@ -75,29 +58,25 @@ class Batch:
         total: NDArray[np.int64] = self.request.counts[:, level:].sum(axis=1)
         return total
 
-    def at(self, sums: NDArray[Any], level: int, column: int) -> NDArray[Any]:
-        """One column of the sums of a level (Q,)."""
-        at: NDArray[Any] = sums[:, level - 1, column]
-        return at
-
     def at_cut(self, sums: NDArray[Any], level: int, cut: int) -> NDArray[Any]:
         """The sums of a level up to a cut (Q,)."""
-        return self.at(sums, level, int(np.searchsorted(self.request.cuts, cut)))
+        at: NDArray[Any] = sums[:, level - 1, int(np.searchsorted(self.request.cuts, cut))]
+        return at
 
 
 @fast("AP")
 def ap(batch: Batch, *, level: int) -> Floats:
-    return ratio(batch.at(batch.sums.precision, level, ALL), batch.positives(level))
+    return ratio(batch.sums.precision[:, level - 1, ALL], batch.positives(level))
 
 
 @fast("P@R")
 def r_precision(batch: Batch, *, level: int) -> Floats:
-    return ratio(batch.at(batch.sums.hits, level, R), batch.positives(level))
+    return ratio(batch.sums.hits[:, level - 1, R], batch.positives(level))
 
 
 @fast("mAP@R")
 def map_at_r(batch: Batch, *, level: int) -> Floats:
-    return ratio(batch.at(batch.sums.precision, level, R), batch.positives(level))
+    return ratio(batch.sums.precision[:, level - 1, R], batch.positives(level))
 
 
 @fast("mAP")
@@ -140,22 +119,22 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     return ratio(np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0))
 
 
-@fast("ASI", overlap=True)
+@fast("ASI", "overlap")
 def asi(batch: Batch) -> Floats:
     return np.where(batch.positives(1) > 0, batch.sums.intersection[:, 0], np.nan)
 
 
-@fast("ASI/", binary=True)
+@fast("ASI/", "binary")
 def asi_binary(batch: Batch, *, level: int) -> Floats:
     return np.where(batch.positives(level) > 0, batch.sums.intersection[:, level], np.nan)
 
 
-@fast("NDCG", gain=True)
+@fast("NDCG", "gain")
 def ndcg(batch: Batch) -> Floats:
     return _ndcg(batch, ALL, int(batch.request.counts.sum(axis=1).max()))
 
 
-@fast("NDCG@", gain=True)
+@fast("NDCG@", "gain")
 def ndcg_at_k(batch: Batch, *, cut: int) -> Floats:
     return _ndcg(batch, int(np.searchsorted(batch.request.cuts, cut)), cut)
 
@@ -165,12 +144,12 @@ def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
     dcg, ideal = np.zeros(len(batch.request.counts)), np.zeros(len(batch.request.counts))
     for level in range(1, batch.depth + 1):
         step = 2.0 ** (level - 1)
-        dcg += step * batch.at(batch.sums.gain, level, column)
+        dcg += step * batch.sums.gain[:, level - 1, column]
         ideal += step * batch.request.tables.discount_sum[np.minimum(batch.positives(level), cut)]
     return ratio(dcg, ideal)
 
 
-@fast("H-AP", graded=True)
+@fast("H-AP", "graded")
 def h_ap(batch: Batch, *, graded: int) -> Floats:
     """`graded`: which of the graded sums."""
     total = (batch.request.relevance[:, graded] * batch.request.counts)[:, 1:].sum(axis=1)

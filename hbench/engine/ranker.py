@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.compiled import Scalar, compiled, pays
 from hbench.core.errors import TreeError
 from hbench.engine.score_blocks import Scores
 from hbench.engine.similarity import Similarity, cosine
@@ -38,7 +37,6 @@ from hbench.tree import MOST_LEVELS, Labels
 
 ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
 SEED = 20220710
-Words = NDArray[np.unsignedinteger]
 
 
 def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
@@ -50,7 +48,7 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     """
     keys = np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
-        keys[start : start + ROWS_AT_ONCE] = _fast_keys(vectors[start : start + ROWS_AT_ONCE], len(vectors))
+        keys[start : start + ROWS_AT_ONCE] = _fast_keys(vectors[start : start + ROWS_AT_ONCE])
     by_key = np.argsort(keys, kind="stable")
     again = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
     unequal = again[~_equal_rows(vectors, by_key[again], by_key[again + 1])]
@@ -61,17 +59,16 @@ def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     return keys
 
 
-def _fast_keys(rows: NDArray[np.floating], items: int) -> NDArray[np.uint64]:
-    """The fast keys of some rows (n, D) of a set of this many items."""
+def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
+    """The fast keys of some rows (n, D)."""
     if rows.dtype == np.float64:
         words: Any = (np.ascontiguousarray(rows) + 0.0).view(np.uint32)  # −0.0 becomes 0.0, as it does below
     else:
         words = np.ascontiguousarray(rows).view(f"u{rows.dtype.itemsize}")
     factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
-    factors = factors * np.uint64(2) + np.uint64(1)
     minus_zero = words.dtype.type(1 << (8 * words.itemsize - 1) if rows.dtype != np.float64 else 0)
-    products = _products_compiled if pays(items * rows.shape[1]) else _products
-    keys: NDArray[np.uint64] = products(words, factors, minus_zero)
+    words = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
+    keys: NDArray[np.uint64] = words @ (factors * np.uint64(2) + np.uint64(1))
     return keys
 
 
@@ -82,24 +79,6 @@ def _equal_rows(
     parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(first), ROWS_AT_ONCE)]
     same = [np.equal(vectors[first[part]], vectors[second[part]]).all(axis=1) for part in parts]
     return np.concatenate([*same, np.zeros(0, bool)])
-
-
-def _products(words: Words, factors: NDArray[np.uint64], minus_zero: Scalar) -> NDArray[np.uint64]:
-    """Σ_d words[n, d]·factors[d], with −0.0 taken as 0.0."""
-    large = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
-    large *= factors
-    keys: NDArray[np.uint64] = large.sum(axis=1)
-    return keys
-
-
-@compiled
-def _products_compiled(words: Words, factors: NDArray[np.uint64], minus_zero: Scalar) -> NDArray[np.uint64]:
-    keys = np.zeros(len(words), np.uint64)
-    for n in range(len(words)):
-        for dimension in range(len(factors)):
-            word = words[n, dimension]
-            keys[n] += np.uint64(word != minus_zero) * np.uint64(word) * factors[dimension]
-    return keys
 
 
 def duplicates(
@@ -175,9 +154,8 @@ class Ranker:
         sides = [(gallery.vectors, self.columns), (queries.vectors, self.queries)]
         content = _content_digest(*sides[: 1 if gallery is queries else 2])  # before rows are moved and scaled in place
         rows = similarity(queries.vectors, gallery.vectors)
-        if gallery is queries and rows[0].same_as(rows[1]):
-            reordered = rows[1].reordered_in_place(self.columns)
-            rows = reordered, reordered
+        if rows[0] is rows[1]:
+            rows = (rows[1].reordered_in_place(self.columns),) * 2
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, memory=left)
         self.digest = _digest(content, self)

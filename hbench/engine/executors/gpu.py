@@ -93,7 +93,6 @@ def _valued(plan: MetricPlan, gallery: _Gallery, block: int) -> Values:
     """The values of one block."""
     made = Block(plan.ranker, block, plan.metrics)
     fast = FastColumns(made, plan)
-    made.columns.append(fast)
     rows = gallery.rows(block)
     _mask(rows, plan.ranker, made.first)
     step = max(1, SORTED_BYTES // (BYTES * rows.shape[1]))

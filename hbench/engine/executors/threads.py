@@ -99,7 +99,8 @@ class Triangle:
             rows, of_columns = self._side(block, lists, counts), free.pop()
             with self._scores(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
-                count_tile(tile[: len(rows.counts.top)], rows, TileSide(start, columns, of_columns), self.plan.rule)
+                side, most = TileSide(start, columns, of_columns), self.plan.most_positives
+                count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
             free.append(of_columns)
 
         list(pool.map(count, range(-(-items.stop // self.scores.block_size))))
@@ -172,7 +173,6 @@ class Triangle:
         """The values of a block all of whose queries have been counted."""
         values, side = Block(self.ranker, block, self.plan.metrics), self._side(block, lists, counts)
         fast = FastColumns(values, self.plan)
-        values.columns.append(fast)
         positives = side.lists.parts.sizes - 1
         ends = np.cumsum(positives)
         with self.plan.workspace() as workspace:

@@ -35,18 +35,6 @@ class RankingRule(NamedTuple):
     many: int
 
 
-class Lookup(NamedTuple):
-    """`ordered` (P + 1,): the positives' scores, descending, then −inf, where every search stops. `before`
-    (buckets+1,).
-
-    `scale`: buckets per unit of score, () of the type of the scores.
-    """
-
-    ordered: NDArray[np.floating]
-    before: NDArray[np.int32]
-    scale: np.floating
-
-
 class RankedPositives(NamedTuple):
     """The positives of n queries, in flat arrays: `ranks` int32, increasing, and `levels` uint8, those of query q from
     `starts[q]` to `ends[q]`. `tied` (n,): whether another order of equal scores would give other levels."""
@@ -64,11 +52,7 @@ class RankedPositives(NamedTuple):
 
 @compiled
 def rank_rows(
-    rows: NDArray[np.floating],
-    parts: Parts,
-    by_score: SortedKeys,
-    rule: RankingRule,
-    out: RankedPositives,
+    rows: NDArray[np.floating], parts: Parts, by_score: SortedKeys, rule: RankingRule, out: RankedPositives
 ) -> None:
     """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their sorted parts; rows that are
     sorted whole are left to `rank_whole_rows`."""
@@ -120,9 +104,10 @@ def count_above(
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
-        lookup = look_up(ordered[: positives + 1], before[: BUCKETS * positives + 1])
+        ordered, before = ordered[: positives + 1], before[: BUCKETS * positives + 1]
+        look_up(ordered, before)
         for scores in distractors:
-            tied |= count_distractors(scores, lookup, rule.pessimistic, above)
+            tied |= count_distractors(scores, ordered, before, rule.pessimistic, above)
     return tied
 
 
@@ -136,20 +121,24 @@ def add_up(above: NDArray[np.int32], ranks: NDArray[np.int32]) -> None:
 
 
 @compiled_part
-def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Lookup:
-    """The lookup of P ≥ 1 positives: they are counted per bucket, and the counts summed up into `before`."""
-    last = np.uint64(len(ordered) - 2)
-    span = ordered[0] - ordered[last]
-    scale = ordered.dtype.type((len(before) - 1) / span if span > 0 else 0)
-    high, top = ordered[0], ordered.dtype.type(len(before) - 2)
+def look_up(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> None:
+    """Count P ≥ 1 positives per bucket, and sum the counts up into `before` (buckets + 1,). `ordered` (P + 1,): the positives'
+    scores, descending, then −inf, where every search stops."""
+    scale, high, top = scale_of(ordered, before), ordered[0], ordered.dtype.type(len(before) - 2)
     before[:] = 0
-    for slot in range(last + np.uint64(1)):
+    for slot in range(np.uint64(len(ordered) - 1)):
         before[np.uint64(bucket_of(ordered[slot], high, scale, top)) + np.uint64(1)] += np.int32(1)
     total = np.int32(0)
     for bucket in range(np.uint64(len(before))):
         total += before[bucket]
         before[bucket] = total
-    return Lookup(ordered, before, scale)
+
+
+@compiled_part
+def scale_of(ordered: NDArray[np.floating], before: NDArray[np.int32]) -> Scalar:
+    """Buckets per unit of score, of the type of the scores."""
+    span = ordered[0] - ordered[len(ordered) - 2]
+    return ordered.dtype.type((len(before) - 1) / span if span > 0 else 0)
 
 
 @compiled_part
@@ -161,11 +150,11 @@ def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar
 
 @compiled_part
 def count_distractors(
-    scores: NDArray[np.floating], lookup: Lookup, pessimistic: bool, above: NDArray[np.int32]
-) -> bool:
+    scores: NDArray[np.floating], ordered: NDArray[np.floating], before: NDArray[np.int32], pessimistic: bool,
+    above: NDArray[np.int32],
+) -> bool:  # fmt: skip
     """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one equals a positive."""
-    ordered, before, scale = lookup
-    high, top = ordered[0], ordered.dtype.type(len(before) - 2)
+    scale, high, top = scale_of(ordered, before), ordered[0], ordered.dtype.type(len(before) - 2)
     buckets = np.empty(TILE, np.int32)
     one, tied = np.uint64(1), False
     for start in range(0, len(scores), TILE):
@@ -178,10 +167,10 @@ def count_distractors(
             slot += np.uint64(ordered[slot] > score)  # no branch: most often the last step
             if ordered[slot] >= score:
                 end = np.uint64(before[np.uint64(buckets[i]) + one])
-                slot = first_not_above(ordered, score, slot, end)
+                slot = first_after(ordered, score, slot, end, False)
                 if ordered[slot] == score and score > -np.inf:
                     tied = True
-                    slot = slot if pessimistic else first_below(ordered, score, slot, end)
+                    slot = slot if pessimistic else first_after(ordered, score, slot, end, True)
             above[slot] += np.int32(1)
     return tied
 
@@ -195,8 +184,11 @@ def compare_distractors(
     for start in range(0, len(scores), TILE):
         tile, passed = scores[start : start + TILE], np.int32(0)
         for slot in range(np.uint64(len(ordered))):
-            beyond, equal = compared(tile, ordered[slot])
-            tied |= equal > 0
+            beyond, equal, score = np.int32(0), np.int32(0), ordered[slot]
+            for i in range(len(tile)):  # int32 throughout, so that the loop becomes vector instructions
+                beyond = np.int32(beyond + np.int32(tile[i] > score))
+                equal = np.int32(equal + np.int32(tile[i] == score))
+            tied |= bool(equal > 0)
             beyond += equal if pessimistic else np.int32(0)
             above[slot] += beyond - passed
             passed = beyond
@@ -204,33 +196,11 @@ def compare_distractors(
 
 
 @compiled_part
-def compared(scores: NDArray[np.floating], own: Scalar) -> tuple[Scalar, Scalar]:
-    """Count the scores above a given one, and those equal to it; int32 throughout, so that the loop becomes vector instructions."""
-    above, equal = np.int32(0), np.int32(0)
-    for i in range(len(scores)):
-        above = np.int32(above + np.int32(scores[i] > own))
-        equal = np.int32(equal + np.int32(scores[i] == own))
-    return above, equal
-
-
-@compiled_part
-def first_not_above(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """The first slot in [low, high) whose score is not above `score`; `high` if there is none."""
+def first_after(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool) -> Scalar:
+    """The first slot in [low, high) whose score is not above `score`, and not `equal` to it either; `high` if there is none."""
     while low < high:
         middle = (low + high) // np.uint64(2)
-        if ordered[middle] > score:
-            low = middle + np.uint64(1)
-        else:
-            high = middle
-    return low
-
-
-@compiled_part
-def first_below(ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """The first slot in [low, high) whose score is below `score`; `high` if there is none."""
-    while low < high:
-        middle = (low + high) // np.uint64(2)
-        if ordered[middle] >= score:
+        if ordered[middle] > score or (equal and ordered[middle] == score):
             low = middle + np.uint64(1)
         else:
             high = middle

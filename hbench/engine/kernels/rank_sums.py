@@ -50,9 +50,9 @@ class SumRequest(NamedTuple):
     weight: NDArray[np.int64]
     tables: Tables
     lowest: int
-    binary: bool = False
-    gain: bool = True
-    overlap: bool = True
+    binary: bool
+    gain: bool
+    overlap: bool
 
 
 class Sums(NamedTuple):
@@ -64,11 +64,6 @@ class Sums(NamedTuple):
     gain: Floats
     graded: Floats
     intersection: Floats
-
-    def part(self, queries: slice) -> Sums:
-        """Return views for some of the queries."""
-        hits, precision, gain, graded, intersection = self
-        return Sums(hits[queries], precision[queries], gain[queries], graded[queries], intersection[queries])
 
 
 class SumBuffers(NamedTuple):
@@ -97,10 +92,10 @@ def tables(size: int) -> Tables:
 
 
 @compiled
-def sum_up(ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums) -> None:
-    """Take all sums of n queries, whose positives of level ≥ `lowest` are ranked."""
-    for query in range(len(ranked.tied)):
-        first, end = ranked.starts[query], ranked.ends[query]
+def sum_up(ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums, begin: int) -> None:
+    """Take all sums of n of the queries, from query `begin` on, whose positives of level ≥ `lowest` are ranked."""
+    for n in range(len(ranked.tied)):
+        query, first, end = begin + n, ranked.starts[n], ranked.ends[n]
         ranks, levels = ranked.ranks[first:end], ranked.levels[first:end]
         counts, total = request.counts[query], len(ranks)
         for lowest in range(request.lowest, len(counts)):  # the positives above a level move to the buffers' front

@@ -69,16 +69,6 @@ class TileSide(NamedTuple):
     counts: Counts
 
 
-class Window(NamedTuple):
-    """The position of some scores: the `place` in the lists of the `query` of the first row, and the `item` of the first column.
-    Counted are the items `beyond` each query, or those before it."""
-
-    place: int
-    query: int
-    item: int
-    beyond: bool
-
-
 def flat_range(parts: Parts, queries: slice) -> slice:
     """Return the range of the flat arrays that holds the lists of some of the queries."""
     last = queries.stop - 1
@@ -86,19 +76,21 @@ def flat_range(parts: Parts, queries: slice) -> slice:
 
 
 @compiled
-def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule) -> None:
-    """Count the items beyond each row's query (n,) and before each column's: first the tile as it is, then strips of its columns
-    turned into rows. One loop serves both sides, since each call of a compiled function is compiled anew."""
-    most = max(most_positives(rows.lists), most_positives(columns.lists))
+def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule, most: int) -> None:
+    """Count the items beyond each row's query (n,), of at most this many positives, and before each column's: first the tile as it
+    is, then strips of its columns turned into rows. One loop serves both sides, since each call of a compiled function is
+    compiled anew."""
     before, turned = np.empty(BUCKETS * most + 1, np.int32), np.empty((TURNED, len(tile)), tile.dtype)
-    scores, window, side = tile, Window(0, rows.first, columns.first, True), rows
+    # the place of the first row in its side's lists; the first column's item; whether items beyond each query are counted
+    scores, side, begun, item, beyond = tile, rows, 0, columns.first, True
     for start in range(0, tile.shape[1] + TURNED, TURNED):
         parts = side.lists.parts
         above, best, top, tied = side.counts
         for row in range(len(scores)):
-            place, itself = window.place + row, max(window.query + row - window.item, -1)
-            near = scores[row, itself + 1 :] if window.beyond else scores[row, : max(itself, 0)]
-            first = window.item + itself + 1 if window.beyond else window.item
+            place = begun + row
+            itself = max(side.first + place - item, -1)
+            near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
+            first = item + itself + 1 if beyond else item
             begin, size, offset = parts.begins[place] - first, parts.sizes[place], parts.offsets[place]
             if size > 1:
                 distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
@@ -110,16 +102,7 @@ def count_tile(tile: NDArray[np.floating], rows: TileSide, columns: TileSide, ru
                     top[place] = max(top[place], best[place, level])
         size = min(TURNED, max(tile.shape[1] - start, 0))
         turn(tile[:, start : start + size], turned)
-        scores, window, side = turned[:size], Window(start, columns.first + start, rows.first, False), columns
-
-
-@compiled_part
-def most_positives(lists: SortedPositives) -> Scalar:
-    """The size of the longest list."""
-    most = np.int64(1)
-    for place in range(len(lists.parts.sizes)):
-        most = max(most, lists.parts.sizes[place])
-    return most
+        scores, side, begun, item, beyond = turned[:size], columns, start, rows.first, False
 
 
 @compiled_part

@@ -21,10 +21,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import UnknownName, UsageError
+from hbench.core.errors import SubmissionError, UnknownName, UsageError, examples
 from hbench.core.registry import Registry
-from hbench.engine.similarity import codes, hyperbolic
 from hbench.engine.similarity.rows import (
+    TILE,
     Rows,
     SelectedRows,
     as_vectors,
@@ -42,9 +42,6 @@ __all__ = [
 
 Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]
 similarities: Registry[Callable[..., tuple[Rows, Rows]]] = Registry("similarity", group="hbench.similarities")
-similarities.register("lorentz")(hyperbolic.lorentz)
-similarities.register("poincare")(hyperbolic.poincare)
-similarities.register("hamming")(codes.hamming)
 SYNONYMS = {
     "euclidean": "l2", "euclid": "l2", "l2sq": "l2", "squared_euclidean": "l2", "ip": "dot", "inner_product": "dot",
     "inner": "dot", "cos": "cosine", "angular": "cosine", "hyperbolic": "lorentz",
@@ -92,7 +89,8 @@ def _options(text: str, options: str) -> dict[str, float]:
 @similarities.register("dot")
 def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
     """s = q·g."""
-    return Rows(queries), Rows(gallery)
+    rows = Rows(gallery)
+    return rows if queries is gallery else Rows(queries), rows
 
 
 @similarities.register("cosine")
@@ -119,3 +117,78 @@ def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Ro
     halves = Rows(gallery, shift=shift).squared_norms() / 2
     ones = np.ones(len(queries), float_type(queries))
     return Rows(queries, shift=shift, last=ones), Rows(gallery, shift=shift, last=-halves.astype(float_type(gallery)))
+
+
+# Hyperbolic space has curvature −c. Both distances grow with an expression that is linear in the gallery's side, so one matrix
+# product of D + 1 numbers ranks. What is the same for the whole gallery of a query is left out: near the origin it would be
+# large beside the differences, and float32 would lose them. It still does for points far out; vectors in float64 are ranked
+# in float64.
+
+
+@similarities.register("lorentz")
+def lorentz(
+    queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
+) -> tuple[Rows, Rows]:
+    """s = q·g − q₀u(g) with x₀ = √(1/c + |x|²) and u(g) = g₀ − 1/√c, which ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does.
+
+    The vectors are the D space coordinates of points on the hyperboloid (Nickel and Kiela 2018; MERU, Desai et al. 2023);
+    the time coordinate x₀ follows from them. u(g) = |g|²/(g₀ + 1/√c) is computed so, without a difference of near numbers.
+    """
+    squares = squared_norms(gallery)
+    above = squares / (np.sqrt(1 / curvature + squares) + curvature**-0.5)
+    times = np.sqrt(1 / curvature + squared_norms(queries)).astype(float_type(queries))
+    return Rows(queries, last=times), Rows(gallery, last=-above.astype(float_type(gallery)))
+
+
+@similarities.register("poincare")
+def poincare(
+    queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
+) -> tuple[Rows, Rows]:
+    """s = w(g)·(q·g − |g|²(1 + c|q|²)/2), w(g) = 1/(1 − c|g|²), which ranks as the negative distance in the ball does.
+
+    d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 − c|g|²))) (Nickel and Kiela 2017; Hyp-ViT, HIER) grows with
+    |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for vectors outside of the ball of radius 1/√c.
+    """
+    norms = {"queries": squared_norms(queries), "gallery": squared_norms(gallery)}
+    for what, squares in norms.items():
+        outside = np.flatnonzero(curvature * squares >= 1)
+        if len(outside):
+            raise SubmissionError(
+                f"{len(outside)} of the {what} lie outside of the Poincaré ball",
+                expected=f"|x| < 1/√curvature = {curvature**-0.5:g}",
+                found=f"|x| up to {squares.max() ** 0.5:g}, rows {examples(outside)}",
+                fix="state the model's own curvature, as poincare(curvature=0.1), or map the vectors into the ball first",
+            )
+    weight = 1 / (1 - curvature * norms["gallery"])
+    kind, last = float_type(gallery), (1 + curvature * norms["queries"]) / 2
+    ranked = Rows(gallery, scale=weight.astype(kind), last=-(norms["gallery"] * weight).astype(kind))
+    return Rows(queries, last=last.astype(float_type(queries))), ranked
+
+
+@similarities.register("hamming")
+def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
+    """s = Σ_i (±1)(±1) = B − 2·(bits that differ), for packed codes of B = 8 D bits (N, D), as `numpy.packbits` makes them.
+
+    Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError where an entry is not a byte.
+    Codes of ±1, one entry a bit, are ranked so by `dot` as they are.
+    """
+    rows = Rows(_unpacked(queries, "queries"))
+    return rows, rows if queries is gallery else Rows(_unpacked(gallery, "gallery"))
+
+
+def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
+    """The bits (N, 8 D) of bytes (N, D) as +1 and −1."""
+    bits = np.empty((len(packed), 8 * packed.shape[1]), np.float16)
+    for start in range(0, len(packed), TILE):
+        part = packed[start : start + TILE]
+        codes = np.clip(part, 0, 255).astype(np.uint8)
+        bad = np.flatnonzero((codes != part).any(axis=1))
+        if len(bad):
+            raise SubmissionError(
+                f"the {what} are not packed binary codes",
+                expected="integers of 0 to 255, eight bits each (numpy.packbits)",
+                found=f"other numbers in rows {examples(start + bad)}",
+                fix="pack them with numpy.packbits(bits, axis=1); for codes of ±1 use --similarity dot",
+            )
+        bits[start : start + TILE] = 2 * np.unpackbits(codes, axis=1).astype(np.int8) - 1
+    return bits

@@ -5,7 +5,6 @@ A memory-mapped or float16 file is never converted as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,9 @@ class SelectedRows:
     def __init__(self, vectors: NDArray[Any], rows: NDArray[np.int64], *, movable: bool = False) -> None:
         self.vectors, self.rows = vectors, rows
         self.dtype, self.shape = vectors.dtype, (len(rows), vectors.shape[1])
-        self.movable = movable and _may_be_moved(vectors) and len(np.unique(rows)) == len(rows)
+        # of a mapped file every page that is written to would become memory
+        whole = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
+        self.movable = movable and whole and len(np.unique(rows)) == len(rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -48,11 +49,6 @@ class SelectedRows:
         self.rows[order] = np.arange(len(order))
         moved: NDArray[Any] = self.vectors[: len(order)]
         return moved
-
-
-def _may_be_moved(vectors: NDArray[Any]) -> bool:
-    """Whether this is all of an array in memory; of a mapped file every page that is written to would become memory."""
-    return vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
 
 
 @compiled
@@ -86,13 +82,13 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
     array = np.asarray(vectors)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
         raise SubmissionError(
-            f"the {what} cannot be ranked",
-            expected="numbers of shape (items, dimensions)",
+            f"the {what} cannot be ranked", expected="numbers of shape (items, dimensions)",
             found=f"{array.dtype} of shape {array.shape}",
-        )
+        )  # fmt: skip
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         array = array.astype(np.float32 if array.dtype.kind != "f" else np.float64)
-    bad = np.concatenate([start + rows for start, rows in _not_finite(array)] or [np.zeros(0, int)])
+    parts = [array[start : start + ROWS_AT_ONCE] for start in range(0, len(array), ROWS_AT_ONCE)]
+    bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
         raise SubmissionError(
             f"{len(bad)} of the {what} hold NaN or Inf",
@@ -101,13 +97,6 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
             fix="look at the model's output for these rows: overflow under float16 is the usual cause",
         )
     return array
-
-
-def _not_finite(array: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    for start in range(0, len(array), ROWS_AT_ONCE):
-        bad = np.flatnonzero(~np.isfinite(array[start : start + ROWS_AT_ONCE]).all(axis=1))
-        if len(bad):
-            yield start, bad
 
 
 FAR = 10.0
@@ -166,24 +155,12 @@ class Rows:
             result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
         return result
 
-    def same_as(self, other: Rows) -> bool:
-        """Whether the other rows are these."""
-        mine, others = (
-            (self.vectors, self.scale, self.last, self.shift),
-            (other.vectors, other.scale, other.last, other.shift),
-        )
-        return all(one is another for one, another in zip(mine, others, strict=True))
-
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
         """Scale the rows and move them into this order in place, if they are movable: a run of them is then read without a copy."""
         vectors = self.vectors
-        if not (
-            isinstance(vectors, SelectedRows)
-            and vectors.movable
-            and self.last is None
-            and self.shift is None
-            and vectors.dtype == self.dtype
-        ):
+        if not (isinstance(vectors, SelectedRows) and vectors.movable and vectors.dtype == self.dtype):
+            return self
+        if self.last is not None or self.shift is not None:
             return self
         moved = vectors.move(order)
         for start in range(0, len(order) if self.scale is not None else 0, TILE):
