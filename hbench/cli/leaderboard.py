@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hbench.evaluation.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
+SETUP = "How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; repeatable."
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
@@ -124,9 +125,19 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
 @click.option("--year", type=int, help="[default: the year of the report]")
+@click.option("--setup", multiple=True, metavar="KEY=VALUE", help=SETUP)
 @click.option("--url", help="Where the embedding file is published; others then verify the row by it.")
 @click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or own]")
-def add(name: str, report: Path, method: str | None, url: str | None, to: Path | None, **details: Any) -> None:
+def add(
+    name: str,
+    report: Path,
+    *,
+    method: str | None,
+    url: str | None,
+    setup: Sequence[str],
+    to: Path | None,
+    **details: Any,
+) -> None:
     """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is needed to score it again.
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
@@ -138,14 +149,14 @@ def add(name: str, report: Path, method: str | None, url: str | None, to: Path |
 
     known = name in leaderboard.names() or Path(name).is_file()
     if detection.is_detection(report):
-        if url:
-            raise click.UsageError("Rows of object detection have no --url: embedding files do not give their scores.")
+        if url or setup:
+            raise click.UsageError("A row of object detection takes its setup from the report, and has no --url.")
         board = leaderboard.read(name)
         row = detection.row_of(report, board, method=method, **details)
     else:
         document = reports.read(report)
         board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
-        row = leaderboard_runs.row_of(document, board, method=method, url=url, **details)
+        row = leaderboard_runs.row_of(document, board, method=method, url=url, setup=setup_of(setup), **details)
     path = to or leaderboard_runs.target(name)
     leaderboard_runs.add(row, board, path)
     say(f"added {row.method} to {path}")
@@ -256,9 +267,17 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 @click.option("--method", help="Name of the row.  [default: the report's]")
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--year", type=int, help="[default: the year of the report]")
+@click.option("--setup", multiple=True, metavar="KEY=VALUE", help=SETUP)
 @click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]")
 def submit(
-    report: Path, embeddings: Path, url: str | None, method: str | None, dataset: str | None, **details: Any
+    report: Path,
+    *,
+    embeddings: Path,
+    url: str | None,
+    method: str | None,
+    dataset: str | None,
+    setup: Sequence[str],
+    **details: Any,
 ) -> None:
     """Check everything that a leaderboard's row is checked for, and print the row and what to do with it.
 
@@ -273,7 +292,7 @@ def submit(
     document = reports.read(report)
     known = document.dataset in leaderboard.names()
     board = leaderboard.read(document.dataset) if known else leaderboard_runs.empty_board(document)
-    row = leaderboard_runs.row_of(document, board, method=method, url=url, **details)
+    row = leaderboard_runs.row_of(document, board, method=method, url=url, setup=setup_of(setup), **details)
     checks = checked(row, board, submitted(embeddings, None, None), load(dataset or document.dataset))
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
@@ -286,6 +305,20 @@ def submit(
     ]
     for number, step in enumerate(steps, start=1):
         say(f"{number}. {step}")
+
+
+def setup_of(pairs: Sequence[str]) -> dict[str, str | int]:
+    """The setup of a row from its KEY=VALUE pairs; raises UnknownName for a key that rows do not have."""
+    from hbench.core.errors import UnknownName
+    from hbench.evaluation.leaderboard import Setup
+
+    setup: dict[str, str | int] = {}
+    for key, _, value in (pair.partition("=") for pair in pairs):
+        if key not in Setup.model_fields:
+            raise UnknownName("key of a row's setup", key, Setup.model_fields)
+        is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
+        setup[key] = int(value) if is_number else value
+    return setup
 
 
 def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:
@@ -340,6 +373,7 @@ def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence
 def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool) -> None:
     """The table with as many metrics as fit into the terminal, and below it the notes and what was left out."""
     from hbench.evaluation.leaderboard import export as exports
+    from hbench.evaluation.leaderboard.resolution import resolution
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
     shown = len(metrics)
@@ -350,6 +384,11 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
     show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
     ranked = sum(standing.place is not None for standing in standings)
     remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every one)."]
+    chance = resolution(board, metrics[0])
+    if chance:
+        remarks.append(
+            f"Differences of less than about {chance:.2g} points may be chance on a test of this many classes."
+        )
     if metrics[shown:]:
         remarks.append(f"No room for {', '.join(metrics[shown:])}: --columns chooses.")
     for line in [*content.notes, " ".join(remarks)]:

@@ -55,7 +55,7 @@ def test_a_table_leaves_out_empty_columns_and_marks_doubts_once():
 def test_a_result_printed_in_two_papers_is_one_line_with_both_sources_and_all_scores():
     _, _, content = exported("sop", "H-AP")
     first = dict(zip(content.header, content.cells[0], strict=True))
-    assert first["source"] == "HAPPIER Tab. 1, SupRank Tab. V"
+    assert first["source"] == "HAPPIER Tab. 1, SupRank Tab. V, SupRank Tab. IX"
     assert (first["H-AP"], first["ASI"], first["R@1"], first["AP"]) == ("59.4", "65.9", "81.0", "60.4")
 
 
@@ -106,9 +106,17 @@ def test_a_csv_has_every_row_with_scores_as_printed_and_its_provenance():
     board = read("sop")
     lines = list(csv.DictReader(io.StringIO(as_csv(board, rank(board, "H-AP")))))
     assert len(lines) == len(board.rows)
-    printed = {(r.method, r.backbone, r.source, m): str(s) for r in board.rows for m, s in r.scores.items()}
+    printed = {
+        (r.method, r.backbone, str(r.dim or ""), r.source, m): str(s) for r in board.rows for m, s in r.scores.items()
+    }
     read_back = {
-        (line["method"], line["backbone"], f"{line['paper.citation']}, {line['paper.table']}", metric): line[metric]
+        (
+            line["method"],
+            line["backbone"],
+            line["dim"],
+            f"{line['paper.citation']}, {line['paper.table']}",
+            metric,
+        ): line[metric]
         for line in lines
         for metric in board.metrics
         if line[metric]

@@ -1,10 +1,13 @@
 """Rows verified by the files that they name, which a server on 127.0.0.1 has: honest ones pass, forged ones do not."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import hbench
 from hbench.datasets.download import Patience, Requester, session
@@ -15,6 +18,7 @@ from hbench.evaluation.leaderboard.runs import add, empty_board, row_of
 from tests.command_line import run
 from tests.file_server import FileServer
 
+ROOT = Path(__file__).parents[2]
 ITEMS = np.array([f"{n:03}.png" for n in range(160)])
 SPECIES = np.arange(160) // 4
 REQUESTER = Requester(session(), Patience(pause=0.01))
@@ -161,6 +165,28 @@ def test_the_command_verifies_what_changed_and_marks_it(world):
     run("leaderboard", "verify", "toy", "--fetch", "--changed-since", "nowhere", folder=folder, code=2)
     for words in ([], ["--mark"], ["--fetch", "--embeddings", "first.npz"]):
         run("leaderboard", "verify", "toy", *words, folder=folder, code=2)
+
+
+def test_the_script_of_the_action_writes_the_table_and_fails_on_a_difference(world, tmp_path):
+    action = yaml.safe_load((ROOT / ".github/actions/verify-rows/action.yml").read_text(encoding="utf-8"))
+    script = action["runs"]["steps"][-1]["run"]
+    path, summary = tmp_path / "leaderboards/toy.toml", tmp_path / "summary.md"
+    path.parent.mkdir()
+    first, board = published(world, vectors_of(12), "before")
+    add(first, board, path)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "rows"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+    environment = {
+        **os.environ, "SINCE": "HEAD", "GITHUB_STEP_SUMMARY": str(summary),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }  # fmt: skip
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as composite actions are run
+    for seed, forged, code, verdict in ((13, False, 0, "verified"), (14, True, 7, "differs")):
+        row, _ = edited_figure(world, seed) if forged else published(world, vectors_of(seed), f"new{seed}")
+        add(row, board, path)
+        done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, f"| {row.method} | {verdict} |" in summary.read_text(encoding="utf-8")) == (code, True)
+    assert [row.run.verified is not None for row in read_file(path).rows] == [False, True, False]
 
 
 def test_a_submission_is_checked_and_its_row_printed(world):

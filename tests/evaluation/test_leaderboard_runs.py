@@ -243,10 +243,13 @@ def refused(*words):
 
 def test_a_report_is_added_ranked_and_verified_by_commands_and_another_file_fails(place):
     evaluate(place / "emb.npz", place / "toy.csv", method="mine").write(place / "report.json")
-    added = call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA")
+    setup = ("--setup", "licence=CC0-1.0", "--setup", "parameters=2048")
+    added = call("leaderboard", "add", "toy", "report.json", "--backbone", "PCA", *setup)
     assert "place 1 of 1 by H-AP, paper protocol" in added.stderr
     shown = json.loads(call("leaderboard", "show", "toy", "--json").stdout)
     assert [(row["place"], row["method"], row["backbone"]) for row in shown["rows"]] == [(1, "mine", "PCA")]
+    assert shown["rows"][0]["setup"] == {"licence": "CC0-1.0", "parameters": 2048}
+    assert refused("add", "toy", "report.json", "--setup", "license=MIT").fix == "did you mean 'licence'?"
     again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
     checks = json.loads(call("leaderboard", *again, "emb.npz", "--json").stdout)
     assert {line["verdict"] for line in checks} == {"equal"}

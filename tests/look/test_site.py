@@ -1,13 +1,15 @@
 """The leaderboards as pages, in a real browser: numbers, places and fronts are those of the leaderboards."""
 
 import csv
+import itertools
 import json
 
 import pytest
 
 from hbench.core.errors import UnknownName, UsageError
 from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import rank
+from hbench.evaluation.leaderboard import as_one, joined, rank
+from hbench.evaluation.leaderboard.resolution import resolution
 from hbench.look.plots.boards import front_of, lower_fence, points_of
 from hbench.look.site.folder import slug_of, write_site
 from tests.command_line import call
@@ -70,12 +72,14 @@ def shown_rows(page, *keys):
 
 
 def places_of(board, metric):
-    """What `hbench leaderboard show --all` ranks: place, method and score of every row."""
-    key = board.key(metric)
+    """What `hbench leaderboard show --all` ranks: place, method and score of every result."""
     return [
-        ["–" if standing.place is None else str(standing.place), row.method, str(row.scores.get(key, ""))]
+        [
+            "–" if standing.place is None else str(standing.place),
+            standing.rows[0].method,
+            "" if standing.score is None else str(standing.score),
+        ]
         for standing in rank(board, metric)
-        for row in standing.rows
     ]
 
 
@@ -93,7 +97,11 @@ def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
         found = page.locator("#board tbody tr").evaluate_all(
             "all => all.map(e => [...e.querySelectorAll('[data-value]')].map(cell => cell.textContent))"
         )
-        expected = [[str(row.scores[key]) for key in board.metrics if key in row.scores] for row in board.rows]
+        results = list(map(as_one, joined(board.rows)))
+        assert {(row.method, key) for row in results for key in row.scores} == {
+            (row.method, key) for row in board.rows for key in row.scores
+        }
+        expected = [[str(row.scores[key]) for key in board.metrics if key in row.scores] for row in results]
         assert sorted(found) == sorted(expected)
         assert shown_rows(page, "place", "method", board.metric) == places_of(board, board.metric)
 
@@ -124,14 +132,16 @@ def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
     page.select_option("#family", "hierarchical")
     page.select_option("#source", "HAPPIER, ECCV 2022")
     expected = [
-        row.method
-        for row in board.rows
-        if (row.backbone, row.year, row.setup.family) == ("ResNet-50", 2022, "hierarchical")
-        and row.paper.citation == "HAPPIER, ECCV 2022"
+        result[0].method
+        for result in joined(board.rows)
+        if {row.backbone for row in result} == {"ResNet-50"}
+        and 2022 in {row.year for row in result}
+        and "hierarchical" in {row.setup.family for row in result}
+        and "HAPPIER, ECCV 2022" in {row.paper.citation for row in result}
     ]
     assert expected
     assert sorted(method for (method,) in shown_rows(page, "method")) == sorted(expected)
-    assert page.locator("#count").inner_text().startswith(f"{len(expected)} of {len(board.rows)} rows")
+    assert page.locator("#count").inner_text().startswith(f"{len(expected)} of {len(joined(board.rows))} results")
     page.locator('#board thead [data-sort="method"] button').focus()
     page.keyboard.press("Enter")
     methods = [method for (method,) in shown_rows(page, "method")]
@@ -145,10 +155,11 @@ def test_rows_are_filtered_sorted_and_saved(opened, site, tmp_path):
     assert [line["method"] for line in saved] == methods[::-1]
     assert [line["H-AP"] for line in saved] == [score for (score,) in shown_rows(page, "H-AP")]
     page.locator("#tools button[type=reset]").click()
-    assert len(shown_rows(page, "method")) == len(board.rows)
-    page.select_option("#source", " run")
-    assert shown_rows(page, "method") == []
-    page.select_option("#source", "")
+    assert len(shown_rows(page, "method")) == len(joined(board.rows))
+    page.select_option("#trained_on", "nothing (zero-shot)")
+    shown = {method for (method,) in shown_rows(page, "method")}
+    assert shown == {row.method for row in board.rows if row.setup.trained_on == "nothing (zero-shot)"}
+    page.select_option("#trained_on", "")
     page.fill("#method", "happier")
     assert {"happier" in method.lower() for (method,) in shown_rows(page, "method")} == {True}
 
@@ -183,12 +194,27 @@ def test_sources_and_doubts_stand_with_the_rows(opened, site):
     doubts = sorted(row.paper.doubt for row in board.rows if row.paper.doubt)
     assert doubts
     shown = page.locator("#board .doubts li").all_text_contents()
-    assert sorted(each.partition(": ")[2] for each in shown if "not ranked" not in each) == doubts
+    assert {each.partition(": ")[2] for each in shown if "not ranked" not in each} == set(doubts)
     sources = page.locator(".sources li").all_inner_texts()
     for key in {row.paper.citation for row in board.rows}:
         assert any(text.startswith(f"{key}: {board.citations[key].text}") for text in sources)
     page.locator("#board tbody a").first.click()
     assert page.locator(".sources li:target").count() == 1
+
+
+@pytest.mark.parametrize(("name", "metric"), [("cub200", "R@1"), ("sop", "AP"), ("dyml-animal", "ASI")])
+def test_places_that_may_be_chance_are_marked(opened, site, name, metric):
+    board = leaderboard.read(name)
+    page = opened(site / "index.html")
+    page.goto(f"{(site / f'board-{name}.html').as_uri()}#metric={metric}")
+    ready(page)
+    chance = resolution(board, metric)
+    ranked = [standing for standing in rank(board, metric) if standing.place]
+    gaps = [float(above.score - below.score) for above, below in itertools.pairwise(ranked)]
+    near = page.locator("#board tbody tr").evaluate_all("all => all.map(e => e.cells[0].classList.contains('near'))")
+    assert near == [False, *(chance is not None and gap < chance for gap in gaps), *[False] * (len(near) - len(ranked))]
+    assert any(near) == (chance is not None)
+    assert bool(page.locator("#chance").inner_text()) == (chance is not None)
 
 
 def test_the_tree_of_the_dataset_zooms(opened, site):

@@ -16,7 +16,7 @@ Published rows are shipped, one TOML file per dataset; own rows go to the user's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
@@ -48,7 +48,8 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 class Setup(BaseModel):
-    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set."""
+    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own training set. `parameters`: the
+    number of the net's; `licence` and `revision`: of its published weights."""
 
     model_config = STRICT
     family: str | None = None
@@ -57,6 +58,9 @@ class Setup(BaseModel):
     trained_on: str | None = None
     batch_size: int | None = None
     resolution: int | None = None
+    parameters: int | None = Field(None, gt=0)
+    licence: str | None = Field(None, pattern=ONE_LINE)
+    revision: str | None = Field(None, pattern=ONE_LINE)
 
     @property
     def text(self) -> str:
@@ -235,24 +239,43 @@ class BoardPlace(NamedTuple):
 def rank(board: Leaderboard, metric: str, rows: Iterable[Row] | None = None) -> list[Standing]:
     """The rows (all by default) by `metric`, best first; equal scores share a place, rows without one come last.
 
-    A score that its row calls not comparable counts as none. Rows that print the same result of the same method,
-    backbone and dimension are one standing. Raises UnknownName for the metric.
+    A score that its row calls not comparable counts as none. Rows that print the same result are one standing (`joined`).
+    Raises UnknownName for the metric.
     """
     key = board.key(metric)
-    ranked: dict[Decimal, list[list[Row]]] = {}
+    ranked: dict[Decimal, list[Standing]] = {}
     unranked = []
-    for row in board.rows if rows is None else rows:
+    for result in joined(board.rows if rows is None else rows):
+        row = as_one(result)
         if key in row.scores and key not in row.unranked:
-            results = ranked.setdefault(row.scores[key], [])
-            same = next((result for result in results if _reprints(row, result)), None)
-            results.append([row]) if same is None else same.append(row)
+            ranked.setdefault(row.scores[key], []).append(Standing(None, row.scores[key], result))
         else:
-            unranked.append(Standing(None, row.scores.get(key), (row,)))
+            unranked.append(Standing(None, row.scores.get(key), result))
     standings: list[Standing] = []
     for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1
-        standings += [Standing(shared, score, tuple(result)) for result in ranked[score]]
+        standings += [standing._replace(place=shared) for standing in ranked[score]]
     return standings + unranked
+
+
+def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
+    """Join the rows that print the same result: those of papers, of one method, backbone and dimension, that share a metric and
+    agree in all that they share."""
+    results: list[list[Row]] = []
+    for row in rows:
+        same = next((result for result in results if _reprints(row, result)), None)
+        results.append([row]) if same is None else same.append(row)
+    return [tuple(result) for result in results]
+
+
+def as_one(result: Sequence[Row]) -> Row:
+    """The first row of a result with the scores of all, as of the year when the first of them was printed."""
+    if len(result) == 1:
+        return result[0]
+    years = [row.year for row in result if row.year is not None]
+    scores = {metric: score for row in result for metric, score in row.scores.items()}
+    unranked = {metric: reason for row in result for metric, reason in row.unranked.items()}
+    return result[0].model_copy(update={"scores": scores, "unranked": unranked, "year": min(years, default=None)})
 
 
 def place(board: Leaderboard, metric: str, score: float) -> BoardPlace:
@@ -348,11 +371,13 @@ def _base_folders() -> list[Path]:
 
 def _reprints(row: Row, result: list[Row]) -> bool:
     first = result[0]
-    same_method = (row.method, row.backbone, row.dim) == (first.method, first.backbone, first.dim)
-    agree = all(
-        row.scores[key] == other.scores[key] for other in result for key in row.scores.keys() & other.scores.keys()
+    if row.run or first.run or (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
+        return False
+    shared = [(key, other) for other in result for key in row.scores.keys() & other.scores.keys()]
+    return bool(shared) and all(
+        row.scores[key] == other.scores[key] and (key in row.unranked) == (key in other.unranked)
+        for key, other in shared
     )
-    return same_method and agree and row.run is None and first.run is None
 
 
 def _problems(board: Leaderboard) -> Iterator[str]:

@@ -24,7 +24,7 @@ from hbench.core.errors import one_line
 from hbench.core.tables import without_formula
 from hbench.core.text import NONE, csv_text
 from hbench.datasets.metadata import publications
-from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing
+from hbench.evaluation.leaderboard import Citation, Leaderboard, Paper, Row, RunProvenance, Setup, Standing, as_one
 
 LEFT = ("method", "backbone", "source", "metric")  # columns of texts; the others hold numbers
 MARKED = re.compile(r"([\\|*_<`])")
@@ -45,10 +45,10 @@ def table(standings: Iterable[Standing], metrics: Sequence[str], citations: Mapp
     sources: dict[str, None] = {}
     lines = []
     for standing in standings:
-        first, scores = standing.rows[0], merged(standing.rows)
+        first = as_one(standing.rows)
         numbers = [marks.setdefault(text, len(marks) + 1) for row in standing.rows for text in remarks(row)]
         method = " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))])
-        values = [standing.place, method, first.year, first.backbone, first.dim, *map(scores.get, metrics)]
+        values = [standing.place, method, first.year, first.backbone, first.dim, *map(first.scores.get, metrics)]
         texts = [NONE if value is None else str(value) for value in values]
         lines.append((*texts, ", ".join(dict.fromkeys(map(short_source, standing.rows)))))
         sources |= dict.fromkeys(row.paper.citation for row in standing.rows if row.paper)
@@ -67,11 +67,6 @@ def remarks(row: Row) -> list[str]:
     doubt = [source.doubt] if source and source.doubt else []
     unranked = [f"{metric} is not ranked: {reason}" for metric, reason in row.unranked.items()]
     return [f"{short_source(row)}: {text}" for text in (*doubt, *unranked)]
-
-
-def merged(rows: Sequence[Row]) -> dict[str, Any]:
-    """The scores of rows that agree where they share a metric."""
-    return {metric: score for row in rows for metric, score in row.scores.items()}
 
 
 def short_source(row: Row) -> str:

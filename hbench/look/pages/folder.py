@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,8 +98,9 @@ class Pages:
         )
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
         self.environment.globals |= shared
-        filters = {"percent": percent, "points": page_points, "exact": exact, "lower_is_better": lower_is_better}
-        self.environment.filters |= filters
+        self.environment.filters |= {
+            "percent": percent, "points": page_points, "exact": exact, "lower_is_better": lower_is_better, "headings": headings,
+        }  # fmt: skip
 
     def text(self, template: str, **content: Any) -> str:
         """Render a template by name; names from outside are escaped."""
@@ -126,6 +128,16 @@ def page_points(value: float, digits: int = 2) -> str:
     ('+1.23', '−50.0')
     """
     return points(value, digits).replace("-", "−")
+
+
+def headings(content: str) -> list[tuple[str, str]]:
+    """List the (id, text) of the headings of a page's content, for a table of contents; their small print is left out.
+
+    >>> headings('<h2 id="scores">Scores &amp; more <small>3</small></h2><h2 id="in-short" class="quiet">In short</h2>')
+    [('scores', 'Scores &amp; more')]
+    """
+    found = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', content, re.DOTALL)
+    return [(name, re.sub(r"<small.*|<[^>]+>", "", text, flags=re.DOTALL).strip()) for name, text in found]
 
 
 def exact(value: float | None) -> str:

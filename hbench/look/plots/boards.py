@@ -9,7 +9,7 @@ import numpy as np
 
 from hbench.core.errors import UsageError
 from hbench.evaluation import leaderboard
-from hbench.evaluation.leaderboard import Leaderboard, Row
+from hbench.evaluation.leaderboard import Leaderboard, Row, as_one, joined
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
 from hbench.look.palette import color_at
 from hbench.look.plots import Kind, PlotRequest, kinds
@@ -36,7 +36,7 @@ class BoardPoint(NamedTuple):
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
     """Make points of the comparable rows with both metrics; raises UnknownName for a metric, UsageError without rows."""
     x, y = (board.key(metric) for metric in metrics)
-    rows = [row for row in board.rows if {x, y} <= row.scores.keys() - row.unranked.keys()]
+    rows = [row for row in map(as_one, joined(board.rows)) if {x, y} <= row.scores.keys() - row.unranked.keys()]
     if not rows:
         raise UsageError(
             f"no row of {board.dataset} has {x} and {y}",
@@ -102,7 +102,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
     """Draw every row by its year, and a line of the best score so far; rows that set a record are numbered and named."""
     key = board.key(metric)
-    rows = [row for row in board.rows if key in row.scores and key not in row.unranked]
+    rows = [row for row in map(as_one, joined(board.rows)) if key in row.scores and key not in row.unranked]
     scores = [(row, float(row.scores[key])) for row in rows]
     points = [BoardPoint(row.year, score, row, (0, goodness(key, score))) for row, score in scores if row.year]
     if not points:

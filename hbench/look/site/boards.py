@@ -6,38 +6,42 @@ The page does not rank: it gets the standings by each metric from hbench.evaluat
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hbench.core.errors import HBenchError, UsageError
-from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, leader, rank
-from hbench.evaluation.leaderboard.export import remarks, short_source
+from hbench.core.errors import UnknownName, UsageError
+from hbench.evaluation.leaderboard import Citation, Leaderboard, Row, as_one, leader, rank
+from hbench.evaluation.leaderboard.export import remarks
+from hbench.evaluation.leaderboard.resolution import resolution
 from hbench.look.plots.boards import PARETO
 from hbench.metrics.names import MetricName, lower_is_better
 
 
 class BoardMetric(NamedTuple):
-    """A metric of a leaderboard: its key in rows, its name without the level, its level ("" for none), and its definition, if
-    hbench does not compute it."""
+    """A metric of a leaderboard: its key in rows, its name without the level, its level ("" for none), its definition, if hbench
+    does not compute it, and the difference of two rows that may be chance, in points, None if it is not known."""
 
     key: str
     family: str
     level: str
     definition: str
-    lower_is_better: bool = False
+    lower_is_better: bool
+    chance: float | None
 
 
 class BoardRow(NamedTuple):
-    """A row as its page shows it. `cite`: the number of its citation, None for a run; `cells`: every printed score, and whether
-    it is compared with others; `facts`: (name, text) of the row; `doubts`: doubts about its scores."""
+    """A result as its page shows it: its `row`, of all rows that print it. `sources`: each with the number of its citation, None
+    for a run; `cells`: every printed score, and whether it is compared with others; `facts`: (name, text) of the rows; `doubts`:
+    doubts about the scores; `filters`: the values that the page's filters choose by."""
 
     number: int
     row: Row
-    source: str
-    cite: int | None
+    sources: list[tuple[str, int | None]]
     cells: list[tuple[str, bool] | None]
     facts: list[tuple[str, str]]
     doubts: list[str]
+    filters: dict[str, list[str]]
 
 
 class BoardView(NamedTuple):
@@ -64,49 +68,78 @@ def view_of(board: Leaderboard) -> BoardView:
     used = {row.paper.citation for row in board.rows if row.paper}
     citations = [(key, board.citations[key]) for key in sorted(used)]
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
-    ordered = [row for standing in rank(board, board.metric) for row in standing.rows]
     metrics = [_metric(board, key) for key in board.metrics]
-    rows = [_row(board, number, row, number_of) for number, row in enumerate(ordered)]
+    results = [standing.rows for standing in rank(board, board.metric)]
+    rows = [_row(board, number, result, number_of) for number, result in enumerate(results)]
     return BoardView(board, metrics, rows, citations, _choices(rows))
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """Collect the data of the page's scripts: metrics by level, the first axes, and the standings by every metric.
-
-    Standings are best first: a place (none for the last) and the numbers of the rows that share it.
-    """
+    """Collect the data of the page's scripts: metrics by level with the difference that may be chance, the first axes, what the
+    rows are filtered by, and the standings by every metric: the place (none for the last) and the number of a row, best first."""
     keys = [metric.key for metric in view.metrics]
     axes = list(PARETO) if set(PARETO) <= set(keys) else [keys[-1 if len(keys) < 2 else 1], keys[0]]
-    number = {id(each.row): each.number for each in view.rows}
-    standings = {
-        key: [(standing.place, [number[id(row)] for row in standing.rows]) for standing in rank(view.board, key)]
-        for key in keys
+    number = {id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))}
+    standings = {key: [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)] for key in keys}
+    return {
+        "metrics": [metric._asdict() for metric in view.metrics],
+        "axes": axes,
+        "filters": [row.filters for row in view.rows],
+        "standings": standings,
     }
-    return {"metrics": [metric._asdict() for metric in view.metrics], "standings": standings, "axes": axes}
 
 
 def _metric(board: Leaderboard, key: str) -> BoardMetric:
-    definition = board.foreign_metrics.get(key, "")
-    try:
+    family, level = key, ""
+    with suppress(UnknownName):  # a metric that hbench does not compute has no level
         parsed = MetricName.parse(key)
-    except HBenchError:
-        return BoardMetric(key, key, "", definition)
-    if "level" not in parsed.definition.takes or not board.levels:
-        return BoardMetric(key, key, "", definition, lower_is_better(key))
-    return BoardMetric(
-        key, str(replace(parsed, level=None)), parsed.level or board.levels[-1], definition, lower_is_better(key)
-    )
+        if "level" in parsed.definition.takes and board.levels:
+            family, level = str(replace(parsed, level=None)), parsed.level or board.levels[-1]
+    definition = board.foreign_metrics.get(key, "")
+    return BoardMetric(key, family, level, definition, lower_is_better(key), resolution(board, key))
 
 
-def _row(board: Leaderboard, number: int, row: Row, number_of: dict[str, int]) -> BoardRow:
+def _row(board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]) -> BoardRow:
+    row = as_one(result)
     cells = [(str(row.scores[key]), key not in row.unranked) if key in row.scores else None for key in board.metrics]
-    cite = number_of[row.paper.citation] if row.paper else None
-    return BoardRow(number, row, short_source(row), cite, cells, _facts(row), remarks(row))
+    facts = list(dict.fromkeys(fact for each in result for fact in _facts(each)))
+    doubts = list(dict.fromkeys(doubt for each in result for doubt in remarks(each)))
+    return BoardRow(number, row, _sources(result, number_of), cells, facts, doubts, _filters(result))
+
+
+def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
+    """List the papers of a result with their tables, or its run, each with the number of its citation."""
+    tables: dict[str, list[str]] = {}
+    for row in result:
+        if row.paper:
+            tables.setdefault(row.paper.citation, []).append(row.paper.table)
+    papers = [(f"{key.partition(',')[0]} {' and '.join(of_paper)}", number_of[key]) for key, of_paper in tables.items()]
+    return [*papers, *((row.source, None) for row in result if row.run)]
+
+
+def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
+    """List what a result can be filtered by: the values that its rows state, each once."""
+    of_rows = [
+        {
+            "backbone": row.backbone, "year": row.year, "family": row.setup.family, "pretraining": row.setup.pretraining,
+            "trained_on": row.setup.trained_on, "licence": row.setup.licence, "source": row.paper and row.paper.citation,
+            "kind": "paper" if row.paper else "run",
+        }
+        for row in result
+    ]  # fmt: skip
+    return {
+        name: list(dict.fromkeys(str(values[name]) for values in of_rows if values[name] is not None))
+        for name in of_rows[0]
+    }
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
     """List what the source of a row states in addition to scores, and what is needed to score a run again."""
-    facts = [(name.replace("_", " "), str(value)) for name, value in row.setup if value is not None]
+    facts = [
+        (name.replace("_", " "), f"{value:,}" if name == "parameters" else str(value))
+        for name, value in row.setup
+        if value
+    ]
     if row.paper:
         facts.append(("source", row.source))
     if row.run:
@@ -119,16 +152,10 @@ def _facts(row: Row) -> list[tuple[str, str]]:
 
 
 def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
-    columns: dict[str, list[Any]] = {
-        "backbone": [row.row.backbone for row in rows],
-        "year": [row.row.year for row in rows],
-        "family": [row.row.setup.family for row in rows],
-        "source": [row.row.paper.citation if row.row.paper else None for row in rows],
-    }
     choices = {}
-    for name, values in columns.items():
-        known = [str(value) for value in values if value is not None]
-        choices[name] = [(value, known.count(value)) for value in sorted(set(known), key=_natural)]
+    for name in rows[0].filters:
+        values = [value for row in rows for value in row.filters[name]]
+        choices[name] = [(value, values.count(value)) for value in sorted(set(values), key=_natural)]
     return choices
 
 

@@ -4,8 +4,9 @@
 hbench.board = (() => {
   const FORMULA = /^[=+\-@\t\r]/;
 
-  // `standings`: by metric [[place or null, [rows]], …], best first.
-  function table(element, standings) {
+  // `about.standings`: by metric [[place or null, row], …], best first; `about.filters`: of each row, name -> values.
+  function table(element, about) {
+    const { standings, filters } = about;
     const heads = [...element.tHead.rows[0].cells];
     const keys = heads.map((head) => head.dataset.sort);
     const rows = [...element.tBodies[0].rows].sort((a, b) => a.dataset.row - b.dataset.row).map((tr) => ({ tr, cells: [...tr.cells] }));
@@ -14,17 +15,22 @@ hbench.board = (() => {
     const comparable = (row, metric) => value(row, metric) !== null && !row.cells[keys.indexOf(metric)].classList.contains("unranked");
     const metrics = new Set(heads.map((head) => head.dataset.metric).filter(Boolean));
 
-    function visible(row, wanted) {
-      const { method, backbone, year, family, source } = wanted;
-      if (method && !text(row, "method").toLowerCase().includes(method.toLowerCase())) return false;
-      for (const [key, chosen] of Object.entries({ backbone, year, family })) if (chosen && text(row, key) !== chosen) return false;
-      if (source === " paper" || source === " run") return row.tr.dataset.kind === source.trim();
-      return !source || row.tr.dataset.citation === source;
+    function visible(row, state) {
+      if (state.method && !text(row, "method").toLowerCase().includes(state.method.toLowerCase())) return false;
+      return Object.entries(filters[row.tr.dataset.row]).every(([key, values]) => !state[key] || values.includes(state[key]));
+    }
+
+    // The numbers of the rows whose score is so near to that of the result above that the difference may be chance.
+    function near(metric) {
+      const { chance } = about.metrics.find((each) => each.key === metric);
+      const ranked = standings[metric].filter(([place]) => place !== null).map(([, number]) => number);
+      const score = (number) => value(rows[number], metric);
+      return new Set(ranked.filter((number, at) => at && chance && Math.abs(score(number) - score(ranked[at - 1])) < chance));
     }
 
     function ordered(state) {
       if (metrics.has(state.sort) || state.sort === "place") {
-        const best = standings[state.metric].flatMap(([place, own]) => own.map((number) => [rows[number], place]));
+        const best = standings[state.metric].map(([place, number]) => [rows[number], place]);
         const ranked = best.filter(([, place]) => place !== null), rest = best.filter(([, place]) => place === null);
         return [...(state.down ? ranked : ranked.reverse()), ...rest].map(([row]) => row);
       }
@@ -38,16 +44,14 @@ hbench.board = (() => {
 
     // Show the rows as the state says, and give those that are visible.
     function show(state) {
-      const places = new Map();
-      for (const [place, own] of standings[state.metric]) own.forEach((number, at) => places.set(number, [place, at]));
-      const order = ordered(state);
-      for (const row of rows) {
-        const [place, at] = places.get(Number(row.tr.dataset.row)) ?? [null, 0];
-        row.cells[0].textContent = place ?? "–";
-        row.cells[0].title = at ? "the same result as the row above, printed again" : "";
-        row.tr.classList.toggle("reprint", at > 0);
+      const places = new Map(standings[state.metric].map(([place, number]) => [number, place]));
+      const order = ordered(state), close = near(state.metric);
+      rows.forEach((row, number) => {
+        row.cells[0].textContent = places.get(number) ?? "–";
+        row.cells[0].classList.toggle("near", close.has(number));
+        row.cells[0].title = close.has(number) ? "the difference from the result above may be chance" : "";
         row.tr.hidden = !visible(row, state);
-      }
+      });
       heads.forEach((head, at) => {
         const sorted = head.dataset.sort === state.sort;
         if (sorted) head.setAttribute("aria-sort", state.down === (metrics.has(state.sort) && !("lower" in head.dataset)) ? "descending" : "ascending");

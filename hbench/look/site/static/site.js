@@ -5,7 +5,7 @@
   const at = (id) => document.getElementById(id);
   const element = at("board"), slug = element.dataset.board;
   const about = await hbench.need(`board-${slug}`);
-  const table = hbench.board.table(element, about.standings);
+  const table = hbench.board.table(element, about);
   const [metric, level, method] = ["metric", "level", "method"].map(at);
   const filters = [...document.querySelectorAll("[data-filter]")];
   const own = { metric: table.metrics[0], sort: "place", down: true, method: "" };
@@ -39,7 +39,8 @@
     if (method.value !== state.method) method.value = state.method;
     for (const each of filters) each.value = state[each.dataset.filter] ?? "";
     const ranked = shown.filter((row) => table.comparable(row, state.metric)).length;
-    at("count").textContent = `${shown.length} of ${table.rows.length} rows, ${ranked} of them ranked by ${state.metric}`;
+    at("count").textContent = `${shown.length} of ${table.rows.length} results, ${ranked} of them ranked by ${state.metric}.`;
+    at("chance").textContent = chosen.chance ? `Differences below about ±${chosen.chance.toPrecision(2)} points of ${state.metric} may be chance on a test of this many classes.` : "";
     scatter();
   }
 
@@ -65,7 +66,7 @@
       const setup = [table.text(row, "backbone"), table.text(row, "dim")].filter(Boolean).join(", ");
       const scores = `${x} ${table.text(row, x)}${x === y ? "" : `, ${y} ${table.text(row, y)}`}`;
       return {
-        x: table.value(row, x), y: table.value(row, y), kind: row.tr.dataset.kind,
+        x: table.value(row, x), y: table.value(row, y), kind: about.filters[row.tr.dataset.row].kind[0],
         words: `${table.text(row, "method")}${setup ? ` (${setup})` : ""}: ${scores}; ${table.text(row, "source")}`,
         open: () => { const details = row.tr.querySelector("details"); details.open = true; details.scrollIntoView({ block: "center" }); details.firstElementChild.focus(); },
       };
