@@ -167,19 +167,20 @@ def main() -> None:
 
     What nobody foresaw becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests do).
     """
-    _replace_unshowable()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # letters that its encoding lacks, such as latin-1, are replaced
+            stream.reconfigure(errors="replace")
     warnings.showwarning = _say_warning  # type: ignore[assignment]
     try:
         _refuse_other_bytes(sys.argv[1:])
         group(prog_name="hbench", standalone_mode=False)
     except HBenchError as error:
-        click.echo(f"hbench: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end_refused(error)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        _end_without(error)
+    except ModuleNotFoundError as error:  # of an extra; one that belongs to none is a defect
+        _end_unforeseen(error) if (refusal := extras.missing(error)) is None else _end_refused(refusal)
     except OSError as error:
         click.echo(f"hbench: {visible(str(error))}", err=True)
         with suppress(OSError, AttributeError):
@@ -189,13 +190,6 @@ def main() -> None:
         _end_interrupted()
     except Exception as error:  # the one guard behind all checks
         _end_unforeseen(error)
-
-
-def _replace_unshowable() -> None:
-    """Let letters that the encoding of stdout or stderr lacks, as of a file in latin-1, be replaced."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
@@ -209,11 +203,7 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
             ) from None
 
 
-def _end_without(error: ModuleNotFoundError) -> NoReturn:
-    """Name the extra that has the missing module; one that belongs to no extra is a defect."""
-    refusal = extras.missing(error)
-    if refusal is None:
-        _end_unforeseen(error)
+def _end_refused(refusal: HBenchError) -> NoReturn:
     click.echo(f"hbench: {refusal}", err=True)
     sys.exit(refusal.exit_code)
 

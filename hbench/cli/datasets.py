@@ -43,16 +43,12 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
         "name": "name", "title": "title", "test_images": "test images", "here": "here", "size": "size",
         "levels": "levels, coarse to fine", "licence": "licence",
     }  # fmt: skip
-    texts = [[_line(row[key]) for key in columns] for row in rows]
+    texts = [[" / ".join(row[key]) if key == "levels" else str(row[key]) for key in columns] for row in rows]
     if as_csv:
         terminal.show_csv([*columns.values()], texts)
         return
     left = [name for key, name in columns.items() if key != "test_images"]
     terminal.show_table(None, [*columns.values()], texts, left=left)
-
-
-def _line(value: Any) -> str:
-    return " / ".join(value) if isinstance(value, list) else str(value)
 
 
 def _row(spec: Spec) -> dict[str, Any]:
@@ -103,7 +99,10 @@ def _card(name: str, *, as_json: bool) -> None:
     spec = specs[name] if published else None
     facts: dict[str, Any] = {"name": name}
     if spec is not None:
-        facts |= card(spec) | {"version": spec.version, "levels": list(spec.levels), "protocol": _protocol(spec)}
+        protocol = spec.protocol
+        averaged = ", averaged over the tests" if protocol.averaged else ""
+        scored = f"{', '.join(protocol.all_metrics)} ({protocol.similarity}){averaged}"
+        facts |= card(spec) | {"version": spec.version, "levels": list(spec.levels), "protocol": scored}
         facts |= {
             "published counts": {split: dict(counts) for split, counts in spec.counts.items()},
             "files": _files(spec),
@@ -119,12 +118,6 @@ def _card(name: str, *, as_json: bool) -> None:
         terminal.show_json(facts)
     else:
         _show(facts)
-
-
-def _protocol(spec: Spec) -> str:
-    protocol = spec.protocol
-    averaged = ", averaged over the tests" if protocol.averaged else ""
-    return f"{', '.join(protocol.all_metrics)} ({protocol.similarity}){averaged}"
 
 
 def _files(spec: Spec) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hbench.cli.reporting import bars, examined, show_report, write_report
+from hbench.cli.reporting import FOLDER, bars, examined, show_report, write_report
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:
@@ -30,14 +30,7 @@ RESULTS = 20  # of each query, on the pages
 
 
 @click.command("demo")
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    default=Path("hbench-demo"),
-    show_default=True,
-    help="Folder for the files.",
-)
+@click.option("--out", "-o", type=FOLDER, default="hbench-demo", show_default=True, help="Folder for the files.")
 @click.option("--dim", type=click.IntRange(1, 1024), default=64, show_default=True, help="Dimensions kept by the PCA.")
 def command(out: Path, dim: int) -> None:
     """Score a baseline (pixels → PCA) on the embedded benchmark glyphs: embedding file, report, picture, and pages to open.
@@ -90,16 +83,14 @@ def _pages(report: Path, embedding: Path, folder: Path) -> Path:
 
 def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Train and test images as rows of floats in 0 … 1."""
+    import numpy as np
+
     from hbench.datasets.benchmarks import glyphs
 
     assert data.train is not None
-    return _rows(glyphs.images(data.train)), _rows(glyphs.images(data.tests["test"]))
-
-
-def _rows(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    import numpy as np
-
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+    images = (glyphs.images(manifest) for manifest in (data.train, data.tests["test"]))
+    train, test = (rows.reshape(len(rows), -1).astype(np.float32) / np.float32(255) for rows in images)
+    return train, test
 
 
 def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

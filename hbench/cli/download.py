@@ -61,9 +61,9 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
                         progress.remove_task(tasks.pop(source.file))
                     return
                 if source.file not in tasks:
-                    tasks[source.file] = progress.add_task(
-                        source.file, total=source.size, completed=_here(source, folder)
-                    )
+                    part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
+                    came = part.stat().st_size if part.exists() else 0  # in an earlier run
+                    tasks[source.file] = progress.add_task(source.file, total=source.size, completed=came)
                 if what == "files":
                     progress.update(tasks[source.file], description=f"{source.file}: unpacking", total=None)
                 else:
@@ -71,12 +71,6 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
                 progress.advance(tasks[source.file], number)
 
         yield on_progress
-
-
-def _here(source: RemoteFile, folder: Path) -> int:
-    """The bytes of a file that came in an earlier run."""
-    part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
-    return part.stat().st_size if part.exists() else 0
 
 
 SERIES = 8  # this many numbered files, all alike, are shown in one line
@@ -161,7 +155,12 @@ def _stay_offline(name: str, sources: list[RemoteFile], job: DownloadOptions, *,
     if jobs and here:
         _fetch(here, job, jobs)
     _list(sources, job.folder)
-    _refuse_missing(name, sources, job.folder)
+    if missing := [source.file for source in sources if state_of(job.folder, source) in {"missing", "partial"}]:
+        raise DataError(
+            f"files of {name} are not here, and --offline fetches nothing",
+            found=examples(missing),
+            fix=f"hbench download {name}",
+        )
 
 
 def _fetch(sources: list[RemoteFile], job: DownloadOptions, jobs: int) -> None:
@@ -194,45 +193,26 @@ def _adopted(spec: Spec, sources: list[RemoteFile], folder: Path, lying: Path) -
 
 
 def _list(sources: list[RemoteFile], folder: Path) -> None:
-    """Show the files to fetch; images_000.tar … images_499.tar are one line."""
+    """Show the files to fetch; where many differ in their numbers alone, as images_000.tar … images_499.tar, in one line."""
     if not sources:
         return
-    header = ["file", "bytes", "part", "state", "first address"]
-    rows = [_row_of_series(files, folder) for files in _series(sources, folder)]
-    terminal.show_table(None, header, rows, caption=_amount(sources, folder), left=header[2:])
-
-
-def _series(sources: list[RemoteFile], folder: Path) -> list[list[RemoteFile]]:
-    """Files whose names differ in their numbers alone together, where they are many; the others one by one."""
     alike: dict[tuple[str, str, str], list[RemoteFile]] = {}
     for source in sources:
         key = (re.sub(r"\d+", "#", source.file), source.part, state_of(folder, source))
         alike.setdefault(key, []).append(source)
-    return [
-        part for files in alike.values() for part in ([files] if len(files) >= SERIES else [[file] for file in files])
-    ]
+    rows = []
+    for files in alike.values():
+        rows += [_row(files, folder)] if len(files) >= SERIES else [_row([file], folder) for file in files]
+    unknown = sum(source.size is None for source in sources)
+    sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
+    amount = f"{len(sources)} file{'s' * (len(sources) > 1)}, {sizes}"
+    header = ["file", "bytes", "part", "state", "first address"]
+    caption = f"{amount}, to {folder}, where {free_bytes(folder):,} bytes are free"
+    terminal.show_table(None, header, rows, caption=caption, left=header[2:])
 
 
-def _row_of_series(files: list[RemoteFile], folder: Path) -> list[str]:
+def _row(files: list[RemoteFile], folder: Path) -> list[str]:
     first = files[0]
     name = first.file if len(files) == 1 else f"{first.file} … {Path(files[-1].file).name} ({len(files)} files)"
     size = f"{sum(file.size or 0 for file in files):,}" if all(file.size for file in files) else "?"
     return [name, size, first.part, state_of(folder, first), first.urls[0]]
-
-
-def _amount(sources: list[RemoteFile], folder: Path) -> str:
-    """Say in a line how much there is to fetch, and the free space in the folder."""
-    unknown = sum(source.size is None for source in sources)
-    sizes = f"{sum(source.size or 0 for source in sources):,} bytes" + f" and {unknown} of unknown size" * bool(unknown)
-    files = f"{len(sources)} file{'s' * (len(sources) > 1)}"
-    return f"{files}, {sizes}, to {folder}, where {free_bytes(folder):,} bytes are free"
-
-
-def _refuse_missing(name: str, sources: list[RemoteFile], folder: Path) -> None:
-    missing = [source.file for source in sources if state_of(folder, source) in {"missing", "partial"}]
-    if missing:
-        raise DataError(
-            f"files of {name} are not here, and --offline fetches nothing",
-            found=examples(missing),
-            fix=f"hbench download {name}",
-        )

@@ -27,7 +27,6 @@ from hbench.cli.reporting import (
 from hbench.cli.terminal import say
 
 if TYPE_CHECKING:
-    from hbench.evaluation.evaluate import Examined
     from hbench.evaluation.submission import Submission
 
 
@@ -79,7 +78,11 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     given = _given(file, options["ids"], options["query"], options["gallery"])
     checked = examined(given, data, settings_of(options), options["method"])
     if check:
-        _say_checked(checked)
+        for doubt in checked.subject.doubts:
+            say(f"doubt: {doubt}")
+        for warning in checked.warnings:
+            say(f"remark: {warning}")
+        say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
         return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
     with execution.open(files, announce=say) as execute, bars() as on_test:
@@ -118,11 +121,3 @@ def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Pat
     if file is None and query is not None and gallery is not None:
         return EmbeddingSubmission(embeddings.read(query, ids=ids), embeddings.read(gallery, ids=ids))
     raise click.UsageError("Give either one FILE, or --query and --gallery together.")
-
-
-def _say_checked(checked: Examined) -> None:
-    for doubt in checked.subject.doubts:
-        say(f"doubt: {doubt}")
-    for warning in checked.warnings:
-        say(f"remark: {warning}")
-    say(f"{checked.submission.source.file} can be scored on {checked.data.name}")

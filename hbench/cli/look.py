@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import DATASET, SIMILARITY
+from hbench.cli.names import SIMILARITY, TESTED
 from hbench.cli.terminal import say, show, show_json
 
 FILE = click.Path(path_type=Path)
@@ -17,13 +17,7 @@ WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 
 @click.command("look")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--dataset",
-    "-d",
-    type=DATASET,
-    required=True,
-    help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
-)
+@TESTED
 @click.option("--test", help="Which test, where a dataset has several.  [default: the first]")
 @click.option("--query", "queries", multiple=True, metavar="ID", help="This query; repeatable.")
 @click.option("--class", "class_name", metavar="NAME", help="Queries of this class, at any level of the tree.")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+import hbench
 from hbench.core.errors import UsageError, closest
 
 Listed = Callable[[], Iterable[str]]
@@ -53,18 +54,6 @@ class SimilarityName(Known):
             self.fail(str(error), param, ctx)
 
 
-def _datasets() -> list[str]:
-    from hbench.datasets import own_names, specs
-
-    return sorted({*specs, *own_names()})
-
-
-def _boards() -> Iterable[str]:
-    from hbench.evaluation.leaderboard import names
-
-    return names()
-
-
 def _metrics() -> Iterable[str]:
     from hbench.metrics.definitions import metrics
 
@@ -83,20 +72,15 @@ def _similarities() -> Iterable[str]:
     return similarities
 
 
-def _losses() -> Iterable[str]:
-    from hbench.losses import losses
-
-    return losses
-
-
-def _recipes() -> Iterable[str]:
-    from hbench.train.recipes import files
-
-    return files.names()
-
-
-DATASET, BOARD, LOSS = Known("dataset", _datasets), Known("board", _boards), Known("loss", _losses)
-RECIPE = Known("recipe", _recipes)
+DATASET, BOARD = Known("dataset", hbench.list_datasets), Known("board", hbench.list_leaderboards)
+LOSS, RECIPE = Known("loss", hbench.list_losses), Known("recipe", hbench.list_recipes)
 METRICS = Known("metrics", _metrics, separator=",")
 PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), SimilarityName("similarity", _similarities)
 TIES = click.Choice(["pessimistic", "optimistic"])
+TESTED = click.option(
+    "--dataset",
+    "-d",
+    type=DATASET,
+    required=True,
+    help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
+)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hbench.cli.names import DATASET, METRICS, PROTOCOL, SIMILARITY, TIES
+from hbench.cli.names import METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
 from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def size(context: click.Context, option: click.Parameter, value: str | None) -> 
 
 
 SETTINGS = [
-    click.option(
-        "--dataset", "-d", type=DATASET, required=True,
-        help="A dataset's name, its folder, or one manifest (.parquet, .csv).",
-    ),
+    TESTED,
     click.option("--metrics", type=METRICS, help="Metrics separated by commas, such as H-AP,AP/genus,R@1.  [default: all]"),
     click.option(
         "--protocol", type=PROTOCOL, default="paper", show_default=True,

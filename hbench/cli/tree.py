@@ -95,19 +95,6 @@ def _rest(count: int, most: int | None) -> Iterator[str]:
         yield f"  … {count - most:,} more (--all)"
 
 
-def described(table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]) -> dict[str, Any]:
-    """A validation as plain JSON values."""
-    return {
-        "levels": table.levels,
-        "rows": len(table.rows),
-        "items": sum(table.rows.values()),
-        "problems": [problem._asdict() for problem in problems],
-        "policies": {kind: [policy.name for policy in policies_for(kind)] for kind in KINDS},
-        "changes": [change._asdict() for change in mended.changes],
-        "left": [problem._asdict() for problem in left],
-    }
-
-
 SHOWN = 20
 
 
@@ -233,7 +220,17 @@ def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool,
     problems, left = find_problems(table), find_problems(mended.table)
     most = None if all_of_them else SHOWN
     if as_json:
-        show_json(described(table, mended, problems, left))
+        show_json(
+            {
+                "levels": table.levels,
+                "rows": len(table.rows),
+                "items": sum(table.rows.values()),
+                "problems": [problem._asdict() for problem in problems],
+                "policies": {kind: [policy.name for policy in policies_for(kind)] for kind in KINDS},
+                "changes": [change._asdict() for change in mended.changes],
+                "left": [problem._asdict() for problem in left],
+            }
+        )
     else:
         show("\n".join(problem_lines(table, problems, most=most)))
         if source.policies:
