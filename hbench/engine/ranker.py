@@ -157,7 +157,7 @@ class Ranker:
         if rows[0] is rows[1]:
             rows = (rows[1].reordered_in_place(self.columns),) * 2
         left = None if memory is None else memory - tables
-        self.scores = Scores(rows, self.queries, self.columns, memory=left)
+        self.scores = Scores(rows, self.queries, self.columns, left)
         self.digest = _digest(content, self)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:

@@ -28,11 +28,6 @@ SCORES = 208 << 20  # bytes of scores per block, unless more memory is allowed: 
 MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
 
 
-def ample_memory() -> int:
-    """The bound of all that is held here, where none is given: more than four threads get more."""
-    return max(MEMORY, available_threads() * MEMORY // 4)
-
-
 class Scores:
     """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in canonical order."""
 
@@ -41,10 +36,10 @@ class Scores:
         rows: tuple[Rows, Rows],
         queries: NDArray[np.int64],
         columns: NDArray[np.int64],
-        *,
-        memory: int | None = None,
+        memory: int | None,
     ) -> None:
-        self.queries, self.columns, self.memory = queries, columns, ample_memory() if memory is None else memory
+        ample = max(MEMORY, available_threads() * MEMORY // 4)  # more than four threads get more
+        self.queries, self.columns, self.memory = queries, columns, ample if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
@@ -72,7 +67,8 @@ class Scores:
     @property
     def thread_chunk_bytes(self) -> int:
         """Bytes of the gallery that each thread holds."""
-        return self.chunk_bytes if self.kept is None else 0
+        items = min(len(self.columns), self.chunk_size) if self.kept is None else 0
+        return items * self.gallery_rows.width * self.dtype.itemsize
 
     @property
     def chunk_size(self) -> int:
@@ -80,10 +76,6 @@ class Scores:
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
         return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize) // PANEL) * PANEL
-
-    @property
-    def chunk_bytes(self) -> int:
-        return min(len(self.columns), self.chunk_size) * self.gallery_rows.width * self.dtype.itemsize
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
         """Return how many of `threads`, each with its bytes of scratch, and how many blocks fit in memory at once."""

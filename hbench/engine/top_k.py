@@ -20,12 +20,9 @@ from numpy.typing import NDArray
 from hbench.engine.ranker import Ranker
 from hbench.engine.similarity import Rows
 
-STRIPES = (
-    512  # per row: the maxima of this many stripes are quick to take, and few items beside the best reach their bound
-)
-SCORES_AT_ONCE = (
-    1 << 20
-)  # read twice while they lie in the cache; many rows at once, as each call of numpy has its price
+# per row: the maxima of this many stripes are quick to take, and few items besides the best reach their bound
+STRIPES = 512
+SCORES_AT_ONCE = 1 << 20  # read twice while they lie in the cache; many rows, as each call of numpy has its price
 ROWS_AT_ONCE = 4096
 NO_ITEM = -1
 Places = NDArray[np.int64]
@@ -56,7 +53,7 @@ class TopResults:
             columns, at = best[row, place], ranker.queries[query + row]
             self.items[at, place] = ranker.columns[columns]
             self.scores[at, place] = rows[row, columns]
-            self.levels[at, place] = _levels(ranker, query + row, columns)
+            self.levels[at, place] = _levels(ranker, query, row, columns)
             self.kept[ranker.queries[query : query + len(rows)]] = True
 
     def similarities(self, ranker: Ranker, name: str) -> NDArray[np.float64]:
@@ -105,15 +102,15 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
     return bounds
 
 
-def _levels(ranker: Ranker, queries: Places, columns: Places) -> NDArray[np.uint8]:
-    """The levels of pairs of a canonical query and a column, (n,)."""
-    inside = (ranker.starts[queries] <= columns[:, None]) & (columns[:, None] < ranker.ends[queries])
-    levels: NDArray[np.uint8] = inside.sum(axis=1).astype(np.uint8)
+def _levels(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
+    """The levels of pairs of a row, counted from the canonical query `first` on, and a column, (n,)."""
+    starts, ends = ranker.starts[first + rows], ranker.ends[first + rows]
+    levels: NDArray[np.uint8] = ((starts <= columns[:, None]) & (columns[:, None] < ends)).sum(axis=1).astype(np.uint8)
     return levels
 
 
 def _tie_keys(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
-    keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, first + rows, columns)]
+    keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, first, rows, columns)]
     return keys
 
 

@@ -1,8 +1,8 @@
 """The evaluator over a dask.distributed cluster: blocks of queries are its tasks, and it retries and reschedules them.
 
 Embeddings never pass through the client. A worker that sees their files opens them itself, and maps them where the
-format allows; a worker that does not gets them piece by piece from the workers that do. Either way it makes the same
-job and checks its digest, so that the values are the same bits wherever a block is computed.
+format allows; a worker that does not gets them from one that does. Either way it makes the same job and checks its
+digest, so that the values are the same bits wherever a block is computed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from hbench.core.errors import IntegrityError, SourceError, UsageError
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, Values
 
-Piece = tuple[NDArray[Any], NDArray[Any]]
-PIECE = 16 << 20  # bytes of vectors that move at once
+Content = tuple[NDArray[Any], NDArray[Any]]  # the ids and the vectors of a file
 RETRIES = 3
 ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
@@ -114,19 +113,16 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
             raise UsageError("a cluster computes jobs of embedding files", expected="a file that the workers see")
         name = f"hbench-{job.digest}"
         client.register_plugin(Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name)
-        pieces = _pieces(client, name, files)
+        contents = _contents(client, name, files)
         tasks = {
-            client.submit(_values, name, block, pieces, key=f"{name}-{block}", retries=RETRIES, pure=False): block
+            client.submit(_values, name, block, contents, key=f"{name}-{block}", retries=RETRIES, pure=False): block
             for block in blocks
         }
         try:
             for task, values in as_completed(tasks, with_results=True, loop=client.loop):
                 if not isinstance(values, Values):
-                    raise SourceError(
-                        "the scheduler is gone",
-                        found=str(values),
-                        fix="run again; with --resume what is finished stays",
-                    )
+                    fix = "run again; with --resume what is finished stays"
+                    raise SourceError("the scheduler is gone", found=str(values), fix=fix)
                 yield tasks[task], values
         finally:
             with suppress(OSError, CancelledError):  # there may be nobody left to tell
@@ -153,21 +149,19 @@ class Opened(WorkerPlugin):
         self.made: Job | None = None
         threadpool_limits(1, user_api="blas")  # for good: tasks run beside one another
 
-    def given(self, pieces: Sequence[Sequence[Piece]] = ()) -> list[Embedded]:
-        """The embeddings in the files, or joined from their pieces where these were sent."""
+    def embedded(self, contents: Sequence[Content] = ()) -> list[Embedded]:
+        """The embeddings in the files, or of their contents where these were sent."""
         with self.lock:
             if self.read is None:
                 read, join = self.reader
-                self.read = (
-                    [join(*_joined(parts)) for parts in pieces] if pieces else [read(*file) for file in self.files]
-                )
+                self.read = [join(*each) for each in contents] if contents else [read(*file) for file in self.files]
             return self.read
 
-    def job(self, pieces: Sequence[Sequence[Piece]]) -> Job:
+    def job(self, contents: Sequence[Content]) -> Job:
         """The job, the same as the client's."""
         with self.lock:
             if self.made is None:
-                made = self.rebuild(self.given(pieces))
+                made = self.rebuild(self.embedded(contents))
                 if made.digest != self.digest:
                     raise IntegrityError(
                         f"a worker reads different content from {self.files[0].path}", expected=f"job {self.digest[:16]}",
@@ -182,14 +176,14 @@ def _opened(name: str) -> Opened:
     return cast(Opened, plugin)
 
 
-def _values(name: str, block: int, pieces: Sequence[Sequence[Piece]]) -> Values:
+def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
     """The task of one block."""
-    [(_, values)] = on_threads(_opened(name).job(pieces), [block], threads=1)
+    [(_, values)] = on_threads(_opened(name).job(contents), [block], threads=1)
     return values
 
 
-def _pieces(client: Client, name: str, files: Sequence[File]) -> list[list[Any]]:
-    """Return the files' pieces, as futures of workers that see the files, for those that do not; empty where all see them."""
+def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
+    """Return the files' contents, as futures of workers that see the files, for those that do not; empty where all see them."""
     sees = client.run(partial(_sees, files))
     seeing = [worker for worker, found in sees.items() if found]
     if not seeing:
@@ -200,29 +194,14 @@ def _pieces(client: Client, name: str, files: Sequence[File]) -> list[list[Any]]
     if len(seeing) == len(sees):
         return []
     submit = partial(client.submit, workers=seeing, retries=RETRIES, pure=False)
-    sizes = [submit(_size, name, number).result() for number in range(len(files))]
-    return [
-        [submit(_piece, name, number, start, start + step) for start in range(0, items, step)]
-        for number, (items, step) in enumerate(sizes)
-    ]
+    return [submit(_content, name, number) for number in range(len(files))]
 
 
 def _sees(files: Sequence[File]) -> bool:
     return all(path.exists() for file in files for path in file if path is not None)
 
 
-def _size(name: str, number: int) -> tuple[int, int]:
-    """Count the items of a file and of a piece."""
-    vectors = _opened(name).given()[number].vectors
-    return len(vectors), max(1, PIECE // (vectors.shape[1] * vectors.dtype.itemsize))
-
-
-def _piece(name: str, number: int, start: int, stop: int) -> Piece:
-    """Some rows of a file: their ids and their vectors."""
-    whole = _opened(name).given()[number]
-    return whole.ids[start:stop], np.array(whole.vectors[start:stop])
-
-
-def _joined(pieces: Sequence[Piece]) -> Piece:
-    ids, vectors = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    return ids, vectors
+def _content(name: str, number: int) -> Content:
+    """The ids and the vectors of a file."""
+    whole = _opened(name).embedded()[number]
+    return np.array(whole.ids), np.array(whole.vectors)

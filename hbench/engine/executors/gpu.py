@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,14 +25,6 @@ BYTES = 64  # on the device, of a score in the making: its key, its level, the s
 SORTED_BYTES = 2 << 30  # on the device, for rows that are sorted at once
 
 
-class RankedRows(NamedTuple):
-    """Rows by rank: `level` (n, G) of each item, `listed` (n, G) bool, `tied` (n,)."""
-
-    level: Tensor
-    listed: Tensor
-    tied: Tensor
-
-
 def on_device(name: str) -> Execute:
     """Return the executor for a torch device. Raises UsageError where there is no such device."""
     try:
@@ -49,11 +40,10 @@ def on_device(name: str) -> Execute:
         plan = MetricPlan.of(job.ranker, job.scorers)
         if job.by_name is not None or job.ranker.scores.dtype == np.float64:
             raise UsageError(
-                "this evaluation cannot be done on a device",
-                expected="float32 scores, labels that form a tree",
+                "this evaluation cannot be done on a device", expected="float32 scores, labels that form a tree",
                 found="values by name" if job.by_name else str(job.ranker.scores.dtype),
                 fix="leave --device out to rank on the processors",
-            )
+            )  # fmt: skip
         gallery = _Gallery(job.ranker.scores, device)
         with _exact_products():
             for block in blocks:
@@ -99,10 +89,11 @@ def _valued(plan: MetricPlan, gallery: _Gallery, block: int) -> Values:
     with plan.workspace() as workspace:
         for start in range(0, len(rows), step):
             at = slice(start, min(start + step, len(rows)))
-            by_rank = sort(rows[at], _levels(plan.ranker, made.first + at.start, len(rows[at]), rows.device), plan)
-            made.values.first_level[at] = by_rank.level[:, 0].cpu().numpy()
-            made.values.tied[at] = by_rank.tied.cpu().numpy()
-            fast.add_ranked(_ranked(by_rank, made.values.tied[at]), at, workspace)
+            levels = _levels(plan.ranker, made.first + at.start, len(rows[at]), rows.device)
+            level, listed, tied = sort(rows[at], levels, plan)
+            made.values.first_level[at] = level[:, 0].cpu().numpy()
+            made.values.tied[at] = tied.cpu().numpy()
+            fast.add_ranked(_ranked(level, listed, made.values.tied[at]), at, workspace)
     return made.finish()
 
 
@@ -127,8 +118,9 @@ def _levels(ranker: Ranker, first: int, count: int, device: torch.device) -> Ten
     return levels
 
 
-def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> RankedRows:
-    """Order rows of scores (n, G): by score, then by the tie key of the level; both with the best first."""
+def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> tuple[Tensor, Tensor, Tensor]:
+    """Order rows of scores (n, G): by score, then by the tie key of the level; both with the best first. Returns the level (n, G)
+    of each item by rank, whether it is listed (n, G), and whether the row is tied (n,)."""
     tie_key = plan.ranker.code_ties
     keys = descending(rows) << 8 | _moved(tie_key.astype(np.int64), rows.device)[levels.long()]
     keys = keys.sort(dim=1).values
@@ -136,7 +128,7 @@ def sort(rows: Tensor, levels: Tensor, plan: MetricPlan) -> RankedRows:
     listed, score = level >= plan.lowest, keys >> 8
     weighted = level * listed
     tied = (score[:, 1:] == score[:, :-1]) & (weighted[:, 1:] != weighted[:, :-1])
-    return RankedRows(level, listed, tied.any(dim=1))
+    return level, listed, tied.any(dim=1)
 
 
 def descending(scores: Tensor) -> Tensor:
@@ -145,13 +137,12 @@ def descending(scores: Tensor) -> Tensor:
     return torch.where(bits < 0, bits & 0x7FFFFFFF, -bits - 1) + (1 << 31)
 
 
-def _ranked(by_rank: RankedRows, tied: np.ndarray) -> RankedPositives:
+def _ranked(level: Tensor, listed: Tensor, tied: np.ndarray) -> RankedPositives:
     """The listed positives, in flat arrays that end with one item of no query."""
-    query, place = by_rank.listed.nonzero(as_tuple=True)
+    query, place = listed.nonzero(as_tuple=True)
     ends = np.cumsum(np.bincount(query.cpu().numpy(), minlength=len(tied)))
     starts = np.concatenate([[0], ends[:-1]])
-    levels = by_rank.level[query, place]
-    ranks, levels = torch.nn.functional.pad((place + 1).int(), (0, 1)), torch.nn.functional.pad(levels, (0, 1))
+    ranks, levels = (torch.nn.functional.pad(items, (0, 1)) for items in ((place + 1).int(), level[query, place]))
     return RankedPositives(ranks.cpu().numpy(), levels.cpu().numpy(), starts, ends, tied)
 
 

@@ -36,7 +36,6 @@ from hbench.engine.kernels.symmetric_tiles import (
     flat_range,
     rank_counted,
 )
-from hbench.engine.score_blocks import Scores
 
 LARGE = 1 << 22  # numbers in the gallery's vectors, from which half of the products pay for counting every tile twice
 MOST = 432  # positives of a query, itself counted, up to which it pays to build its table again for every tile
@@ -242,7 +241,8 @@ def _by_rows(job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: 
         while waiting or line or done:
             while waiting and buffers:
                 block = waiting.popleft()
-                tasks = _multiplying(pool, scores, block, buffers[-1])
+                multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
+                tasks = [pool.submit(multiply, start) for start in scores.chunks]
                 line.append(Stage(block, buffers.pop(), tasks, start_block(block)))
             for stage in done:  # while the threads are at work on the next
                 yield stage.block, stage.values.finish()
@@ -268,11 +268,6 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
             yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _multiplying(pool: ThreadPoolExecutor, scores: Scores, block: int, out: NDArray[np.floating]) -> list[Future[Any]]:
-    multiply = partial(scores.multiply, scores.block_vectors(block), out=out)
-    return [pool.submit(multiply, start) for start in scores.chunks]
 
 
 def _valuing(pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int) -> list[Future[Any]]:
