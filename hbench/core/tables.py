@@ -92,11 +92,16 @@ def text_rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*(texts(table, column) for column in columns), strict=True))
 
 
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a parquet file at `path`, whole or not at all."""
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
 def write_sheet(table: pa.Table, path: Path) -> None:
     """Write a table in the format that `path` names, whole or not at all."""
     if kind_of(path) == ".parquet":
-        with replacing(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+        write_parquet(table, path)
     else:
         rows = text_rows(table, table.column_names)
         write_text(path, lines(table.column_names, rows, delimiter=DELIMITERS[kind_of(path)]))

@@ -21,11 +21,12 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
+from hbench.core.tables import write_parquet
 from hbench.core.text import first_problem
 from hbench.core.untrusted import LIST, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
-from hbench.datasets.pair_labels import digest_of, read_list, write_list
+from hbench.datasets.pair_labels import digest_of, read_list
 from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"
@@ -157,7 +158,7 @@ def save(dataset: Dataset, folder: str | Path) -> None:
     for name, manifest in dataset.manifests.items():
         manifest.write(folder / f"{name}.parquet")
     for test, table in dataset.lists.items():
-        write_list(table, folder / f"{test}.list.parquet")
+        write_parquet(table, folder / f"{test}.list.parquet")
     description = {
         "format": FORMAT,
         "name": dataset.name,

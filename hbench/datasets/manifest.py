@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
-from hbench.core.files import replacing
-from hbench.core.tables import bytes_of_texts, numbers, text_array
+from hbench.core.tables import bytes_of_texts, numbers, text_array, write_parquet
+from hbench.core.text import first_line
 from hbench.core.untrusted import load_picture, open_parquet, parquet_table, parse_json
 from hbench.tree import RESERVED, Labels, LabelTree
 from hbench.tree.names import NameTable, Row, class_rows
@@ -142,8 +141,7 @@ class Manifest:
     def write(self, path: Path) -> None:
         """Write a parquet file at `path`, whole or not at all."""
         meta = {"hbench.levels": json.dumps(list(self.levels)), "hbench.digest": self.digest}
-        with replacing(path) as temporary:
-            pq.write_table(self.table().replace_schema_metadata(meta), temporary, compression="zstd")
+        write_parquet(self.table().replace_schema_metadata(meta), path)
 
 
 def open_picture(root: Path, item: str) -> Image.Image:
@@ -223,9 +221,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
         table = parquet_table(path, dictionaries=levels)
         meta = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read", expected="a parquet manifest", found=(str(error).splitlines() or ["damage"])[0]
-        ) from None
+        raise DataError(f"{path} cannot be read", expected="a parquet manifest", found=first_line(error)) from None
     types = {name: table.schema.field(name).type for name in table.column_names}
     if "hbench.levels" not in meta or not levels or not set(levels) <= set(types) or not TYPES.items() <= types.items():
         raise DataError(

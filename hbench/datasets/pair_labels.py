@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hbench.core.errors import DataError, IntegrityError
-from hbench.core.files import replacing
+from hbench.core.text import first_line
 from hbench.core.untrusted import parquet_table
 
 LEFT_OUT = -1
@@ -40,20 +39,12 @@ def digest_of(table: pa.Table) -> str:
     ).hexdigest()
 
 
-def write_list(table: pa.Table, path: Path) -> None:
-    """Write a parquet file at `path`, whole or not at all."""
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
-
-
 def read_list(path: Path, digest: str) -> pa.Table:
     """Read a list from a parquet file; raises DataError where it is missing, IntegrityError where it lacks `digest`."""
     try:
         table = parquet_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path} cannot be read", found=(str(error).splitlines() or ["damage"])[0], fix="build the dataset again"
-        ) from None
+        raise DataError(f"{path} cannot be read", found=first_line(error), fix="build the dataset again") from None
     if digest_of(table) != digest:
         raise IntegrityError(f"{path} has other content than recorded", fix="build the dataset again")
     return table

@@ -137,13 +137,9 @@ def fetch(
                 return transfer.whole(url)
             except (SourceError, IntegrityError) as problem:
                 problems.append(problem)
-    raise _all_failed(source, problems)
-
-
-def _all_failed(source: RemoteFile, problems: list[SourceError | IntegrityError]) -> SourceError | IntegrityError:
     kind = IntegrityError if problems and isinstance(problems[-1], IntegrityError) else SourceError
     lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
-    return kind(
+    raise kind(
         f"{source.file} could not be fetched",
         found="".join(f"\n      {line}" for line in lines) or "no address",
         fix="try later, name another server with --mirror URL or in sources.toml, or take a copy of yours with --adopt DIR",
@@ -288,19 +284,14 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
         raise IntegrityError(
             f"{source.file} has the wrong size", expected=f"{source.size:,} bytes", found=f"{size:,} bytes"
         )
-    sums = checksums(path)
-    for kind in ("md5", "sha256"):
-        expected = getattr(source, kind)
-        if expected and sums[kind] != expected.lower():
-            raise IntegrityError(f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind])
-    return sums
-
-
-def checksums(path: Path) -> dict[str, str]:
-    """Compute md5 and sha256 of a file while reading it once."""
     hashers = {"md5": hashlib.md5(usedforsecurity=False), "sha256": hashlib.sha256()}
     with path.open("rb") as file:
         while block := file.read(1 << 22):
             for hasher in hashers.values():
                 hasher.update(block)
-    return {kind: hasher.hexdigest() for kind, hasher in hashers.items()}
+    sums = {kind: hasher.hexdigest() for kind, hasher in hashers.items()}
+    for kind in ("md5", "sha256"):
+        expected = getattr(source, kind)
+        if expected and sums[kind] != expected.lower():
+            raise IntegrityError(f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind])
+    return sums

@@ -23,7 +23,6 @@ from hbench.datasets.download.records import (
     FOLDER,
     DownloadRecord,
     disk_errors,
-    forget_record,
     read_record,
     record_of,
     state_of,
@@ -227,11 +226,11 @@ def _verified(source: RemoteFile, folder: Path) -> list[str]:
 
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
-    """Delete a wrong file, so that it is fetched again; mark an archive whose unpacked files are wrong as not unpacked."""
+    """Delete a wrong file, so that it is fetched again; an archive whose unpacked files are wrong counts as not unpacked."""
     path, record = _place(source, folder)
     try:
-        if _verified(source, folder) and record is not None:
-            write_record(folder, source, dataclasses.replace(record, unpacked=None))
+        if not _verified(source, folder):
+            return
     except IntegrityError as problem:
         if not path.is_relative_to(folder):
             raise UsageError(
@@ -240,6 +239,7 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
                 fix="replace or remove it yourself",
             ) from None
         path.unlink()
-        forget_record(folder, source)
     except DataError:  # the file is missing
         return
+    if record is not None:
+        write_record(folder, source, dataclasses.replace(record, unpacked=None))

@@ -61,11 +61,6 @@ def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> No
     write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
 
 
-def forget_record(folder: Path, source: RemoteFile) -> None:
-    """Delete the record of a source, if there is one."""
-    _path(folder, source).unlink(missing_ok=True)
-
-
 def state_of(folder: Path, source: RemoteFile) -> str:
     """Return the state of a source: "done", "unpacked" (and its archive removed), "verified", "unchecked", "partial" or
     "missing"."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from hbench.core.files import replacing, write_text
+from hbench.core.files import write_text
+from hbench.core.tables import write_parquet
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.metadata.publications import bibtex, cited
@@ -54,8 +54,7 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
             for level in range(len(levels))
         ]
         for name, manifest in splits.items():
-            with replacing(folder / FILES / f"{name}.parquet") as temporary:
-                pq.write_table(_numbered(manifest, classes, dataset.root), temporary, compression="zstd")
+            write_parquet(_numbered(manifest, classes, dataset.root), folder / FILES / f"{name}.parquet")
     card = folder / CARD
     if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
         return False
