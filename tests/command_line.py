@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,3 +77,24 @@ def in_folder(folder: Path, *words: object, code: int = 0) -> Streams:
             ended = int(exit_code.code or 0)
     assert ended == code, err.getvalue() + out.getvalue()
     return Streams(out.getvalue(), err.getvalue())
+
+
+def at_a_terminal(*words: object, columns: int = 80, remarks: bool = False) -> str:
+    """What a terminal of this many columns is sent by a command: stdout and, with `remarks`, stderr."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    plain = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    with subprocess.Popen(
+        [sys.executable, "-m", "hbench", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs if remarks else subprocess.DEVNULL,
+        env={**plain, "TERM": "xterm", "NO_COLOR": "1"},
+    ):
+        os.close(theirs)
+        sent = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 1 << 16):
+                sent += part
+    os.close(ours)
+    return sent.decode()

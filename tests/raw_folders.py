@@ -1,5 +1,7 @@
 """Raw folders of benchmarks, made in tests, and what is built from them."""
 
+from pathlib import Path
+
 from hbench.datasets import build as building
 from hbench.datasets import specs
 
@@ -13,6 +15,13 @@ def touch(root, items, body=b"image"):
     for item in items:
         (root / item).parent.mkdir(parents=True, exist_ok=True)
         (root / item).write_bytes(body)
+
+
+def omniglot_archives():
+    """The real archives of omniglot-small by name, which lie here in parts."""
+    folder = Path(__file__).parent / "golden" / "omniglot"
+    names = [f"images_background_small{number}.zip" for number in (1, 2)]
+    return {name: b"".join(part.read_bytes() for part in sorted(folder.glob(f"{name}.part*"))) for name in names}
 
 
 def names(manifest, item):

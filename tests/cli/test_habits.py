@@ -1,16 +1,10 @@
 """Options and behaviour that all verbs share: tables that fit, choices, completion, quiet and verbose, citations."""
 
 import csv
-import fcntl
 import io
 import json
 import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
 
 import click
 import pytest
@@ -20,45 +14,28 @@ from hbench.cli import group
 from hbench.cli.cite import METRIC_SOURCES
 from hbench.datasets import specs
 from hbench.metrics.definitions import metrics
+from tests.command_line import at_a_terminal
 
 
-def at_a_terminal(columns, *words):
-    """What a terminal of so many columns shows on stdout, in lines without colours."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {each: value for each, value in os.environ.items() if each not in {"COLUMNS", "LINES"}}
-    run = subprocess.Popen(
-        [sys.executable, "-m", "hbench", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env={**environment, "TERM": "xterm", "NO_COLOR": "1"},
-    )
-    os.close(theirs)
-    out = b""
-    try:
-        while part := os.read(ours, 65536):
-            out += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert run.wait() == 0
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.decode()).replace("\r", "").splitlines()
+def lines_at_a_terminal(columns, *words):
+    """What a terminal shows, in lines without colours."""
+    sent = at_a_terminal(*words, columns=columns)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "").splitlines()
 
 
 @pytest.mark.parametrize(
     "words", [("datasets",), ("leaderboard", "list"), ("leaderboard", "show", "sop"), ("recipes",), ("info",)], ids=str
 )
 def test_a_table_fits_80_columns(words):
-    assert max(map(len, at_a_terminal(80, *words))) <= 80
+    assert max(map(len, lines_at_a_terminal(80, *words))) <= 80
 
 
 def test_the_names_of_datasets_are_never_broken():
-    lines = at_a_terminal(80, "datasets")
+    lines = lines_at_a_terminal(80, "datasets")
     shown = {line.split("│")[1].strip() for line in lines if line.startswith("│")} - {""}
     assert shown >= set(specs)
     assert len(lines) < 1.5 * len(shown)
-    assert any("licence" in line for line in at_a_terminal(250, "datasets"))
+    assert any("licence" in line for line in lines_at_a_terminal(250, "datasets"))
 
 
 def run(*words):

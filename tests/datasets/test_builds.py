@@ -21,7 +21,7 @@ from hbench.datasets import load, save, specs
 from hbench.datasets.benchmarks import inshop as inshop_list
 from hbench.datasets.build import counted
 from hbench.evaluation.embeddings import Embeddings
-from tests.raw_folders import Evil, build, names, touch, write
+from tests.raw_folders import Evil, build, names, omniglot_archives, touch, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -101,16 +101,10 @@ def test_what_is_not_built_says_how_to_get_it():
 @pytest.fixture(scope="session")
 def omniglot(tmp_path_factory):
     root = tmp_path_factory.mktemp("omniglot")
-    for name in ("images_background_small1", "images_background_small2"):
-        parts = sorted((GOLDEN / "omniglot").glob(f"{name}.zip.part*"))
-        shutil.unpack_archive(_joined(root, name, parts), root)
+    for name, content in omniglot_archives().items():
+        (root / name).write_bytes(content)
+        shutil.unpack_archive(root / name, root)
     return root
-
-
-def _joined(root, name, parts):
-    archive = root / f"{name}.zip"
-    archive.write_bytes(b"".join(part.read_bytes() for part in parts))
-    return archive
 
 
 def test_omniglot_is_built_and_its_images_are_read(omniglot):

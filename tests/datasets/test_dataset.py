@@ -73,14 +73,8 @@ def test_a_broken_description_or_one_of_another_format_is_refused(tmp_path, chan
 
 
 KEYS = ["format", "name", "version", "levels", "protocol", "digests", "lists", "official_names", "images", "card"]
-INNER = [
-    "protocol.metrics",
-    "protocol.recalls",
-    "protocol.averaged",
-    "levels.train",
-    "digests.train",
-    "card.background",
-]
+INNER = [f"protocol.{key}" for key in ("metrics", "recalls", "averaged")]
+INNER += ["levels.train", "digests.train", "card.background"]
 WRONG = [
     None, 5, 1.5, True, "", "x", [], [None], [[1]], {}, {"x": None}, {"x": []}, {"../x": "y"}, "../" * 40, "\0", 10**30,
 ]  # fmt: skip

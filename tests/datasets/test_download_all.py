@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import time
-from pathlib import Path
 
 import filelock
 import pytest
@@ -22,8 +21,8 @@ from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all
 from hbench.datasets.download.records import read_record, state_of
 from hbench.datasets.download.sources import RemoteFile, sources_of
 from tests.file_server import PAGE, FileServer, status
+from tests.raw_folders import omniglot_archives
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 HBENCH = [sys.executable, "-m", "hbench"]
 
 
@@ -252,9 +251,8 @@ def test_a_record_of_other_types_counts_as_none(tmp_path, odd):
 def omniglot(server, home):
     """The real small Omniglot sets, served from here; their published sizes and checksums hold."""
     tables = []
-    for i in (1, 2):
-        name = f"images_background_small{i}.zip"
-        server.files[name] = b"".join(part.read_bytes() for part in sorted((GOLDEN / "omniglot").glob(f"{name}.part*")))
+    for name, content in omniglot_archives().items():
+        server.files[name] = content
         tables.append({"file": name, "urls": [server.url(name)]})
     (home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
     return home / "data" / "omniglot-small" / "raw"

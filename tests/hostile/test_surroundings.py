@@ -4,28 +4,21 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from hbench.evaluation.evaluate import evaluate
 from tests import zoo
+from tests.command_line import process
 
 NAMES = ["with blanks", "Größe – 城", "-dash", "a'b\"c;$(d)", "İıẞ"]
 
 
 def evaluated(folder, *, dataset=zoo.DATASET, file=zoo.FILE, **environment):
     """What a process prints as JSON in an environment, from within a folder."""
-    run = subprocess.run(
-        [sys.executable, "-m", "hbench", "evaluate", f"./{file}", "-d", f"./{dataset}", "--json"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr.decode()
-    return {**json.loads(run.stdout), "date": None}
+    words = ("evaluate", f"./{file}", "-d", f"./{dataset}", "--json")
+    return {**json.loads(process("-m", "hbench", *words, folder=folder, **environment).stdout), "date": None}
 
 
 @pytest.fixture(scope="module")
