@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,34 +37,29 @@ class FakeClock:
         self.now += seconds
 
 
-def client_of(server, cache, clock, *, contact=CONTACT, manners=None):
-    server.now = clock.read
-    return Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
+@contextmanager
+def scraping(world, file, *, contact=CONTACT, manners=None, **faults):
+    """A running server of a world, and a client whose cache is `file`."""
+    clock = FakeClock()
+    with serving(Server(world, now=clock.read, **faults)) as server, Cache(file) as cache:
+        client = Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
+        yield server, client
 
 
-def source_of(server, client):
+def resolved(world, server, client):
     servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
-    return api.source(client, servers)
-
-
-def landmarks_of(world):
-    return [scrape.Landmark("train", number, category) for number, category in world.landmarks]
+    landmarks = [scrape.Landmark("train", number, category) for number, category in world.landmarks]
+    return scrape.resolve(landmarks, api.source(client, servers))
 
 
 def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path):
-    world, clock = world_of(800), FakeClock()
-    with serving(Server(world)) as server, Cache(tmp_path / "cache.sqlite") as cache:
-        links, names = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    world = world_of(800)
+    with scraping(world, tmp_path / "cache.sqlite") as running:
+        links, names = resolved(world, *running)
     assert len(links) == 800
     for (_, url), link in zip(world.landmarks, links, strict=True):
-        status, via, topic, reason, classes = world.expected[scrape.title_of(url)]
-        assert (link.status, link.via, link.topic, link.reason, link.classes) == (
-            status,
-            via,
-            topic,
-            reason,
-            classes,
-        ), url
+        linked = (link.status, link.via, link.topic, link.reason, link.classes)
+        assert linked == world.expected[scrape.title_of(url)], url
     assert {link.status for link in links} >= {"found", "redirected", "missing", "no_item"}
     assert {name.class_id: (name.label, name.language) for name in names if name.language != "en"} == {
         "Q9058": ("Kirchengebäude", "de"),
@@ -72,11 +68,11 @@ def test_every_landmark_of_a_varied_world_ends_where_it_must(tmp_path):
 
 
 def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
-    world, clock = world_of(1000), FakeClock()
-    with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
-        calm = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
-    with serving(Server(world, faults=0.35, longest_url=1500)) as server, Cache(tmp_path / "rough.sqlite") as cache:
-        rough = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    world = world_of(1000)
+    with scraping(world, tmp_path / "calm.sqlite") as running:
+        calm = resolved(world, *running)
+    with scraping(world, tmp_path / "rough.sqlite", faults=0.35, longest_url=1500) as (server, client):
+        rough = resolved(world, server, client)
         outcomes = Counter(outcome for *_, outcome in server.log)
         times = [when for when, *_ in server.log]
         assert Counter(server.answered()).most_common(1)[0][1] == 1
@@ -89,9 +85,9 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
 
 def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path):
     size, kills = 2500, 10
-    world, clock = world_of(size), FakeClock()
-    with serving(Server(world)) as server, Cache(tmp_path / "calm.sqlite") as cache:
-        links, names = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    world = world_of(size)
+    with scraping(world, tmp_path / "calm.sqlite") as (server, client):
+        links, names = resolved(world, server, client)
         undisturbed = rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName)
         total = len(server.log)
     out = tmp_path / "out.csv"
@@ -114,24 +110,21 @@ def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_p
 
 
 def test_the_cache_replays_a_run_without_any_server(tmp_path):
-    world, clock = world_of(300), FakeClock()
-    with serving(Server(world, longest_url=1500)) as server, Cache(tmp_path / "cache.sqlite") as cache:
-        first = scrape.resolve(landmarks_of(world), source_of(server, client_of(server, cache, clock)))
+    world = world_of(300)
+    with scraping(world, tmp_path / "cache.sqlite", longest_url=1500) as (server, client):
+        first = resolved(world, server, client)
     with Cache(tmp_path / "cache.sqlite") as cache:
-        offline = client_of(server, cache, clock, contact=None)
-        assert scrape.resolve(landmarks_of(world), source_of(server, offline)) == first
+        offline = Client(None, cache)
+        assert resolved(world, server, offline) == first
         assert offline.counts["requests"] == 0
+        world.landmarks.append((1, "http://commons.wikimedia.org/wiki/Category:New"))
         with pytest.raises(DataError, match="not in the cache"):
-            scrape.resolve(
-                [scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:New")],
-                source_of(server, offline),
-            )
+            resolved(world, server, offline)
 
 
 def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path):
-    world, clock = world_of(120), FakeClock()
-    with serving(Server(world)) as server, Cache(tmp_path / "cache.sqlite") as cache:
-        client = client_of(server, cache, clock)
+    world = world_of(120)
+    with scraping(world, tmp_path / "cache.sqlite") as (server, client):
         endpoint = api.Endpoint(f"{server.url}/wikidata/w/api.php")
         params = api.COMMON | {"action": "wbgetentities", "props": "info|claims"}
         ids = [*sorted(world.items)[:70], "bogus", *sorted(world.items)[70:100]]
@@ -142,22 +135,19 @@ def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_
 
 
 def test_a_server_that_never_recovers_is_given_up_after_the_stated_tries(tmp_path):
-    world, clock = world_of(10), FakeClock()
-    with serving(Server(world, faults=1.0)) as server, Cache(tmp_path / "cache.sqlite") as cache:
-        client = client_of(server, cache, clock, manners=Manners(attempts=4))
+    world = world_of(10)
+    with scraping(world, tmp_path / "cache.sqlite", faults=1.0, manners=Manners(attempts=4)) as (server, client):
         with pytest.raises(SourceError, match="did not answer in 4 tries"):
-            scrape.resolve(landmarks_of(world), source_of(server, client))
+            resolved(world, server, client)
         assert len(server.log) == 4
-        assert len(cache) == 0
+        assert len(client.cache) == 0
 
 
 def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_question(tmp_path):
-    with serving(Server(world_of(1))) as server, Cache(tmp_path / "cache.sqlite") as cache:
-        client = client_of(server, cache, FakeClock())
-        with pytest.raises(SourceError, match="did not understand"):
-            client.ask(
-                api.Endpoint(f"{server.url}/w/api.php"), api.COMMON | {"action": "query", "ppporp": "wikibase_item"}
-            )
+    unknown = api.COMMON | {"action": "query", "ppporp": "wikibase_item"}
+    running = scraping(world_of(1), tmp_path / "cache.sqlite")
+    with running as (server, client), pytest.raises(SourceError, match="did not understand"):
+        client.ask(api.Endpoint(f"{server.url}/w/api.php"), unknown)
 
 
 @pytest.mark.parametrize("contact", ["", "me", "me@", "<me@example.org>", "a b@example.org"])
@@ -181,9 +171,8 @@ def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path):
 
 
 def test_as_many_requests_are_announced_as_are_made(tmp_path):
-    world, clock = world_of(4_000), FakeClock()
-    with serving(Server(world, parts=False)) as server, Cache(tmp_path / "cache.sqlite") as cache:
-        client = client_of(server, cache, clock)
-        scrape.resolve(landmarks_of(world), source_of(server, client))
+    world = world_of(4_000)
+    with scraping(world, tmp_path / "cache.sqlite", parts=False) as (server, client):
+        resolved(world, server, client)
     assert client.counts["requests"] == pytest.approx(scrape.expected_requests(4_000), rel=0.1)
     assert len([request for request in server.answered() if "P373" in request]) <= 2
