@@ -187,11 +187,9 @@ def is_embedded(model: Embedder, file: Path, data: Dataset, split: str, options:
         stored = {}
     if others := [key for key, value in expected.items() if stored.get(f"hbench.{key}") != value]:
         raise UsageError(
-            f"{file} holds other embeddings",
-            expected="those of this model, dataset and options",
-            found=f"another {others[0]}",
-            fix="remove it, or name another --out",
-        )
+            f"{file} holds other embeddings", expected="those of this model, dataset and options",
+            found=f"another {others[0]}", fix="remove it, or name another --out",
+        )  # fmt: skip
     return True
 
 

@@ -45,14 +45,7 @@ from hbench.train.records.log import Callback, Log, Moment
 from hbench.train.records.trackers import opened
 from hbench.train.records.validation import best_after, is_over, split_off, validated
 from hbench.train.run import TrainingRun, begin, freeze_body, training_manifest
-from hbench.train.steps.gradients import (
-    StepTensors,
-    StepValues,
-    TrainStep,
-    direct,
-    in_two_passes,
-    read_all,
-)
+from hbench.train.steps.gradients import StepTensors, StepValues, TrainStep, direct, in_two_passes, read_all
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
 LOG = logging.getLogger(__name__)
@@ -96,7 +89,11 @@ def train(
     out, recipe = Path(out), resolve(recipe) if isinstance(recipe, str) else recipe
     data, held = split_off(dataset or load(require_dataset(recipe)), recipe)
     recipe = fitted_to(recipe, training_manifest(data), processes.world)
-    _refuse_uneven_parts(recipe, processes)
+    if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
+        raise UsageError(
+            "the processes cannot share a batch", expected=f"sampler.batch a multiple of {processes.world} processes",
+            found=f"{recipe.sampler.batch}", fix="change it with --set sampler.batch=…, or the number of processes",
+        )  # fmt: skip
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         _take_folder(out, recipe, resume=resume)
@@ -143,7 +140,9 @@ def _learn(
                 run.best = best_after(run.best, moment.step, scores, recipe, held)
                 last = last or is_over(run.best, recipe)
             stop = any_of(is_stopped(), processes) and not last
-            if processes.first and (last or stop or _is_to_be_saved(run, recipe)):
+            due = bool(recipe.checkpoint_every) and run.step % recipe.checkpoint_every == 0
+            is_best = run.best is not None and run.best.step == run.step
+            if processes.first and (last or stop or due or is_best):
                 run.save(out)  # after logging, so that the log is complete up to every checkpoint
             if stop:
                 raise TrainingInterrupted(
@@ -154,20 +153,16 @@ def _learn(
                 return
 
 
-def _is_to_be_saved(run: TrainingRun, recipe: Recipe) -> bool:
-    is_best = run.best is not None and run.best.step == run.step
-    return is_best or (bool(recipe.checkpoint_every) and run.step % recipe.checkpoint_every == 0)
-
-
 def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
     """Take every remaining step and yield its moment; a GPU is some steps ahead of the moments."""
     manifest = training_manifest(data)
     in_epoch, begun, began = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter()
     waiting: list[LaunchedStep] = []
+    read_every = [recipe.log_every, in_epoch, *([recipe.checkpoint_every] if recipe.checkpoint_every else [])]
     for launched in _launched(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
-        if run.runs_ahead and not _is_to_be_read(run.step, recipe, in_epoch):
-            continue
+        if run.runs_ahead and all(run.step % number for number in read_every):
+            continue  # the host waits only for a step that is logged, saved, or the last of an epoch
         values_of = read_all([tensors for *_, tensors in waiting])
         seconds = time.perf_counter() - began
         speed = (run.step - begun) * recipe.sampler.batch / seconds
@@ -202,18 +197,8 @@ def _launched(
             yield run.step, rows, rates, tensors
 
 
-def _is_to_be_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
-    """Whether the host waits for the device after this step, which is logged, saved, or the last of an epoch."""
-    every = [recipe.log_every, in_epoch, *([recipe.checkpoint_every] if recipe.checkpoint_every else [])]
-    return any(step % number == 0 for number in every)
-
-
 def update(
-    run: TrainingRun,
-    pixels: Tensor,
-    labels: Tensor,
-    processes: Processes = ALONE,
-    compute: TrainStep = direct,
+    run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
 ) -> StepTensors:
     """Take one step of every optimiser on this process's part of a batch, unless the loss or its gradient is not finite.
 
@@ -274,15 +259,6 @@ def _score(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes
         report.write_by_query(out / BY_QUERY)
     shared: Report = together(report if processes.first else None, processes)[0]
     return shared
-
-
-def _refuse_uneven_parts(recipe: Recipe, processes: Processes) -> None:
-    """Refuse batches that the processes cannot share evenly: leaving out a rest would change the gradient."""
-    if recipe.sampler.batch % processes.world:
-        raise UsageError(
-            "the processes cannot share a batch", expected=f"sampler.batch a multiple of {processes.world} processes",
-            found=f"{recipe.sampler.batch}", fix="change it with --set sampler.batch=…, or the number of processes",
-        )  # fmt: skip
 
 
 def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -73,18 +72,15 @@ class TrainingRun:
         state = checkpoints.load_state(folder)
         checkpoints.load_model(folder, self.model)
         with checkpoints.usable(folder / checkpoints.STATE):
-            self._resume(state)
-
-    def _resume(self, state: Mapping[str, Any]) -> None:
-        self.objective.load_state_dict(state["objective"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-                kept["fused"] = group["fused"]  # the setting of this device, not of the one that saved
-            optimizer.load_state_dict(saved)
-        self.scaler.load_state_dict(state["scaler"])
-        checkpoints.set_random_state(state["random"])
-        self.step = int(state["step"])
-        self.best = BestStep(**state["best"]) if state["best"] else None
+            self.objective.load_state_dict(state["objective"])
+            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+                for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
+                    kept["fused"] = group["fused"]  # the setting of this device, not of the one that saved
+                optimizer.load_state_dict(saved)
+            self.scaler.load_state_dict(state["scaler"])
+            checkpoints.set_random_state(state["random"])
+            self.step = int(state["step"])
+            self.best = BestStep(**state["best"]) if state["best"] else None
 
 
 def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> TrainingRun:
@@ -106,9 +102,8 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
-    if recipe.schedule.warm_up and not any(
-        g["name"] != BODY for optimizer in optimizers for g in optimizer.param_groups
-    ):
+    learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
+    if recipe.schedule.warm_up and learning <= {BODY}:
         raise ConfigError(
             "nothing would learn during the warm-up: the net has no projection, and the losses have no weights",
             expected="schedule.warm_up = 0", found=f"{recipe.schedule.warm_up}",

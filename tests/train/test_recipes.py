@@ -160,7 +160,7 @@ def test_there_is_a_recipe_for_every_method_on_its_datasets_and_two_differ_where
     assert len(names()) > 140
     some = {"sop-happier", "inat18-full-csl", "dyml-animal-roadmap", "hgldv2-happier-f", "cub200-vit-b-roadmap-memory"}
     assert some <= set(names())
-    assert shipped().methods["happier"]["losses"] == {"sup_hap": {"weight": 0.9}, "cluster": {"weight": 0.1}}
+    assert shipped()[1]["happier"]["losses"] == {"sup_hap": {"weight": 0.9}, "cluster": {"weight": 0.1}}
     sop, full = resolve("sop-happier"), resolve("inat18-full-happier")
     assert sop.losses["sup_hap"].weight == full.losses["sup_hap"].weight == 0.9
     assert (sop.sampler.name, full.sampler.name) == ("hierarchical", "m_per_class")
@@ -228,7 +228,7 @@ def test_the_command_lists_and_prints_recipes():
 def test_every_setup_says_whose_its_values_are():
     printed = call("recipes", "--setups").output
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
-    assert [row[0].strip("`") for row in rows] == sorted(shipped().setups)
+    assert [row[0].strip("`") for row in rows] == sorted(shipped()[0])
     assert all(len(row) == 7 and row[-1] for row in rows), "a setup does not say whose its values are"
 
 

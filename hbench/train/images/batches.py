@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from hbench.train.recipes.recipe import Images
 
 Batch = tuple[Tensor, Tensor]
 Unreadable = dict[str, DataError]  # by item
-Keys = Sequence[tuple[int, int]]  # row and seed of every image of a batch
+Keys = list[tuple[int, int]]  # row and seed of every image of a batch
 NONE, SHIFTED = "none", "shifted"
 CPU = torch.device("cpu")
 MOST_NAMED = 100  # unreadable images that an error names
@@ -57,19 +57,16 @@ class Files(Dataset[Batch]):
         images, rows, problems = [], [], {}
         for row, draw in keys:
             try:
-                images.append(self._image(row, draw))
+                image = self.open(self.items[row])
+                with torch.random.fork_rng(devices=[]):
+                    torch.default_generator.manual_seed(draw)  # torch.manual_seed would also seed GPUs, for every image
+                    images.append(self.prepare(image))
                 rows.append(row)
             except DataError as error:  # returned, since a loader turns errors raised in workers into tracebacks
                 problems[str(self.items[row])] = error
         if problems and not self.skips:
             return problems
         return torch.stack(images) if images else torch.empty(0), torch.tensor(rows, dtype=torch.int64)
-
-    def _image(self, row: int, draw: int) -> Tensor:
-        image = self.open(self.items[row])
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(draw)  # torch.manual_seed would also seed GPUs, for every image
-            return self.prepare(image)
 
 
 class Held(Dataset[Batch]):
@@ -113,10 +110,10 @@ class Batches:
 
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
         self.device = device
-        self._pieces: list[Keys] = []
+        self._pieces: list[Keys] = []  # of the next epoch
         # A separate generator: by default a loader draws from torch's, which would change a resumed run.
         self._loader: DataLoader[Any] = DataLoader(
-            images, batch_sampler=_Pieces(self._pieces), num_workers=workers, persistent_workers=workers > 0,
+            images, batch_sampler=self._pieces, num_workers=workers, persistent_workers=workers > 0,
             collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=device.type == "cuda",
         )  # fmt: skip
 
@@ -129,26 +126,10 @@ class Batches:
             loaded = [next(loader) for _ in pieces]
             if problems := [problem for piece in loaded if isinstance(piece, dict) for problem in piece.items()]:
                 raise _unreadable(dict(problems))
-            parts = [self._moved(piece) for piece in loaded]
+            parts = [[tensor.to(self.device, non_blocking=True) for tensor in piece] for piece in loaded]
             images, rows = zip(*parts, strict=True)
-            yield parts[0] if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
+            yield (images[0], rows[0]) if len(parts) == 1 else (torch.cat(images), torch.cat(rows))
         next(loader, None)  # lets the workers end their epoch
-
-    def _moved(self, piece: Batch) -> Batch:
-        return piece[0].to(self.device, non_blocking=True), piece[1].to(self.device, non_blocking=True)
-
-
-class _Pieces:
-    """The batch sampler of a loader: yields the keys of the next epoch's pieces."""
-
-    def __init__(self, pieces: list[Keys]) -> None:
-        self.pieces = pieces
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        return iter([list(piece) for piece in self.pieces])
-
-    def __len__(self) -> int:
-        return len(self.pieces)
 
 
 def keys_of(plan: EpochBatches) -> Iterator[Keys]:
@@ -158,12 +139,7 @@ def keys_of(plan: EpochBatches) -> Iterator[Keys]:
 
 
 def in_order(
-    images: Dataset[Batch],
-    rows: Sequence[int] | NDArray[np.int64],
-    *,
-    batch: int,
-    workers: int,
-    device: torch.device = CPU,
+    images: Dataset[Batch], rows: NDArray[np.int64], *, batch: int, workers: int, device: torch.device = CPU
 ) -> Iterator[Batch]:
     """Yield the images of these rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]

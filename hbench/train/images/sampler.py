@@ -61,7 +61,9 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     than m). A group goes to the emptiest batch without its class; free places get further groups. Classes of fewer than
     `smallest` items are left out; from larger classes `per_epoch` items are drawn.
     """
-    classes, m = _sampled(_members(labels[:, -1]), settings, rng), settings.per_class
+    m, most = settings.per_class, settings.per_epoch
+    large = [items for items in _members(labels[:, -1]) if len(items) >= settings.smallest]
+    classes = [rng.permutation(items)[:most] if most and len(items) > most else items for items in large]
     width = settings.batch // m
     _require_classes(len(classes), width, "in all")
     groups = [ceil(len(items) / m) for items in classes]
@@ -116,13 +118,6 @@ def _members(fine: NDArray[np.int32]) -> list[Rows]:
     return np.split(order, np.flatnonzero(np.diff(fine[order])) + 1)
 
 
-def _sampled(classes: list[Rows], settings: Sampler, rng: np.random.Generator) -> list[Rows]:
-    """Choose the items of an epoch: none of small classes, at most `per_epoch` of large ones."""
-    most = settings.per_epoch
-    large_enough = [items for items in classes if len(items) >= settings.smallest]
-    return [rng.permutation(items)[:most] if most and len(items) > most else items for items in large_enough]
-
-
 def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:
     """Make `number` groups of m items: the class in random order, repeated if it is too short."""
     shuffled = rng.permutation(items)
@@ -147,8 +142,6 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
 def _require_classes(number: int, needed: int, which: str) -> None:
     if number < needed:
         raise ConfigError(
-            "the training set has too few classes for a batch",
-            expected=f"{needed} {which}",
-            found=f"{number}",
+            "the training set has too few classes for a batch", expected=f"{needed} {which}", found=f"{number}",
             fix="a smaller sampler.batch, or a larger sampler.per_class",
-        )
+        )  # fmt: skip

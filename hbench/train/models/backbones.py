@@ -81,7 +81,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
         raise UnknownName("torchvision model", name, models.list_models())
     described = models.get_model_weights(name)[which or "DEFAULT"]
     if weights == PRETRAINED:
-        where = _torch_cache(described.url)
+        where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
         net = fetched(lambda: models.get_model(name, weights=described), f"torchvision:{name}", where)
     else:
         net = models.get_model(name, weights=None)
@@ -92,9 +92,8 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     def prepare(size: int) -> Any:
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
-    return Backbone(
-        kept, features, side, tuple(transform.mean), tuple(transform.std), prepare, transform.interpolation.value
-    )
+    mean, std = tuple(transform.mean), tuple(transform.std)
+    return Backbone(kept, features, side, mean, std, prepare, transform.interpolation.value)
 
 
 @sources.register("timm")
@@ -183,7 +182,8 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return hub.AutoModel.from_config(hub.AutoConfig.from_pretrained(name))
 
     net = ImageTower(fetched(create, f"transformers:{name}", where))
-    sizes = {key: _numbers(getattr(processor, key, None)) for key in ("size", "crop_size")}
+    edges = {key: dict(getattr(processor, key, None) or {}) for key in ("size", "crop_size")}
+    sizes = {key: {edge: n for edge, n in size.items() if n is not None} for key, size in edges.items()}
     side = min((sizes["crop_size"] if getattr(processor, "do_center_crop", False) else sizes["size"]).values())
 
     def prepare(size: int) -> Processed:
@@ -191,9 +191,8 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
         return Processed(processor, {kind: edges for kind, edges in scaled.items() if edges})
 
     mean, std = tuple(processor.image_mean), tuple(processor.image_std)
-    return Backbone(
-        net, _features(net, side), side, mean, std, prepare, Image.Resampling(int(processor.resample)).name.lower()
-    )
+    interpolation = Image.Resampling(int(processor.resample)).name.lower()
+    return Backbone(net, _features(net, side), side, mean, std, prepare, interpolation)
 
 
 @sources.register("hbench")
@@ -270,15 +269,6 @@ def _features(net: nn.Module, side: int) -> int:
     """Count the features of a net by running it, since not every net states their number."""
     with torch.no_grad():
         return int(net.eval()(torch.zeros(1, 3, side, side)).shape[1])
-
-
-def _numbers(size: Any) -> dict[str, int]:
-    """Return the edges in the size of a processor."""
-    return {edge: number for edge, number in dict(size or {}).items() if number is not None}
-
-
-def _torch_cache(url: str) -> str:
-    return str(Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1])
 
 
 def _without_classifier(net: nn.Module, pools: bool) -> tuple[nn.Module, int]:

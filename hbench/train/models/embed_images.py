@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,35 +21,21 @@ Vectors = NDArray[np.float32]
 
 
 def embedded(
-    model: nn.Module,
-    images: Dataset[Batch],
-    rows: Sequence[int] | NDArray[np.int64],
-    *,
-    batch: int,
-    workers: int,
-    device: torch.device,
+    model: nn.Module, images: Dataset[Batch], rows: NDArray[np.int64], *, batch: int, workers: int, device: torch.device
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
     """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D); the model's mode is restored afterwards."""
     mode = model.training
     model.eval()
     try:
         for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
+            if not len(places):
+                continue
+            if getattr(model, "is_compiled", False):  # filled up: the net would be compiled again for another size
+                pixels = torch.cat([pixels, pixels[:1].expand(batch - len(pixels), *pixels.shape[1:])])
             with torch.inference_mode():
-                if len(places):
-                    yield (
-                        places.cpu().numpy(),
-                        model(_filled(model, pixels, batch))[: len(places)].float().cpu().numpy(),
-                    )
+                yield places.cpu().numpy(), model(pixels)[: len(places)].float().cpu().numpy()
     finally:
         model.train(mode)
-
-
-def _filled(model: nn.Module, pixels: Tensor, batch: int) -> Tensor:
-    """Fill up the last batch to the size of the others for a compiled net, which would be compiled again for another size."""
-    lacking = batch - len(pixels)
-    if not lacking or not getattr(model, "is_compiled", False):
-        return pixels
-    return torch.cat([pixels, pixels[:1].expand(lacking, *pixels.shape[1:])])
 
 
 def embed_all(model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, processes: Processes) -> Vectors:
@@ -75,10 +62,7 @@ class Views(nn.Module):
         self.model, self.scales, self.flip = model, tuple(scales), flip
 
     def forward(self, images: Tensor) -> Tensor:
-        views = [images if scale == 1 else _scaled(images, scale) for scale in self.scales]
+        resized = partial(functional.interpolate, mode="bilinear", antialias=True, align_corners=False)
+        views = [images if scale == 1 else resized(images, scale_factor=scale) for scale in self.scales]
         views += [view.flip(-1) for view in views] * self.flip
         return functional.normalize(torch.stack([functional.normalize(self.model(view)) for view in views]).mean(0))
-
-
-def _scaled(images: Tensor, scale: float) -> Tensor:
-    return functional.interpolate(images, scale_factor=scale, mode="bilinear", antialias=True, align_corners=False)

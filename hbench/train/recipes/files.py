@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli_w
 
@@ -30,20 +30,11 @@ Values = dict[str, Any]
 MOST_FILES = 20  # in a chain of files that extend one another
 
 
-class Shipped(NamedTuple):
-    """The files in recipes/: setups; methods, whose table `on` lists their setups; and whole recipes, which extend a
-    SETUP-METHOD and have their own name."""
-
-    setups: Mapping[str, Values]
-    methods: Mapping[str, Values]
-    whole: Mapping[str, Values]
-
-
 def names() -> list[str]:
     """List the names of all shipped recipes."""
-    files = shipped()
-    of_two = [f"{setup}-{method}" for method, values in files.methods.items() for setup in values["on"]]
-    return sorted([*of_two, *files.whole])
+    _, methods, whole = shipped()
+    of_two = [f"{setup}-{method}" for method, values in methods.items() for setup in values["on"]]
+    return sorted([*of_two, *whole])
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
@@ -64,23 +55,30 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
     if name_or_file.endswith(".toml"):
         path = Path(name_or_file)
         if path.resolve() in under or len(under) > MOST_FILES:
-            chain = " → ".join(map(str, (*under, path.resolve())[-5:]))
             raise ConfigError(
                 "a recipe extends itself, or too many others",
                 expected=f"at most {MOST_FILES} files that extend one another",
-                found=chain,
+                found=" → ".join(map(str, (*under, path.resolve())[-5:])),
             )
-        return _extended(_read(path), (*under, path.resolve()))
-    files = shipped()
-    for named in (files.setups, files.whole):
-        if name_or_file in named:
-            return _extended(dict(named[name_or_file]))
-    for method, values in files.methods.items():
+        try:
+            values = parse_toml(read_text(path))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{path} cannot be read",
+                expected="a recipe, in TOML",
+                found=str(error),
+                fix="hbench recipes lists names",
+            ) from None
+        return _extended(values, (*under, path.resolve()))
+    setups, methods, whole = shipped()
+    if name_or_file in setups | whole:
+        return _extended(dict((setups | whole)[name_or_file]))
+    for method, values in methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
             settings = {key: value for key, value in values.items() if key != "on"}
             return merged(merged(values_of(setup), settings), values["on"][setup])
-    raise UnknownName("recipe", name_or_file, [*names(), *files.setups])
+    raise UnknownName("recipe", name_or_file, [*names(), *setups])
 
 
 def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
@@ -120,18 +118,15 @@ def as_toml(recipe: Recipe) -> str:
 
 
 @cache
-def shipped() -> Shipped:
-    """Read the recipe files that hbench ships."""
-    folder = resources.files("hbench.train.recipes")
-    files = {
-        Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8"))
-        for file in folder.iterdir()
-        if file.name.endswith(".toml")
-    }
+def shipped() -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
+    """Read the recipe files that hbench ships, by name: setups; methods, whose table `on` lists their setups; and whole
+    recipes, which extend a SETUP-METHOD and have their own name."""
+    tables = [file for file in resources.files("hbench.train.recipes").iterdir() if file.name.endswith(".toml")]
+    files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     methods = {name: values for name, values in files.items() if "on" in values}
     whole = {name: values for name, values in files.items() if values.get("extends", name) not in files}
     setups = {name: values for name, values in files.items() if name not in methods and name not in whole}
-    return Shipped(setups, methods, whole)
+    return setups, methods, whole
 
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
@@ -139,15 +134,6 @@ def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
     if not isinstance(base, str | None):
         raise ConfigError(f"a recipe extends {base!r}", expected="the name of a recipe, or a file", found=repr(base))
     return values if base is None else merged(values_of(base, under), values)
-
-
-def _read(path: Path) -> Values:
-    try:
-        return parse_toml(read_text(path))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} cannot be read", expected="a recipe, in TOML", found=str(error), fix="hbench recipes lists names"
-        ) from None
 
 
 def _without_none(value: Any) -> Any:

@@ -12,7 +12,7 @@ WITH_A_LOSS: Values = {"losses": {"nsm": {}}, "aim": None}  # a setup alone lack
 
 def setups() -> list[tuple[str, ...]]:
     """Make a row per setup, for HEADER."""
-    return [_row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name)) for name in sorted(shipped().setups)]
+    return [_row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name)) for name in sorted(shipped()[0])]
 
 
 def markdown() -> str:

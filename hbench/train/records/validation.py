@@ -10,7 +10,7 @@ are not used before the end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -43,8 +43,10 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
         return data, None
     metric = _metric(recipe, data)
     metric.bind(data.levels)
-    manifest = training_manifest(data)
-    depth = _depth(recipe.validation_level, manifest.levels)
+    manifest, level = training_manifest(data), recipe.validation_level
+    if level and level not in manifest.levels:
+        raise UnknownName("level", level, manifest.levels)
+    depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)
     paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
     if len(chosen) < 2 or len(chosen) == len(set(paths)):
@@ -86,13 +88,6 @@ def best_after(
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:
     """Whether the run stops early, because the last `patience` validations were not better."""
     return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
-
-
-def _depth(level: str, levels: Sequence[str]) -> int:
-    """Return the depth of the level at which classes are held out; the finest without a name."""
-    if level and level not in levels:
-        raise UnknownName("level", level, levels)
-    return levels.index(level) + 1 if level else len(levels)
 
 
 def _metric(recipe: Recipe, data: Dataset) -> MetricName:
