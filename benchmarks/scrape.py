@@ -17,7 +17,7 @@ from pathlib import Path
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.labels.scrape import expected_requests
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers
+from hbench_hgldv2.wikimedia.client import Cache, Client, Manners, Servers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' Wikimedia, from wherever this is called
 from tests.pipelines.wikimedia_server import Server, serving
@@ -34,8 +34,10 @@ class SimulatedClock:
     def __init__(self, deaths: list[float]) -> None:
         self.now, self.deaths = 0.0, deaths
 
-    def read(self) -> float:
+    def monotonic(self) -> float:
         return self.now
+
+    time = monotonic
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -71,7 +73,7 @@ def scraped(world: World, server: Server, cache: Path, clock: SimulatedClock) ->
     servers = Servers(f"{server.url}/commons/w/api.php", f"{server.url}/wikidata/w/api.php", f"{server.url}/sparql")
     while True:
         with Cache(cache) as answers:
-            client = Client("someone@example.org", answers, Manners(), Clock(clock.read, clock.read, clock.sleep))
+            client = Client("someone@example.org", answers, Manners(), clock)
             try:
                 return scrape.resolve(landmarks, api.source(client, servers))[0], client
             except Killed:

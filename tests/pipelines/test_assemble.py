@@ -5,7 +5,7 @@ import pytest
 from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.replay import Placed, replay, require_clean
-from hbench_hgldv2.dataset import assemble, card
+from hbench_hgldv2.dataset import assemble
 from hbench_hgldv2.dataset.assign import Assigned
 from hbench_hgldv2.grouping import quality
 from hbench_hgldv2.labels import clean, released
@@ -77,10 +77,10 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
     rows += [("kept", ("Q4",)), ("ambiguous", ("Q5", "Q1")), ("dropped", ())]
     selection = [CleanedLandmark("train", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
     found = assemble.assemble(selection, mapping, "train")
-    assert [row.hierarchical_label for row in found.rows] == ["bridge", "bridge", "", "", ""]
-    assert found.rows[1].supercategory == "q1 / q2"
-    assert found.counts == {"labelled": 1, "recovered": 1, "ambiguous": 2, "unassigned": 1}
-    assert assemble.assemble(selection, mapping, "index").rows == []
+    assert [row.hierarchical_label for row in found] == ["bridge", "bridge", "", "", ""]
+    assert found[1].supercategory == "q1 / q2"
+    assert [row.source for row in found] == ["labelled", "recovered", "ambiguous", "unassigned", "ambiguous"]
+    assert assemble.assemble(selection, mapping, "index") == []
     with pytest.raises(DataError, match="not in the mapping"):
         assemble.assemble(selection, mapping[:1], "train")
 
@@ -91,15 +91,14 @@ def test_images_place_what_no_class_places_and_the_source_says_so():
     selection = [CleanedLandmark("index", n, "u", status, "", classes) for n, (status, classes) in enumerate(rows)]
     by_images = [Assigned(n, "water", 2 + n, 0.5) for n in (0, 1, 2, 3, 77)]
     found = assemble.assemble(selection, mapping, "index", by_images)
-    assert [row[1:] for row in found.sourced] == [
+    assert [row[1:] for row in found] == [
         (0, "u", "q1", "bridge", "human-made", "labelled", 0, 0.0),  # a class goes before images
         (1, "u", "q1 / q3", "water", "human-made", "assigned", 3, 0.5),
         (2, "u", "q4", "water", "human-made", "assigned", 4, 0.5),
         (3, "u", "", "water", "human-made", "assigned", 5, 0.5),
     ]
-    assert found.counts == {"labelled": 1, "assigned": 3}
-    assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in card.card({"index": found.rows}, {"index": found.counts}, [], {})
-    again = released.decisions_of([found.rows])
+    assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in assemble.card({"index": found}, [], {})
+    again = released.decisions_of([assemble.official(found)])
     assert {name for decision in again.decisions for name in decision.labels} == {
         "label:q1",
         "label:q1 / q3",
@@ -124,10 +123,10 @@ def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index
     curation = replay(labels, {}, decisions)
     found = assemble.assemble(selection, curation.rows, "index")
     key = ("landmark_id", "hierarchical_label", "natural_or_human_made")
-    assert [[str(getattr(row, name)) for name in key] for row in found.rows] == [
+    assert [[str(getattr(row, name)) for name in key] for row in found] == [
         [row[name] for name in key] for row in index_rows()
     ]
-    assert found.counts == {"labelled": 55_529}
+    assert {row.source for row in found} == {"labelled"}
     published = {
         row["hierarchical_label"]: row["natural_or_human_made"] for row in rows_of("hgldv2_78_supercategories.csv")
     }
@@ -135,19 +134,20 @@ def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index
     assert curation.kinds == published
     assert list(published.values()).count("human-made") == 60
     assert "ocean area " in published
-    tree, paths = assemble.tree_of(found.rows)
+    tree, paths = assemble.tree_of(found)
     assert [len(names) for names in tree.names] == [2, 78, 55_529]
     assert paths.shape == (55_529, 3)
     assert nx.is_arborescence(tree.graph())
 
 
 def test_the_card_states_the_published_imbalance(index):
-    text = card.card({"index": index}, {"index": {"labelled": len(index)}}, [], {"mapping.csv": "0" * 64})
+    rows = [assemble.Sourced("index", *row, "labelled", 0, 0.0) for row in index]
+    text = assemble.card({"index": rows}, [], {"mapping.csv": "0" * 64})
     assert "# Hierarchical landmarks: 78 super-categories" in text
     assert "60 human-made, 18 natural" in text
     assert "| church | human-made | 12871 |" in text
     assert "largest/smallest\n  757" in text
-    found = card.imbalance([int(row["n_index_landmarks"]) for row in rows_of("hgldv2_78_supercategories.csv")])
+    found = assemble.imbalance([int(row["n_index_landmarks"]) for row in rows_of("hgldv2_78_supercategories.csv")])
     assert (round(found["effective"]), round(100 * found["top1"])) == (26, 23)
 
 
@@ -156,7 +156,7 @@ def test_a_released_file_comes_back_with_case_and_qualifier():
     assert rows_text(rows, Released) == SAMPLE.read_text(encoding="utf-8")
     selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
-    assert assemble.assemble(selection, curation.rows, "train").rows == rows
+    assert assemble.official(assemble.assemble(selection, curation.rows, "train")) == rows
 
 
 def test_the_shipped_decisions_are_those_of_the_released_sample():
@@ -168,7 +168,7 @@ def test_the_shipped_decisions_are_those_of_the_released_sample():
     selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, shipped)
     require_clean(curation)
-    assert assemble.assemble(selection, curation.rows, "train").rows == rows
+    assert assemble.official(assemble.assemble(selection, curation.rows, "train")) == rows
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
-from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers, user_agent
+from hbench_hgldv2.wikimedia.client import Cache, Client, Manners, Servers, user_agent
 
 from hbench.core.errors import DataError, SourceError
 from tests.pipelines.wikimedia_server import Server, serving
@@ -29,8 +29,10 @@ class FakeClock:
     def __init__(self):
         self.now = 1_000.0
 
-    def read(self):
+    def monotonic(self):
         return self.now
+
+    time = monotonic
 
     def sleep(self, seconds):
         assert seconds > 0
@@ -41,9 +43,8 @@ class FakeClock:
 def scraping(world, file, *, contact=CONTACT, manners=None, **faults):
     """A running server of a world, and a client whose cache is `file`."""
     clock = FakeClock()
-    with serving(Server(world, now=clock.read, **faults)) as server, Cache(file) as cache:
-        client = Client(contact, cache, manners or Manners(), Clock(clock.read, clock.read, clock.sleep))
-        yield server, client
+    with serving(Server(world, now=clock.time, **faults)) as server, Cache(file) as cache:
+        yield server, Client(contact, cache, manners or Manners(), clock)
 
 
 def resolved(world, server, client):

@@ -8,10 +8,11 @@ import re
 import pytest
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import dumps, query_service
-from hbench_hgldv2.wikimedia.client import Cache, Client, Clock, Manners, Servers
+from hbench_hgldv2.wikimedia.client import Servers
 
 from hbench.core.errors import DataError
-from tests.pipelines.wikimedia_server import DIRECT, ENTITY, Server, serving
+from tests.pipelines.test_scrape import scraping
+from tests.pipelines.wikimedia_server import DIRECT, ENTITY, Server
 from tests.pipelines.wikimedia_world import CLASSES, WITHOUT_ENGLISH, world_of
 
 
@@ -34,13 +35,9 @@ def check(world, links, *, unknown, dump=False):
 
 def test_the_query_service_gives_the_same_classes_but_knows_no_redirects(tmp_path):
     world = world_of(400)
-    time = [0.0]
-    clock = Clock(lambda: time[0], lambda: time[0], lambda seconds: time.__setitem__(0, time[0] + seconds))
-    with serving(Server(world, faults=0.2)) as server, Cache(tmp_path / "c.sqlite") as cache:
-        client = Client("a@example.org", cache, Manners(), clock)
-        links, names = scrape.resolve(
-            landmarks_of(world), query_service.source(client, Servers(query=f"{server.url}/sparql"))
-        )
+    with scraping(world, tmp_path / "c.sqlite", faults=0.2) as (server, client):
+        source = query_service.source(client, Servers(query=f"{server.url}/sparql"))
+        links, names = scrape.resolve(landmarks_of(world), source)
     check(world, links, unknown={"redirect", "soft redirect"})
     assert {n.class_id for n in names if not n.label} <= set(WITHOUT_ENGLISH)
 

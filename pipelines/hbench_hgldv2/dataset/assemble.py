@@ -1,4 +1,5 @@
-"""Assembles the dataset: applies the curated mapping to landmarks, as the official five-column files and as label trees.
+"""Assembles the dataset: applies the curated mapping to landmarks, as the official five-column files and as label trees, and
+writes its card.
 
 Every landmark with a class has a row. It has a super-category if its class has a group, or, for an ambiguous landmark, if all
 its classes have the same group. A landmark without one may get one from its images (`assign`); it then has a row even without
@@ -8,11 +9,14 @@ a class, as in the release. `source` says for each row how it got its super-cate
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
+
+import jinja2
 
 from hbench import datasets
 from hbench.cli import terminal
@@ -24,7 +28,6 @@ from hbench_hgldv2.artefact import counts_text, made_by, read_rows, rows_text, s
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset import assign
 from hbench_hgldv2.dataset.assign import Assigned
-from hbench_hgldv2.dataset.card import card
 from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.labels.clean import CleanedLandmark
 from hbench_hgldv2.labels.label import SPLITS
@@ -33,6 +36,9 @@ from hbench_hgldv2.labels.released import Released
 LEVELS = ("natural_or_human_made", "supercategory", "landmark")
 SHOWN = 20  # inconsistencies on the card; the step quality lists all
 BETWEEN = " / "  # separates the classes of an ambiguous landmark
+SMALLEST = 17  # landmarks of the smallest super-category of the release
+CARD = Path(__file__).with_name("card.md.jinja")
+REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
 
 
 class Sourced(NamedTuple):
@@ -53,16 +59,9 @@ class Sourced(NamedTuple):
     share: float
 
 
-class Assembled(NamedTuple):
-    """The rows of one split with their sources, and how many landmarks have each source."""
-
-    sourced: list[Sourced]
-    counts: dict[str, int]
-
-    @property
-    def rows(self) -> list[Released]:
-        """The rows in the official five columns."""
-        return [Released(*row[1:6]) for row in self.sourced]
+def official(rows: Iterable[Sourced]) -> list[Released]:
+    """Return the rows in the official five columns."""
+    return [Released(*row[1:6]) for row in rows]
 
 
 def run(
@@ -86,16 +85,15 @@ def run(
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     present = [split for split in SPLITS if any(row.split == split for row in selection)]
     splits = {split: assemble(selection, mapping, split, assigned.get(split, ())) for split in present}
-    trees = {split: tree_of(made.rows)[0] for split, made in splits.items()}
-    for split, made in splits.items():
-        write_rows(file_of(work, split), made.rows, Released, record=record, counts=made.counts)
-    rows = {split: made.rows for split, made in splits.items()}
-    counts = {split: made.counts for split, made in splits.items()}
+    trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
+    counts = {split: Counter(row.source for row in rows) for split, rows in splits.items()}
+    for split, rows in splits.items():
+        write_rows(file_of(work, split), official(rows), Released, record=record, counts=counts[split])
     sources = {path.name: sha256(path) for path in inputs}
-    write_text(work / "hierarchy.csv", rows_text((row for made in splits.values() for row in made.sourced), Sourced))
-    write_text(work / "card.md", card(rows, counts, _odd(work, mapping), sources))
-    for split, made in splits.items():
-        terminal.say(counts_text(f"{split}: {len(trees[split].names[1])} super-categories; landmarks", made.counts))
+    write_text(work / "hierarchy.csv", rows_text((row for rows in splits.values() for row in rows), Sourced))
+    write_text(work / "card.md", card(splits, _odd(work, mapping), sources))
+    for split, tree in trees.items():
+        terminal.say(counts_text(f"{split}: {len(tree.names[1])} super-categories; landmarks", counts[split]))
     if raw is not None:
         _build(work, raw)
 
@@ -130,7 +128,7 @@ def _build(work: Path, raw: Path) -> None:
 
 def assemble(
     selection: Iterable[CleanedLandmark], mapping: Sequence[Placed], split: str, assigned: Iterable[Assigned] = ()
-) -> Assembled:
+) -> list[Sourced]:
     """Make the rows of one split, in the selection's order; the curators' decisions precede the votes of images.
 
     Raises DataError when a class, or the group of an assigned landmark, is not in the mapping.
@@ -155,10 +153,10 @@ def assemble(
         label = landmark.raw_label or BETWEEN.join(placed[class_id].label for class_id in classes)
         votes = (voted.images, voted.share) if voted else (0, 0.0)
         sourced.append(Sourced(split, landmark.landmark_id, landmark.category, label, group, kind, source, *votes))
-    return Assembled(sourced, dict(Counter(row.source for row in sourced)))
+    return sourced
 
 
-def tree_of(rows: Sequence[Released]) -> tuple[LabelTree, Labels]:
+def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
     """Make the tree natural/human-made → super-category → landmark of the labelled rows, and their labels int32 (N, 3).
 
     Raises DataError when no row is labelled, TreeError when a super-category is both natural and human-made.
@@ -186,3 +184,42 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> tuple[str
     if status != "group":
         return "", "", status
     return group, kind, "labelled" if landmark.status == "kept" else "recovered"
+
+
+def imbalance(sizes: Iterable[int]) -> dict[str, float]:
+    """Measure the imbalance of positive group sizes: shares of the largest and the ten largest, largest over smallest, and
+    effective = exp(−Σ p·ln p), the number of groups of equal size.
+
+    >>> imbalance([10, 10])
+    {'top1': 0.5, 'top10': 1.0, 'ratio': 1.0, 'effective': 2.0}
+    """
+    ordered = sorted(sizes, reverse=True)
+    total, largest = sum(ordered), ordered[0]
+    entropy = -sum(size / total * math.log(size / total) for size in ordered)
+    shares = {"top1": largest / total, "top10": sum(ordered[:10]) / total}
+    return {**shares, "ratio": largest / ordered[-1], "effective": round(math.exp(entropy), 9)}
+
+
+def card(
+    splits: Mapping[str, Sequence[Sourced]], odd: Sequence[quality.Inconsistency], sources: Mapping[str, str]
+) -> str:
+    """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the inputs."""
+    labelled = {name: [row for row in rows if row.hierarchical_label] for name, rows in splits.items()}
+    groups = {name: Counter(row.hierarchical_label for row in rows) for name, rows in labelled.items()}
+    kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+    return environment.from_string(CARD.read_text(encoding="utf-8")).render(
+        splits=list(splits),
+        groups=groups,
+        kinds=kinds,
+        total=sum(groups.values(), Counter[str]()),
+        counts={name: Counter(row.source for row in rows) for name, rows in splits.items()},
+        odd=odd,
+        sources=sources,
+        smallest=SMALLEST,
+        reasons=REASONS,
+        imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
+        of_kind=Counter(kinds.values()),
+    )

@@ -1,8 +1,8 @@
 """Counts landmarks per super-category and images per landmark, and draws them like Fig. 9 and 10 of SupRank.
 
 >>> rows = [Released(1, "", "abbey", "church", "human-made"), Released(2, "", "", "", "")]
->>> [count.found for count in counts({"index": rows}, {})][:4]
-[1, 1, 0, 1]
+>>> counts({"index": rows}, {})
+{'super-categories': 1, 'human-made': 1, 'natural': 0, 'index landmarks': 1}
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -39,14 +39,6 @@ PUBLISHED = {  # the counts in the released files and the paper's configuration 
     "train landmarks with images": 46_593,
     "train images": 970_981,
 }
-
-
-class Count(NamedTuple):
-    """A number of this hierarchy next to the published one; None where none is published."""
-
-    what: str
-    found: int
-    published: int | None
 
 
 def run(
@@ -79,15 +71,16 @@ def run(
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         draw(temporary, splits, images, target.suffix.removeprefix("."))
+    header, rows = ("what", "found", "published"), [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:
-        terminal.show_json([count._asdict() for count in numbers])
+        terminal.show_json([dict(zip(header, row, strict=True)) for row in rows])
         return
-    table = [(what, f"{number:,}", "" if known is None else f"{known:,}") for what, number, known in numbers]
-    terminal.show_table("counts", Count._fields, table)
+    table = [(what, f"{number:,}", "" if known is None else f"{known:,}") for what, number, known in rows]
+    terminal.show_table("counts", header, table)
     terminal.say(str(target))
 
 
-def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> list[Count]:
+def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
     """Count super-categories per kind and, in each split, labelled landmarks and, where they are known, images."""
     labelled = {split: [row for row in rows if row.hierarchical_label] for split, rows in splits.items()}
     kinds = {row.hierarchical_label: row.natural_or_human_made for rows in labelled.values() for row in rows}
@@ -97,7 +90,7 @@ def counts(splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mappin
         if split in images:
             seen = [images[split][row.landmark_id] for row in rows if row.landmark_id in images[split]]
             numbers |= {f"{split} landmarks with images": len(seen), f"{split} images": sum(seen)}
-    return [Count(what, number, PUBLISHED.get(what)) for what, number in numbers.items()]
+    return numbers
 
 
 def images_of(raw: Path, split: str) -> dict[int, int]:

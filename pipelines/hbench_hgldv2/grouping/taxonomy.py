@@ -63,18 +63,6 @@ class Node(NamedTuple):
     members: tuple[str, ...]
 
 
-class Taxonomy(NamedTuple):
-    """A tree with the root ROOT, the removed edges, and the other possible parents of each node.
-
-    The attributes of a node are `landmarks` (of it and all below), `kind` (natural, human-made or review) and `members`, the
-    classes of a condensed cycle.
-    """
-
-    tree: nx.DiGraph[str]
-    removed: tuple[Removed, ...]
-    alternatives: Mapping[str, tuple[str, ...]]
-
-
 def run(
     work: Path,
     *,
@@ -103,11 +91,12 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
             fix="run hbench hgldv2 scrape, then clean without --released",
         )
     parents = ancestors_of([label.class_id for label in labels], source.entities)
-    made = taxonomy(parents, {label.class_id: label.landmarks for label in labels if label.landmarks}, least=least)
+    landmarks = {label.class_id: label.landmarks for label in labels if label.landmarks}
+    tree, removed = taxonomy(parents, landmarks, least=least)
     names = {label.class_id: label.label for label in labels}
-    others = sorted(set(made.tree) - set(names) - {ROOT})
+    others = sorted(set(tree) - set(names) - {ROOT})
     names |= {class_id: name.text or class_id for class_id, name in source.names(others).items()}
-    nodes, removed = rows(made, names), list(made.removed)
+    nodes = rows(tree, names)
     record = made_by("taxonomy", [work / "labels.csv"], {"least": least})
     write_rows(work / "taxonomy.csv", nodes, Node, record=record, counts={"nodes": len(nodes)})
     write_rows(work / "taxonomy_removed.csv", removed, Removed, record=record, counts={"edges": len(removed)})
@@ -129,8 +118,13 @@ def ancestors_of(
     return parents
 
 
-def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1) -> Taxonomy:
-    """Make the tree of the classes with landmarks and of the ancestors that are kept.
+def taxonomy(
+    parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1
+) -> tuple[nx.DiGraph[str], list[Removed]]:
+    """Make the tree, below ROOT, of the classes with landmarks and of the ancestors that are kept; return also the removed edges.
+
+    The attributes of a node are `landmarks` (of it and all below), `kind` (natural, human-made or review), `members`, the
+    classes of a condensed cycle, and `alternatives`, its other possible parents.
 
     An ancestor is kept if at least `least` landmarks are below it and it joins two kept nodes. The parent of a node is the
     kept ancestor of the highest information content −ln p, where p is its share of the landmarks; ties go by id. Raises
@@ -146,13 +140,12 @@ def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int],
         if joins or any(landmarks.get(member, 0) for member in members[node]):
             kept.add(node)
     tree: nx.DiGraph[str] = nx.DiGraph()
-    alternatives: dict[str, tuple[str, ...]] = {}
-    tree.add_node(ROOT)
+    tree.add_node(ROOT, alternatives=())
     for node in sorted(kept):
         candidates = sorted(_nearest(node, graph.successors, kept), key=lambda parent: (weights[parent], parent))
         tree.add_edge(candidates[0] if candidates else ROOT, node)
         removed += [Removed(node, other, "less informative") for other in candidates[1:]]
-        alternatives[node] = tuple(candidates[1:])
+        tree.nodes[node]["alternatives"] = tuple(candidates[1:])
     if not nx.is_arborescence(tree):
         raise TreeError(
             "the subclass graph did not become a tree",
@@ -162,7 +155,7 @@ def taxonomy(parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int],
         facts["landmarks"] = weights.get(node, sum(landmarks.values()))
         facts["members"] = members.get(node, (node,))
         facts["kind"] = kind_of(facts["members"], parents)
-    return Taxonomy(tree, tuple(sorted(removed)), alternatives)
+    return tree, sorted(removed)
 
 
 def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str:
@@ -173,16 +166,16 @@ def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str
     return "review" if natural == made else "natural" if natural else "human-made"
 
 
-def rows(result: Taxonomy, names: Mapping[str, str]) -> list[Node]:
+def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
     """List the nodes below the root, in tree order."""
-    depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(result.tree, ROOT).items()}
-    order = list(nx.dfs_preorder_nodes(result.tree, ROOT, sort_neighbors=sorted))[1:]
-    parent = {child: above for above, child in result.tree.edges}
+    depth = {node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()}
+    order = list(nx.dfs_preorder_nodes(tree, ROOT, sort_neighbors=sorted))[1:]
+    parent = {child: above for above, child in tree.edges}
     nodes = []
     for node in order:
-        facts = result.tree.nodes[node]
+        facts = tree.nodes[node]
         place = (parent[node], depth[node], int(facts["landmarks"]), str(facts["kind"]))
-        nodes.append(Node(node, names.get(node, node), *place, result.alternatives[node], facts["members"]))
+        nodes.append(Node(node, names.get(node, node), *place, facts["alternatives"], facts["members"]))
     return nodes
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import requests
 from filelock import FileLock, Timeout
@@ -72,15 +72,6 @@ class Manners:
     lag_wait: float = LEAST_LAG_WAIT
     attempts: int = 15
     timeout: float = 60.0
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The clock of a client: `monotonic` and `wall` seconds, and a function that waits."""
-
-    monotonic: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
 
 
 KEPT_HEADERS = ("ETag", "Age", "Date", "Content-Type", "MediaWiki-API-Error")
@@ -149,7 +140,7 @@ class Client:
     contact: str | None
     cache: Cache
     manners: Manners = Manners()
-    clock: Clock = Clock()
+    clock: Any = time  # whoever has its functions monotonic, time and sleep
     tell: Callable[[str], None] = lambda text: None
     on_progress: Callable[[int, int | None], None] = lambda done, total: None
     counts: dict[str, int] = field(default_factory=lambda: {"cached": 0, "requests": 0, "retries": 0})
@@ -230,7 +221,7 @@ class Client:
         if turn > 0:
             self.clock.sleep(turn)
         self._last = self.clock.monotonic()
-        fetched = datetime.datetime.fromtimestamp(self.clock.wall(), datetime.UTC).isoformat(timespec="seconds")
+        fetched = datetime.datetime.fromtimestamp(self.clock.time(), datetime.UTC).isoformat(timespec="seconds")
         sent = dict(params) if endpoint.is_query_service else {**params, "maxlag": str(self.manners.maxlag)}
         try:
             response = self._session.request(
@@ -244,7 +235,7 @@ class Client:
         except NOT_ANSWERED as error:
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)
         status, headers, body = response.status_code, response.headers, response.content
-        verdict = judge(status, headers, body, now=self.clock.wall(), lag_wait=self.manners.lag_wait)
+        verdict = judge(status, headers, body, now=self.clock.time(), lag_wait=self.manners.lag_wait)
         for warning in sorted(set(verdict.warnings if isinstance(verdict, Good) else ()) - self._warned):
             self._warned.add(warning)
             self.tell(f"the server warns: {warning}")
