@@ -16,7 +16,7 @@ from hbench.metrics.names import goodness
 
 SHOWN = 8
 RESULTS = 10
-GLIMPSE = 4  # results of a query on the overview
+GLIMPSE = 3  # results of a query on the overview, before the right one
 
 
 class Chapter(NamedTuple):
