@@ -101,8 +101,8 @@ def measure_sequence(length: int, path: str, repeats: int) -> dict[str, object]:
         if path == "dense":
             value = dense_ap_sequence(leaf, positive, lam=4.0 * length)
         else:
-            ranked = chosen_ranks(leaf[None], 4.0 * length, positive[None])
-            value = 1 - (ranked.within / ranked.rank).mean()
+            rank, within, _ = chosen_ranks(leaf[None], 4.0 * length, positive[None])
+            value = 1 - (within / rank).mean()
         value.backward()
         return value.item()
 

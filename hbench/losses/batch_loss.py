@@ -39,7 +39,7 @@ class LossBatch(NamedTuple):
 
     def is_self(self, block: slice = slice(None)) -> Tensor:
         """Mark the references that are the query itself: bool (b, N)."""
-        return is_self(self.self_index[block], len(self.ref_labels))
+        return torch.arange(len(self.ref_labels), device=self.self_index.device) == self.self_index[block, None]
 
     def listed(self, block: slice = slice(None)) -> Tensor | None:
         """Mark the references that are paired with a query, bool (b, N); None if all are.
@@ -109,9 +109,8 @@ class BatchLoss(nn.Module):
         if batch.pairs is not None and not self.takes_pairs:
             raise ConfigError(
                 f"{type(self).__name__} takes no mined pairs: it compares more than pairs of the batch",
-                found="an indices_tuple",
-                fix="call it without pairs, or use a miner with a loss of pairs or a rank loss",
-            )
+                found="an indices_tuple", fix="call it without pairs, or use a miner with a loss of pairs or a rank loss",
+            )  # fmt: skip
         if self.partial and batch.pairs is not None:
             raise ConfigError("a loss of partial labels chooses its pairs itself", fix="call it without mined pairs")
         # On a GPU only the first batch is checked, since that waits; labels in the wrong order show in nearly every batch.
@@ -136,11 +135,6 @@ def require_tree(batch: LossBatch) -> None:
         check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
-def is_self(self_index: Tensor, references: int) -> Tensor:
-    """Mark the references that are the query itself, bool (b, N), by their index (b,), −1 for none."""
-    return torch.arange(references, device=self_index.device) == self_index[:, None]
-
-
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
     """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one of them ends, in −1."""
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
@@ -154,11 +148,7 @@ def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 
 def as_batch(
-    embeddings: Tensor,
-    labels: Tensor,
-    third: Tensor | Indices | None = None,
-    fourth: Tensor | None = None,
-    fifth: Tensor | None = None,
+    embeddings: Tensor, labels: Tensor, third: Tensor | Indices | None, fourth: Tensor | None, fifth: Tensor | None
 ) -> LossBatch:
     """Make a batch of a loss's arguments, in hbench's order or pytorch-metric-learning's; raises ConfigError if they do not fit.
 
@@ -201,18 +191,15 @@ def _two_dimensional(labels: Tensor, vectors: Tensor, what: str, of: str) -> Ten
     wide = labels[:, None] if labels.ndim == 1 else labels
     if wide.ndim != 2 or len(wide) != len(vectors):
         raise ConfigError(
-            f"the {what} do not fit the {of}",
-            expected=f"{what} ({len(vectors)}, L), coarse to fine",
+            f"the {what} do not fit the {of}", expected=f"{what} ({len(vectors)}, L), coarse to fine",
             found=f"{what} {tuple(labels.shape)}",
-        )
+        )  # fmt: skip
     return wide
 
 
 BLOCK_SCORES = 1 << 22  # scores in a block, 16 MB in float32; with fewer the matrix product is slower
 
-BlockSum = Callable[
-    [Tensor, slice], Tensor
-]  # scores (rows, N) and the slice of their queries -> a sum over these queries
+BlockSum = Callable[[Tensor, slice], Tensor]  # scores (rows, N), the slice of their queries -> a sum over these queries
 
 
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -245,10 +232,11 @@ class _BlockSum(torch.autograd.Function):
     def forward(ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum) -> Tensor:
         ranked, needs_grad = embeddings if references is None else references, ctx.needs_input_grad[:2]
         total, whole = embeddings.new_zeros(()), references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        # a single block sets the gradient instead of adding to it
-        zeros = _unwritten_zeros if whole else torch.zeros_like
+        pairs = zip((embeddings, ranked), needs_grad, strict=True)
+        # a single block sets the gradient instead of adding to it, so that nothing is written here
         grads = [
-            zeros(tensor) if needed else None for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
+            tensor.new_zeros(() if whole else tensor.shape).expand_as(tensor) if needed else None
+            for tensor, needed in pairs
         ]
         for block in blocks(embeddings.shape[0], ranked.shape[0]):
             scores = (embeddings[block] @ ranked.T).requires_grad_(any(needs_grad))
@@ -272,7 +260,3 @@ class _BlockSum(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         saved = iter(ctx.saved_tensors)
         return (*(next(saved) * upstream[0] if needed else None for needed in ctx.needs_grad), None)
-
-
-def _unwritten_zeros(like: Tensor) -> Tensor:
-    return like.new_zeros(()).expand_as(like)

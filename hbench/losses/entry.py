@@ -28,7 +28,12 @@ class LossEntry:
         """Build the loss with `params` in place of defaults; raises ConfigError for those it does not have or cannot use."""
         for parameter, value in params.items():
             if parameter not in self.parameters:
-                raise _unknown(name, parameter, self.parameters)
+                close = " or ".join(map(repr, closest(parameter, self.parameters)))
+                raise ConfigError(
+                    f"loss {name!r} has no parameter {parameter!r}",
+                    expected=_listing(self.parameters) if self.parameters else "no parameters",
+                    fix=f"did you mean {close}?" if close else None,
+                )
             _check_kind(name, parameter, value, self.parameters[parameter])
         missing = [p for p, default in self.parameters.items() if default is REQUIRED and p not in params]
         if missing:
@@ -56,15 +61,6 @@ def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
 def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """Select the parameters that the function takes."""
     return {name: params[name] for name in inspect.signature(function).parameters if name in params}
-
-
-def _unknown(name: str, parameter: str, known: Mapping[str, Any]) -> ConfigError:
-    close = closest(parameter, known)
-    return ConfigError(
-        f"loss {name!r} has no parameter {parameter!r}",
-        expected=_listing(known) if known else "no parameters",
-        fix=f"did you mean {' or '.join(map(repr, close))}?" if close else None,
-    )
 
 
 def _listing(known: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ A query is not in its own list, unless `released=True`, which follows the papers
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,14 +18,7 @@ from hbench.losses import cpu_kernel, rank_scores, rank_sums
 from hbench.losses.batch_loss import BatchLoss, LossBatch, sum_over_blocks
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score
-from hbench.losses.rank_sums import (
-    RankSteps,
-    RelevanceSplit,
-    relevance_table,
-    shared_levels,
-    split_by_level,
-    split_by_relevance,
-)
+from hbench.losses.rank_sums import RankSteps, RelevanceSplit, shared_levels, split_by_level, split_by_relevance
 from hbench.losses.steps import LowerBound, Sigmoid, Step, SupRank
 from hbench.losses.wrappers import SiMix, mix_positives
 from hbench.metrics.relevance import Relevance, exponential, relevances
@@ -80,7 +72,7 @@ class RankLoss(BatchLoss):
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_kernel.make_lists(scores, levels, depth)
-        table = relevance_table(lists.counts, self.relevance)
+        table = rank_sums.relevance_table(lists.counts, self.relevance)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps
         h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
@@ -147,10 +139,8 @@ def graded(
     if callable(relevance):
         return relevance
     factory = relevances[relevance]
-    offered = {"exponent": alpha, "weights": weights, "values": weights}
-    return factory(
-        **{name: offered[name] for name in inspect.signature(factory).parameters if offered.get(name) is not None}
-    )
+    offered = {"exponent": alpha} | ({} if weights is None else {"weights": weights, "values": weights})
+    return factory(**chosen(factory, offered))
 
 
 def h_ap() -> Score:
@@ -177,14 +167,9 @@ def rank_loss(
     score: Score, steps: RankSteps, relevance: Relevance, released: bool = False, mix_scores: bool = False
 ) -> nn.Module:
     """Make a rank loss; `released`: the query is a fine positive of its own list, and items are compared by level."""
-    return RankLoss(
-        score,
-        steps,
-        relevance,
-        split=split_by_level if released else split_by_relevance,
-        own_level=(lambda depth: depth) if released else (lambda depth: depth + 1),
-        extra=mix_positives() if mix_scores else None,
-    )
+    split, extra = split_by_level if released else split_by_relevance, mix_positives() if mix_scores else None
+    own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
+    return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 
 
 def recall_at_k(

@@ -47,7 +47,8 @@ class Lists:
 
     def arrange(self) -> tuple[Tensor, Tensor]:
         """Compute `counts` and `by_rank`, by a stable sort by score of the columns in order of level."""
-        counts = level_counts(self.levels, self.depth).to(self.scores)
+        # bincount would wait for a GPU
+        counts = torch.stack([(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1).to(self.scores)
         by_level = sort_levels(self.levels, self.depth)
         by_score = self.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
         return counts, by_level.gather(1, by_score)
@@ -91,11 +92,6 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
         shared = shared & (labels[:, column, None] == ref_labels[None, :, column])
         level += shared
     return level
-
-
-def level_counts(levels: Tensor, depth: int) -> Tensor:
-    """Count the items of every list (Q, N) at each level 0 … L: int64 (Q, L+1)."""
-    return torch.stack([(levels == level).sum(1) for level in range(depth + 1)], dim=1)  # bincount would wait for a GPU
 
 
 def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:

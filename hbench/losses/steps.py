@@ -97,10 +97,9 @@ class LowerBound:
     def __post_init__(self) -> None:
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
-                "the piece-wise linear step is not a lower bound",
-                expected="beta ≥ 0, leak ≥ 0, gamma ≤ 1",
+                "the piece-wise linear step is not a lower bound", expected="beta ≥ 0, leak ≥ 0, gamma ≤ 1",
                 found=f"beta {self.beta:g}, leak {self.leak:g}, gamma {self.gamma:g}",
-            )
+            )  # fmt: skip
 
     def value(self, t: Tensor) -> Tensor:
         return torch.where(t > 0, (self.beta * t + self.gamma).clamp(max=1), self.leak * t)

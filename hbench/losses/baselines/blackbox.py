@@ -15,20 +15,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hbench.core.errors import ConfigError
-
-
-class ChosenRanks(NamedTuple):
-    """The chosen items of all rows, best first: rank (P,), differentiable; place among the chosen (P,); their number (Q,)."""
-
-    rank: Tensor
-    within: Tensor
-    number: Tensor
 
 
 def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
@@ -37,17 +29,25 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
     Ranks are whole numbers in the dtype of the scores, or in float64 where that cannot hold them. Raises ConfigError unless
     λ > 0.
     """
-    result: Tensor = _BlackboxRank.apply(_exact_counting(scores), _checked(lam))
+    if not lam > 0:
+        raise ConfigError(
+            "the strength of the black-box interpolation is not positive", expected="lam > 0", found=f"{lam:g}"
+        )
+    exact = scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores
+    result: Tensor = _BlackboxRank.apply(exact, lam)
     return result
 
 
-def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> ChosenRanks:
-    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores (Q, n)."""
+def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores (Q, n).
+
+    Returns, best first in every row, the differentiable ranks (P,) and the places among the chosen (P,), and their numbers (Q,).
+    """
     rank, number = blackbox_rank(scores, lam)[chosen], chosen.sum(-1)
     row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
     rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
     first = (number.cumsum(0) - number).repeat_interleave(number)
-    return ChosenRanks(rank, torch.arange(1, len(rank) + 1, device=rank.device) - first, number)
+    return rank, torch.arange(1, len(rank) + 1, device=rank.device) - first, number
 
 
 def descending_ranks(scores: Tensor) -> Tensor:
@@ -70,15 +70,3 @@ class _BlackboxRank(torch.autograd.Function):
         scores, rank = ctx.saved_tensors
         perturbed = descending_ranks(scores + ctx.lam * upstream[0])
         return (perturbed - rank).to(scores) / ctx.lam, None
-
-
-def _checked(lam: float) -> float:
-    if not lam > 0:
-        raise ConfigError(
-            "the strength of the black-box interpolation is not positive", expected="lam > 0", found=f"{lam:g}"
-        )
-    return lam
-
-
-def _exact_counting(scores: Tensor) -> Tensor:
-    return scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores

@@ -69,13 +69,10 @@ def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> n
     """Make the sum of the means of [m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊ over the pairs for which these are positive."""
     from pytorch_metric_learning import distances, losses, reducers
 
-    loss = losses.ContrastiveLoss(
-        positive_margin,
-        negative_margin,
-        distance=distances.DotProductSimilarity(),
-        reducer=reducers.AvgNonZeroReducer(),
+    distance, reducer = distances.DotProductSimilarity(), reducers.AvgNonZeroReducer()
+    return ChosenPairs(
+        losses.ContrastiveLoss(positive_margin, negative_margin, distance=distance, reducer=reducer), all_pairs
     )
-    return ChosenPairs(loss, all_pairs)
 
 
 def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> nn.Module:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -36,10 +37,10 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
 
     scores (Q, n), positive bool (Q, n). `smoothing` is added to |P|: 10⁻⁵ in the released code, which thus never reaches 1.
     """
-    ranked = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
-    rows = ranked.number.repeat_interleave(ranked.number).to(ranked.rank) + smoothing
-    defined = (ranked.number > 0).sum()
-    return (defined - (ranked.within / ranked.rank / rows).sum()) / defined.clamp(min=1)
+    rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
+    rows = number.repeat_interleave(number).to(rank) + smoothing
+    defined = (number > 0).sum()
+    return (defined - (within / rank / rows).sum()) / defined.clamp(min=1)
 
 
 def recall_loss(scores: Tensor, positive: Tensor, lam: float, weight: Weight, *, unit: float = 1.0) -> Tensor:
@@ -47,8 +48,8 @@ def recall_loss(scores: Tensor, positive: Tensor, lam: float, weight: Weight, *,
 
     `unit` multiplies r; in the released code it is the number of rows over n. Without positives the loss is 0.
     """
-    ranked = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
-    return weight((ranked.rank - ranked.within) * unit).sum() / max(1, len(ranked.rank))
+    rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
+    return weight((rank - within) * unit).sum() / max(1, len(rank))
 
 
 def log_weight(ahead: Tensor) -> Tensor:
@@ -91,8 +92,11 @@ class ScoreMemory(nn.Module):
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
         self.past.append((scores.detach().index_select(self.dim, usable), positive.index_select(self.dim, usable)))
         if self.dim == 0:
-            width = max(part.shape[1] for part, _ in every)
-            every = [(_widen(part, width, -torch.inf), _widen(flag, width, False)) for part, flag in every]
+            width, pad = max(part.shape[1] for part, _ in every), nn.functional.pad
+            lacking = [(0, width - part.shape[1]) for part, _ in every]
+            every = [
+                (pad(part, n, value=-torch.inf), pad(flag, n)) for (part, flag), n in zip(every, lacking, strict=True)
+            ]
         parts, flags = zip(*every, strict=True)
         return torch.cat(parts, dim=self.dim), torch.cat(flags, dim=self.dim)
 
@@ -160,12 +164,8 @@ class RamboClasses(nn.Module):
 def rambo_ap(lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False) -> nn.Module:
     """Make L_AP of the queries' lists ([R] Eq. 22); `released`: with the query, a margin times |N(0, 1)|, and |P| + 10⁻⁵."""
     shift = random_margin(margin) if released else score_margin(margin)
-    return Rambo(
-        lambda scores, positive: ap_loss(scores, positive, lam, smoothing=1e-5 if released else 0.0),
-        shift,
-        memory,
-        keep_self=released,
-    )
+    loss = partial(ap_loss, lam=lam, smoothing=1e-5 if released else 0.0)
+    return Rambo(loss, shift, memory, keep_self=released)
 
 
 def rambo_recall(
@@ -184,7 +184,3 @@ def rambo_recall(
         return recall_loss(scores, positive, lam, weights[weight], unit=unit)
 
     return Rambo(loss, score_margin(margin), memory)
-
-
-def _widen(tensor: Tensor, width: int, value: float) -> Tensor:
-    return nn.functional.pad(tensor, (0, width - tensor.shape[1]), value=value)

@@ -35,11 +35,8 @@ class SoftBinAP(BatchLoss):
     ) -> None:
         super().__init__()
         if bins < 2 or not lower < upper:
-            raise ConfigError(
-                "the bins are invalid",
-                expected="bins ≥ 2, lower < upper",
-                found=f"bins {bins}, lower {lower:g}, upper {upper:g}",
-            )
+            found = f"bins {bins}, lower {lower:g}, upper {upper:g}"
+            raise ConfigError("the bins are invalid", expected="bins ≥ 2, lower < upper", found=found)
         self.bins, self.lower, self.upper = bins, lower, upper
         self.normalise, self.released = normalise, released
 
