@@ -133,7 +133,7 @@ def test_continuations_chains_invalid_titles_and_other_wikis_are_a_verdict_for_t
 
 def test_recorded_entities_give_best_statements_only():
     bielefeld = recorded("entity_place_multi_P31_trimmed.json")
-    found = entities_of({"entities": {"Q2112": bielefeld}}, ["Q2112"])["Q2112"]
+    found = entities_of([{"entities": {"Q2112": bielefeld}}], ["Q2112"])["Q2112"]
     ranks = {s["mainsnak"]["datavalue"]["value"]["id"]: s["rank"] for s in bielefeld["claims"]["P31"]}
     top = "preferred" if "preferred" in ranks.values() else "normal"
     assert (found.n_classes, len(found.classes)) == (6, 5)
@@ -158,7 +158,7 @@ def test_raw_labels_are_what_an_infobox_prints():
         instance("Q3", P585=[snak(time="+1850-01-01T00:00:00Z", precision=7)], P580=[{"snaktype": "somevalue"}]),
         instance("Q4"),
     ]
-    entity = entities_of({"entities": {"Q9": {"id": "Q9", "claims": {"P31": statements}}}}, ["Q9"])["Q9"]
+    entity = entities_of([{"entities": {"Q9": {"id": "Q9", "claims": {"P31": statements}}}}], ["Q9"])["Q9"]
     assert entity.qualifiers == ("1630s–1976", "–120 BC, Q7", "19. century", "")
     names = {"Q1": "synagogue", "Q2": "Hindu temple", "Q3": "Burg", "Q4": "fort", "Q7": "Shiva"}
     source = FactSource(
@@ -176,16 +176,16 @@ def test_raw_labels_are_what_an_infobox_prints():
 
 
 def test_missing_deleted_redirected_and_named_entities_are_told_apart():
-    assert entities_of(recorded("wbgetentities_deleted_item.json"), ["Q10908976"]) == {"Q10908976": MISSING}
-    assert entities_of(recorded("wbgetentities_missing_no_success_key.json"), ["M91629437"]) == {"M91629437": MISSING}
-    found = entities_of(recorded("wbgetentities_batch_with_one_missing_trimmed.json"), ["Q42", "Q6"])
+    assert entities_of([recorded("wbgetentities_deleted_item.json")], ["Q10908976"]) == {"Q10908976": MISSING}
+    assert entities_of([recorded("wbgetentities_missing_no_success_key.json")], ["M91629437"]) == {"M91629437": MISSING}
+    found = entities_of([recorded("wbgetentities_batch_with_one_missing_trimmed.json")], ["Q42", "Q6"])
     assert (found["Q6"], found["Q42"].classes) == (MISSING, ("Q5",))  # only the numeric id is recorded
-    assert entities_of(recorded("wbgetentities_redirect_excerpt.json"), ["Q53265341"]) == {
+    assert entities_of([recorded("wbgetentities_redirect_excerpt.json")], ["Q53265341"]) == {
         "Q53265341": Entity("Q11036")
     }
-    assert names_of(recorded("wbgetentities_labels_P31_Q5.json"), ["Q5"]) == {"Q5": Named("human", "en")}
+    assert names_of([recorded("wbgetentities_labels_P31_Q5.json")], ["Q5"]) == {"Q5": Named("human", "en")}
     with pytest.raises(SourceError, match="nothing for Q1"):
-        entities_of(recorded("wbgetentities_deleted_item.json"), ["Q10908976", "Q1"])
+        entities_of([recorded("wbgetentities_deleted_item.json")], ["Q10908976", "Q1"])
 
 
 def test_recorded_sparql_results_lose_blank_nodes_and_unbound_variables():

@@ -141,9 +141,13 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """Collect the page's data: labels in the order of the clusters, and the state after the decisions so far."""
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
+    inputs = material.decisions.inputs
+    if not material.decisions.decisions:  # those of these labels and clusters
+        labels, clusters = digest(label.class_id for label in material.labels), partition_digest(material.clusters)
+        inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
     by_id = {label.class_id: label for label in material.labels}
     return {
-        "inputs": inputs_of(material, made_with).model_dump(exclude_none=True),
+        "inputs": inputs.model_dump(exclude_none=True),
         "labels": [_entry(rank, by_id[row.class_id], row, material) for rank, row in enumerate(material.clustered)],
         "cluster_names": [name for _, name in sorted({(row.cluster, row.name) for row in material.clustered})],
         "known_kinds": dict(material.known_kinds),
@@ -154,14 +158,6 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         else None,
         **material.decisions.model_dump(include={"groups", "decisions", "approvals"}, exclude_none=True, mode="json"),
     }
-
-
-def inputs_of(material: Material, made_with: Inputs) -> Inputs:
-    """Return the inputs of a page's decisions: these labels and clusters, or those of the decisions so far."""
-    if material.decisions.decisions:
-        return material.decisions.inputs
-    labels, clusters = digest(label.class_id for label in material.labels), partition_digest(material.clusters)
-    return made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -287,21 +288,22 @@ def faiss_kmeans(
     return np.asarray(model.index.search(points, 1)[1][:, 0], np.int64)
 
 
-def _linkage(method: Literal["ward", "average"]) -> Algorithm:
-    """Make an algorithm that cuts a linkage into k clusters."""
+def _cut(
+    points: Vectors,
+    weights: NDArray[np.float32],
+    settings: ClusterSettings,
+    apart: Sequence[tuple[int, int]],
+    *,
+    method: Literal["ward", "average"],
+) -> Ids:
+    """Cut a linkage into k clusters."""
+    from scipy.cluster.hierarchy import fcluster
 
-    def cut(
-        points: Vectors, _: NDArray[np.float32], settings: ClusterSettings, apart: Sequence[tuple[int, int]]
-    ) -> Ids:
-        from scipy.cluster.hierarchy import fcluster
-
-        return np.asarray(fcluster(dendrogram(points, method, apart), settings.k, "maxclust"), np.int64) - 1
-
-    return cut
+    return np.asarray(fcluster(dendrogram(points, method, apart), settings.k, "maxclust"), np.int64) - 1
 
 
-algorithms.register("ward")(_linkage("ward"))
-algorithms.register("average")(_linkage("average"))
+algorithms.register("ward")(partial(_cut, method="ward"))
+algorithms.register("average")(partial(_cut, method="average"))
 
 
 _ROOTS: Mapping[str, Callable[[Any], Any]] = {

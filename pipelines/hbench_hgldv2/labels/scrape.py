@@ -178,7 +178,9 @@ def resolve(landmarks: Sequence[Landmark], source: FactSource) -> tuple[list[Lin
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
     qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
     names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
-    links = [link._replace(raw_label=_in_english(link.raw_label, names)) for link in links]
+    spoken = {i: name.text for i, name in names.items() if name.language in SPOKEN and name.text}
+    shown = [QID.sub(lambda qid: spoken.get(qid[0], qid[0]), link.raw_label) for link in links]
+    links = [link._replace(raw_label=text) for link, text in zip(links, shown, strict=True)]
     return links, [ClassName(i, *names.get(i, Named())) for i in class_ids]
 
 
@@ -253,25 +255,10 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
     topic, entity, reason = topic_of(page.item, entities) if page.item else ("", MISSING, page.status)
     where = (page.title, page.status, page.via, page.item, entity.item or topic)
-    classes, label = ((), "") if reason else (entity.classes, _infobox(entity))
-    counted = (entity.n_classes, entity.preferred, entity.revision)
-    return Link(*landmark, *where, reason, classes, *counted, label)
-
-
-def _infobox(entity: Entity) -> str:
-    """Write the classes as QIDs, followed by their qualifiers in parentheses."""
-    qualifiers = entity.qualifiers or ("",) * len(entity.classes)
-    return ", ".join(f"{qid} ({text})" if text else qid for qid, text in zip(entity.classes, qualifiers, strict=True))
-
-
-def _in_english(text: str, names: Mapping[str, Named]) -> str:
-    """Replace the QIDs in a text by their English labels, where they have one."""
-
-    def label(match: re.Match[str]) -> str:
-        name = names.get(match[0], Named())
-        return name.text if name.language in SPOKEN and name.text else match[0]
-
-    return QID.sub(label, text)
+    classes = () if reason else entity.classes
+    qualified = zip(classes, entity.qualifiers or ("",) * len(classes), strict=False)
+    label = ", ".join(f"{qid} ({text})" if text else qid for qid, text in qualified)
+    return Link(*landmark, *where, reason, classes, entity.n_classes, entity.preferred, entity.revision, label)
 
 
 def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:

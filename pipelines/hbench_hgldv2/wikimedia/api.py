@@ -12,7 +12,7 @@ Titles without an item are looked up by P373 in the query service, two hundred p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -51,37 +51,33 @@ def source(client: Client, servers: Servers = SERVERS) -> FactSource:
     """Make a source of the two APIs, and of the query service for P373."""
     commons, wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
 
-    def pages(titles: Sequence[str]) -> dict[str, Page]:
-        batches = _answered(client, commons, PAGES, "titles", titles)
-        return {title: page for batch, answers in batches for title, page in pages_of(answers, batch).items()}
+    def read(
+        endpoint: Endpoint,
+        params: Mapping[str, str],
+        name: str,
+        values: Sequence[str],
+        reader: Callable[..., dict[str, Any]],
+    ) -> dict[str, Any]:
+        """Join what `reader` finds in the answers to each batch; an id that is refused alone is a missing item."""
+        facts: dict[str, Any] = {}
+        for batch, answers in client.ask_batched(endpoint, params, name, values):
+            if isinstance(answers, Refused) and name == "titles":
+                raise SourceError("the API refuses a single title", found=answers.why)
+            refused = [{"entities": {i: {"missing": True} for i in batch}}]
+            facts |= reader(refused if isinstance(answers, Refused) else [answer.data for answer in answers], batch)
+        return facts
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
-        batches = _answered(client, commons, WIKITEXTS, "titles", titles)
-        texts = (item for _, answers in batches for item in wikitexts_of(answers).items())
-        return {title: target for title, text in texts if (target := soft_redirect(text))}
+        texts = read(commons, WIKITEXTS, "titles", titles, wikitexts_of)
+        return {title: target for title, text in texts.items() if (target := soft_redirect(text))}
 
-    def entities(ids: Sequence[str]) -> dict[str, Entity]:
-        batches = _answered(client, wikidata, ENTITIES, "ids", ids)
-        return {i: entity for batch, answers in batches for i, entity in entities_of(answers[0], batch).items()}
-
-    def names(ids: Sequence[str]) -> dict[str, Named]:
-        batches = _answered(client, wikidata, LABELS, "ids", ids)
-        return {i: name for batch, answers in batches for i, name in names_of(answers[0], batch).items()}
-
-    return FactSource(pages, soft_targets, QueryService(client, servers).by_category, entities, names)
-
-
-def _answered(
-    client: Client, endpoint: Endpoint, params: Mapping[str, str], name: str, values: Sequence[str]
-) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
-    """Yield batches of values with the data of their answers; an id that is refused alone is a missing item."""
-    for batch, answers in client.ask_batched(endpoint, params, name, values):
-        if not isinstance(answers, Refused):
-            yield batch, [answer.data for answer in answers]
-        elif name == "ids":
-            yield batch, [{"entities": {i: {"missing": True} for i in batch}}]
-        else:
-            raise SourceError("the API refuses a single title", found=answers.why)
+    return FactSource(
+        pages=lambda titles: read(commons, PAGES, "titles", titles, pages_of),
+        soft_targets=soft_targets,
+        by_category=QueryService(client, servers).by_category,
+        entities=lambda ids: read(wikidata, ENTITIES, "ids", ids, entities_of),
+        names=lambda ids: read(wikidata, LABELS, "ids", ids, names_of),
+    )
 
 
 # ------------------------------------------------------------------------------------------ pages
@@ -112,7 +108,7 @@ def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> 
     return {title: _page(renamed.get(title, title), redirected, pages) for title in requested}
 
 
-def wikitexts_of(answers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def wikitexts_of(answers: Iterable[Mapping[str, Any]], _requested: Sequence[str] = ()) -> dict[str, str]:
     """Read page title -> wikitext from the answers to one `prop=revisions&rvprop=content&rvslots=main` query."""
     texts: dict[str, str] = {}
     for answer in answers:
@@ -168,12 +164,12 @@ def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------ entities
 
 
-def entities_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str, Entity]:
+def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Entity]:
     """Read the entity of each requested id from one wbgetentities answer; raises SourceError for an id without an answer.
 
     A redirected item has the requested id as key and its target's as `item`; a missing or deleted one is MISSING.
     """
-    contents = answer.get("entities") or {}
+    contents = answers[0].get("entities") or {}
     absent = [i for i in requested if i not in contents]
     if absent:
         raise SourceError(
@@ -184,9 +180,9 @@ def entities_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str
     return {i: MISSING if "missing" in contents[i] else _entity(contents[i]) for i in requested}
 
 
-def names_of(answer: Mapping[str, Any], requested: Sequence[str]) -> dict[str, Named]:
+def names_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Named]:
     """Read the English label of each requested id from one wbgetentities answer with `languagefallback`."""
-    contents = answer.get("entities") or {}
+    contents = answers[0].get("entities") or {}
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {i: Named(label.get("value", ""), label.get("language", "")) for i, label in labels.items()}
 

@@ -103,7 +103,9 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
-    redirects = _redirects(tables)
+    redirected = {row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY}  # few, next to the pages
+    named = ((row[0], row[2]) for row in _rows(tables["page"]) if row[1] == CATEGORY)
+    redirects = {name: redirected[number] for number, name in named if number in redirected}
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
@@ -115,15 +117,9 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]
     pages = {}
     for title, end in ends.items():
         name = f"Category:{end.replace('_', ' ')}"
-        redirected = end != keys[title]
-        pages[title] = existing_page(name, items[end], redirected=redirected) if end in items else Page(name, "missing")
+        page = existing_page(name, items.get(end, ""), redirected=end != keys[title])
+        pages[title] = page if end in items else Page(name, "missing")
     return pages
-
-
-def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
-    """Read category -> target for all redirects between categories, a small table compared with the pages."""
-    targets = {row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY}
-    return {row[2]: targets[row[0]] for row in _rows(tables["page"]) if row[1] == CATEGORY and row[0] in targets}
 
 
 def _end(key: str, redirects: Mapping[str, str]) -> str:
