@@ -187,9 +187,9 @@ def _height(best: Sequence[BoardPoint]) -> float:
     return 2.35 + 0.105 * (-(-min(len(best), MOST) // 2))
 
 
-def _about(board: Leaderboard, rows: int) -> str:
+def _about(board: Leaderboard, results: int) -> str:
     where = f"hbench leaderboard show {board.dataset}"
-    return f"{board.dataset}@{board.version} · protocol {board.protocol} · {rows} rows; sources: {where}"
+    return f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; sources: {where}"
 
 
 def _board(request: PlotRequest, kind: str) -> Leaderboard:
