@@ -17,7 +17,6 @@ import re
 import stat
 import sys
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, suppress
 from functools import cache, update_wrapper
 from pathlib import Path
@@ -61,30 +60,17 @@ class Compiled:
         return self.made
 
     def _make(self) -> Any:
-        return machine_code(error_model="numpy", no_cpython_wrapper=not self.called_from_python)(self.function)
-
-
-def machine_code(
-    *, error_model: str = "python", fastmath: AbstractSet[str] = frozenset(), no_cpython_wrapper: bool = False
-) -> Callable[[FunctionT], FunctionT]:
-    """numba's decorator, with its options, of a function whose machine code is kept where a folder can be written to."""
-    numba: Any = importlib.import_module("numba")
-
-    def make(function: FunctionT) -> FunctionT:
-        with LOADING:
-            usual = numba.config.CACHE_DIR
-            folder = kept_in(Path(function.__code__.co_filename).parent)
-            jit = numba.njit(
-                nogil=True, cache=bool(folder), error_model=error_model, fastmath=set(fastmath), no_cfunc_wrapper=True,
-                no_cpython_wrapper=no_cpython_wrapper,
-            )  # fmt: skip
-            numba.config.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16]) if folder else usual
-            try:
-                return cast("FunctionT", jit(function))
-            finally:
-                numba.config.CACHE_DIR = usual
-
-    return make
+        numba: Any = importlib.import_module("numba")
+        usual, folder = numba.config.CACHE_DIR, kept_in(Path(self.function.__code__.co_filename).parent)
+        jit = numba.njit(
+            nogil=True, cache=bool(folder), error_model="numpy", no_cfunc_wrapper=True,
+            no_cpython_wrapper=not self.called_from_python,
+        )  # fmt: skip
+        numba.config.CACHE_DIR = str(folder / sources_digest(self.function.__module__)[:16]) if folder else usual
+        try:
+            return jit(self.function)
+        finally:
+            numba.config.CACHE_DIR = usual
 
 
 @cache

@@ -17,26 +17,17 @@ from hbench.core.paths import cache_home, data_home
 from hbench.core.version import __version__
 
 PACKAGES = (
-    "numpy",
-    "numba",
-    "pyarrow",
-    "networkx",
-    "pandas",
-    "scikit-learn",
-    "matplotlib",
-    "torch",
-    "torchvision",
-    "timm",
-)
+    "numpy", "numba", "pyarrow", "networkx", "pandas", "scikit-learn", "matplotlib", "torch", "torchvision", "timm",
+)  # fmt: skip
 VARIABLES = ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE", "NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "OMP_NUM_THREADS")
 
 
 def environment() -> dict[str, Any]:
-    """Everything, as plain values."""
+    """Versions, hardware, folders and variables as JSON-ready values."""
     return {
         "versions": versions(),
         "processor": processor(),
-        "folders": folders(),
+        "folders": {"data": folder_of(data_home()), "cache": folder_of(cache_home())},
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
@@ -66,19 +57,16 @@ def processor() -> dict[str, Any]:
     }
 
 
-def folders() -> dict[str, dict[str, Any]]:
-    """The data and the cache folder: where, whether there, whose, and whether only their owner writes to them."""
-    features = {}
-    for name, path in (("data", data_home()), ("cache", cache_home())):
-        there = path.exists()
-        features[name] = {
-            "path": str(path),
-            "exists": there,
-            "owner": _owner(path) if there else None,
-            "writable": os.access(path, os.W_OK) if there else None,
-            "only_by_owner": is_own(path) if there else None,
-        }
-    return features
+def folder_of(path: Path) -> dict[str, Any]:
+    """Describe a folder: where, whether there, whose, and whether only its owner writes to it."""
+    there = path.exists()
+    return {
+        "path": str(path),
+        "exists": there,
+        "owner": _owner(path) if there else None,
+        "writable": os.access(path, os.W_OK) if there else None,
+        "only_by_owner": is_own(path) if there else None,
+    }
 
 
 def _owner(path: Path) -> str:

@@ -164,22 +164,18 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     met while its members are read."""
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_members(archive, path.stat().st_size)
+            infos = archive.infolist()
+            if len(infos) > MEMBERS:
+                raise ValueError(f"it has {len(infos):,} members, more than {MEMBERS:,}")
+            for info in infos:
+                if info.flag_bits & LOCKED:
+                    raise ValueError(f"its member {info.filename!r} is encrypted or patched")
+                if info.compress_type not in METHODS:
+                    raise ValueError(f"its member {info.filename!r} is compressed otherwise than by deflate")
+            refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError) as error:
         raise ValueError(f"it is not a sound zip archive: {error}") from None
-
-
-def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    infos = archive.infolist()
-    if len(infos) > MEMBERS:
-        raise ValueError(f"it has {len(infos):,} members, more than {MEMBERS:,}")
-    for info in infos:
-        if info.flag_bits & LOCKED:
-            raise ValueError(f"its member {info.filename!r} is encrypted or patched")
-        if info.compress_type not in METHODS:
-            raise ValueError(f"its member {info.filename!r} is compressed otherwise than by deflate")
-    refuse_bomb(size, sum(info.file_size for info in infos))
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
