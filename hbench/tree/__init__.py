@@ -224,23 +224,18 @@ def check_nested(
         parent[place] = above
         bad = np.unique(nodes[parent[place] != above])
         if len(bad):
+
+            def name(depth: int, node: int) -> str:
+                return repr(names[depth][node]) if names else str(node)
+
+            found = {node: [name(level - 1, p) for p in np.unique(above[nodes == node])] for node in bad[:SHOWN_NODES]}
+            shown = [f"{name(level, node)} in {' and '.join(parents)}" for node, parents in found.items()]
             raise TreeError(
                 f"the labels do not form a tree: {len(bad)} {levels[level]} labels have several parents",
                 expected=f"each {levels[level]} in one {levels[level - 1]}",
-                found=f"{levels[level]} {'; '.join(_parents_in_words(bad, labels, level, names))}",
+                found=f"{levels[level]} {'; '.join(shown + ['…'] * (len(bad) > SHOWN_NODES))}",
                 fix="order the columns from coarse to fine; if they are, a policy mends it: hbench tree validate --help",
             )
-
-
-def _parents_in_words(
-    nodes: NDArray[np.integer], labels: NDArray[np.integer], level: int, names: Sequence[Sequence[str]] | None
-) -> list[str]:
-    def name(depth: int, i: int) -> str:
-        return repr(names[depth][i]) if names else str(i)
-
-    column, above = labels[:, level], labels[:, level - 1]
-    parents = {i: " and ".join(name(level - 1, p) for p in np.unique(above[column == i])) for i in nodes[:SHOWN_NODES]}
-    return [f"{name(level, i)} in {text}" for i, text in parents.items()] + ["…"] * (len(nodes) > SHOWN_NODES)
 
 
 def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:

@@ -47,9 +47,14 @@ def read(path: Path, *, levels: Sequence[str] = ()) -> NameTable:
         raise DataError(f"{path} is not UTF-8 text", found=str(error)) from None
 
 
+def is_edges(table: pa.Table, levels: Sequence[str]) -> bool:
+    """Whether a table without chosen levels is a list of edges, from parent to child."""
+    return not levels and {name.lower() for name in table.column_names} == set(EDGE_COLUMNS)
+
+
 def _read_sheet(path: Path, levels: Sequence[str]) -> NameTable:
     table = tables.read_sheet(path)
-    if not levels and {name.lower() for name in table.column_names} == set(EDGE_COLUMNS):
+    if is_edges(table, levels):
         by_name = {name.lower(): tables.texts(table, name) for name in table.column_names}
         return unfold(edges(zip(by_name["parent"], by_name["child"], strict=True)))
     if not levels and LEVELS_KEY in (table.schema.metadata or {}):
@@ -79,11 +84,9 @@ def write(tree: LabelTree, kind: str) -> str:
     bad = [name for names in (tree.levels, *tree.names) for name in names if CONTROL.search(name)]
     if bad:
         raise TreeError(
-            f"{len(bad)} names hold control characters",
-            expected="names on one line",
-            found=examples(map(repr, bad)),
+            f"{len(bad)} names hold control characters", expected="names on one line", found=examples(map(repr, bad)),
             fix="--policy trim removes them",
-        )
+        )  # fmt: skip
     return WRITERS[kind](tree)
 
 
@@ -159,14 +162,6 @@ def _format_json(tree: LabelTree) -> str:
     return json.dumps(nested(tree), ensure_ascii=False, indent=1) + "\n"
 
 
-def _format_csv(tree: LabelTree) -> str:
-    return tables.lines(tree.levels, class_rows(tree))
-
-
-def _format_tsv(tree: LabelTree) -> str:
-    return tables.lines(tree.levels, class_rows(tree), delimiter="\t")
-
-
 def _format_dot(tree: LabelTree) -> str:
     def quoted(name: str) -> str:
         return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -178,17 +173,10 @@ def _format_dot(tree: LabelTree) -> str:
 
 
 GRAPH_READERS: dict[str, Callable[[str], ClassGraph[NodeId]]] = {
-    ".graphml": _parse_graphml,
-    ".json": _parse_json,
-    ".nwk": parse_newick,
-    ".newick": parse_newick,
-}
+    ".graphml": _parse_graphml, ".json": _parse_json, ".nwk": parse_newick, ".newick": parse_newick,
+}  # fmt: skip
 WRITERS: dict[str, Callable[[LabelTree], str]] = {
-    ".csv": _format_csv,
-    ".tsv": _format_tsv,
-    ".json": _format_json,
-    ".graphml": _format_graphml,
-    ".nwk": format_newick,
-    ".newick": format_newick,
-    ".dot": _format_dot,
-}
+    ".csv": lambda tree: tables.lines(tree.levels, class_rows(tree)),
+    ".tsv": lambda tree: tables.lines(tree.levels, class_rows(tree), delimiter="\t"),
+    ".json": _format_json, ".graphml": _format_graphml, ".nwk": format_newick, ".newick": format_newick, ".dot": _format_dot,
+}  # fmt: skip

@@ -57,11 +57,9 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(names[node] for node in path) for path in _paths(acyclic, tops))
-    broken = list(cycles)
-    if len(roots) > 1:
-        broken.append(
-            TreeProblem("several roots", "the root", names[roots[0]], tuple(names[root] for root in roots), 0)
-        )
+    at_top = tuple(names[root] for root in roots)
+    several = [TreeProblem("several roots", "the root", at_top[0], at_top, 0)] if len(roots) > 1 else []
+    broken = [*cycles, *several]
     depth = max(map(len, rows), default=0)
     if depth == 0 and not broken:
         raise DataError("the graph has no classes", expected="edges from a root down to its classes", found="none")
@@ -107,9 +105,8 @@ def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[Node
         raise TreeError(
             "the graph has too many paths to unfold it into a tree",
             expected=f"at most {MOST_PATHS:,} paths from the root to a leaf",
-            found=f"{sum(below[top] for top in tops):,}",
-            fix="give every node one parent",
-        )
+            found=f"{sum(below[top] for top in tops):,}", fix="give every node one parent",
+        )  # fmt: skip
     waiting: list[tuple[NodeId, ...]] = [(top,) for top in reversed(tops)]
     while waiting:
         path = waiting.pop()

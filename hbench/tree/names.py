@@ -117,10 +117,8 @@ class NameTable:
                 fix="hbench tree validate lists every problem and the policies that mend it",
             )
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
-        ids = [
-            [number.setdefault(name, len(number)) for number, name in zip(numbers, row, strict=True)]
-            for row in self.rows
-        ]
+        pairs = (zip(numbers, row, strict=True) for row in self.rows)
+        ids = [[number.setdefault(name, len(number)) for number, name in row] for row in pairs]
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
         tree, labels = LabelTree.from_labels(array, levels=self.levels, names=[list(number) for number in numbers])
         items = np.zeros(len(tree.paths), np.int64)
@@ -224,11 +222,8 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
             branches = [below[parent, key] for parent in of_node]
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
-            yield TreeProblem(kind, levels[key], key[1][-1], tuple(map(_name_of, of_node)), sum(of_node.values()))
-
-
-def _name_of(key: Key) -> str:
-    return key[1][-1] if key[1] else "the root"
+            places = tuple(names[-1] if names else "the root" for _, names in of_node)
+            yield TreeProblem(kind, levels[key], key[1][-1], places, sum(of_node.values()))
 
 
 def folded(name: str) -> str:

@@ -31,7 +31,7 @@ from hbench.tree.names import (
     folded,
     levels_for,
     look_alikes,
-)
+)  # fmt: skip
 from hbench.tree.partial import ended_early
 
 NewRows = Mapping[Row, Row | None]
@@ -94,24 +94,20 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
         new = step.new_rows(table)
         changes += [Change(step.name, row, new[row], items) for row, items in table.rows.items() if new[row] != row]
         final = {row: None if now is None else new[now] for row, now in final.items()}
-        table = _rewritten(table, new, step)
+        rows: Counter[Row] = Counter()
+        for row, items in table.rows.items():
+            if (after := new[row]) is not None:
+                rows[after] += items
+        if table.rows and not rows:
+            raise TreeError(f"the policy {step.name} leaves out every row of the table", fix="use another policy first")
+        broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
+        levels = levels_for(table.levels, rows)
+        table = dataclasses.replace(table, levels=levels, rows=dict(rows), broken=broken)
     return Mended(table, changes, final)
 
 
 def _exclude_each_other(one: Policy, other: Policy) -> bool:
     return one.stage == other.stage and not set(one.mends).isdisjoint(other.mends)
-
-
-def _rewritten(table: NameTable, new: NewRows, step: Policy) -> NameTable:
-    rows: dict[Row, int] = {}
-    for row, items in table.rows.items():
-        after = new[row]
-        if after is not None:
-            rows[after] = rows.get(after, 0) + items
-    if table.rows and not rows:
-        raise TreeError(f"the policy {step.name} leaves out every row of the table", fix="use another policy first")
-    broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
-    return dataclasses.replace(table, levels=levels_for(table.levels, rows), rows=rows, broken=broken)
 
 
 @policy("trim", mends=["spaces"], stage=0)
@@ -201,9 +197,8 @@ def by_path(table: NameTable) -> NewRows:
 @policy("majority-parent", mends=["homonym", "several parents"], stage=4)
 def majority_parent(table: NameTable) -> NewRows:
     """A node stays with the parent that most items put it under; the first by name where two are equal."""
-    chosen = {
-        key: min(of_node, key=lambda parent: (-of_node[parent], parent)) for key, of_node in table.parents().items()
-    }
+    parents = table.parents().items()
+    chosen = {key: min(of_node, key=lambda parent: (-of_node[parent], parent)) for key, of_node in parents}
 
     def path(key: Key) -> Row:
         upwards: list[Key] = []
@@ -219,9 +214,14 @@ def majority_parent(table: NameTable) -> NewRows:
             key = chosen[key]
         return tuple(names[-1] for _, names in reversed(upwards))
 
-    if table.one_namespace:  # a leaf may end at another depth under its new parent
-        return _evened(table, {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows})
-    return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
+    if not table.one_namespace:
+        return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
+    # a leaf, which may be repeated below itself, may end at another depth under its new parent
+    new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
+    if any(len(row) < len(table.levels) for row in table.rows):
+        return new
+    depth = max(map(len, new.values()), default=0)
+    return {row: after + after[-1:] * (depth - len(after)) for row, after in new.items()}
 
 
 def _unrepeated(row: Row) -> Row:
@@ -229,22 +229,11 @@ def _unrepeated(row: Row) -> Row:
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 
-def _evened(table: NameTable, new: dict[Row, Row]) -> dict[Row, Row]:
-    """Repeat the leaves of new rows down to one depth, if the rows of the table had one depth."""
-    if any(len(row) < len(table.levels) for row in table.rows):
-        return new
-    depth = max(map(len, new.values()), default=0)
-    return {row: after + after[-1:] * (depth - len(after)) for row, after in new.items()}
-
-
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=5)
 def drop(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several parents."""
-    whole = {
-        row: items
-        for row, items in table.rows.items()
-        if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
-    }
+    named = [row for row in table.rows if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))]
+    whole = {row: table.rows[row] for row in named}
     shared = {key for key, of_node in dataclasses.replace(table, rows=whole).parents().items() if len(of_node) > 1}
     return {row: row if row in whole and shared.isdisjoint(table.keys(row)) else None for row in table.rows}
 

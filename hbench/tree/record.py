@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +13,7 @@ from hbench.core import tables
 from hbench.core.errors import UsageError
 from hbench.core.files import write_text
 from hbench.core.version import __version__
-from hbench.tree.files import EDGE_COLUMNS, LEVELS_KEY, level_columns
+from hbench.tree.files import LEVELS_KEY, is_edges, level_columns
 from hbench.tree.names import NameTable, Row, stripped
 from hbench.tree.policies import Mended, mend_to_tree
 
@@ -29,9 +28,17 @@ def write_mended(out: Path, source: Path, mended: Mended, *, levels: Sequence[st
         raise UsageError(f"{out} is not a table", expected=f"a name that ends in {', '.join(tables.SUFFIXES)}")
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"{out} is the source itself", expected="another file, so that the source is kept")
+    about = {
+        "source": source.name,
+        "sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None,
+        "policies": list(policies),
+        "levels": mended.table.levels,
+        "changes": [change._asdict() for change in mended.changes],
+        "hbench": __version__,
+    }
     record = out.with_name(f"{out.name}.changes.json")
     tables.write_sheet(_table_of(source, mended, levels), out)
-    write_text(record, json.dumps(_record(source, mended, policies), indent=1, ensure_ascii=False) + "\n")
+    write_text(record, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return record
 
 
@@ -61,26 +68,11 @@ def mend_sheet(table: pa.Table, levels: Sequence[str], policies: Sequence[str]) 
 def _table_of(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
     if source.is_file() and tables.kind_of(source) in tables.SUFFIXES:
         table = tables.read_sheet(source)
-        if LEVELS_KEY not in (table.schema.metadata or {}) and not _is_edges(table, levels):
+        if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges(table, levels):
             return mended_sheet(table, level_columns(table, levels), mended)
     return _of_rows(mended.table.levels, list(mended.table.rows))
-
-
-def _is_edges(table: pa.Table, levels: Sequence[str]) -> bool:
-    return not levels and {name.lower() for name in table.column_names} == set(EDGE_COLUMNS)
 
 
 def _of_rows(levels: Row, rows: Sequence[Row]) -> pa.Table:
     columns = zip(*(row + ("",) * (len(levels) - len(row)) for row in rows), strict=True)
     return pa.table({level: pa.array(column, pa.string()) for level, column in zip(levels, columns, strict=True)})
-
-
-def _record(source: Path, mended: Mended, policies: Sequence[str]) -> dict[str, Any]:
-    return {
-        "source": source.name,
-        "sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None,
-        "policies": list(policies),
-        "levels": mended.table.levels,
-        "changes": [change._asdict() for change in mended.changes],
-        "hbench": __version__,
-    }

@@ -36,18 +36,10 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
         above = len(tree.names[depth - 1]) if depth else 1
         children = np.bincount(tree.parents[depth], minlength=above)
+        branching = int(children.min()), float(np.median(children)), int(children.max())
         counts = items_of_level(tree, items, depth + 1)
-        most, least = int(counts.argmax()), int(counts.argmin())
-        rows.append(
-            LevelStatistics(
-                level,
-                len(names),
-                (int(children.min()), float(np.median(children)), int(children.max())),
-                effective_number(counts),
-                (names[most], int(counts[most])),
-                (names[least], int(counts[least])),
-            )
-        )
+        largest, smallest = ((names[node], int(counts[node])) for node in (counts.argmax(), counts.argmin()))
+        rows.append(LevelStatistics(level, len(names), branching, effective_number(counts), largest, smallest))
     return rows
 
 
