@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hbench.datasets import Dataset
-
 NEXT = """
 Next:
   hbench leaderboard show glyphs                      who is ahead
@@ -37,7 +35,10 @@ def command(out: Path, dim: int) -> None:
 
     Example: hbench demo --out demo
     """
+    import numpy as np
+
     from hbench import datasets
+    from hbench.datasets.benchmarks import glyphs
     from hbench.engine.settings import Settings
     from hbench.evaluation import embeddings
     from hbench.evaluation.evaluate import report_on
@@ -49,7 +50,8 @@ def command(out: Path, dim: int) -> None:
     with progress() as shown:
         task = shown.add_task("drawing the letters", total=3)
         data = datasets.load("glyphs")
-        train, test = _pixels(data)
+        images = (glyphs.images(manifest) for manifest in data.manifests.values())
+        train, test = (each.reshape(len(each), -1).astype(np.float32) / np.float32(255) for each in images)  # in 0 … 1
         shown.update(task, description="projecting their pixels", completed=1)
         vectors = principal_components(train, test, dim)
         shown.update(task, description="writing the embeddings", completed=2)
@@ -79,18 +81,6 @@ def _pages(report: Path, embedding: Path, folder: Path) -> Path:
     with progress() as shown:
         shown.add_task("making pages", total=None)
         return write_pages(with_embeddings(read_runs([report]), [embedding], RESULTS), folder)
-
-
-def _pixels(data: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Train and test images as rows of floats in 0 … 1."""
-    import numpy as np
-
-    from hbench.datasets.benchmarks import glyphs
-
-    assert data.train is not None
-    images = (glyphs.images(manifest) for manifest in (data.train, data.tests["test"]))
-    train, test = (rows.reshape(len(rows), -1).astype(np.float32) / np.float32(255) for rows in images)
-    return train, test
 
 
 def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

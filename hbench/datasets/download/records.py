@@ -34,11 +34,6 @@ class DownloadRecord:
     sha256: str
     unpacked: int | None = None
 
-    def is_current(self) -> bool:
-        """Whether the file has the size and time of when its checksums were computed."""
-        file = Path(self.path)
-        return file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (self.size, self.time)
-
 
 RECORD = TypeAdapter(DownloadRecord)
 
@@ -66,9 +61,10 @@ def state_of(folder: Path, source: RemoteFile) -> str:
     "missing"."""
     target = folder / source.file
     record = read_record(folder, source)
+    file = Path(record.path) if record else target
     if record and source.unpack is not None and record.unpacked is not None:
-        return "done" if Path(record.path).exists() else "unpacked"
-    if record and record.is_current():
+        return "done" if file.exists() else "unpacked"
+    if record and file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (record.size, record.time):
         return "done" if source.unpack is None else "verified"
     if target.exists():
         return "unchecked"

@@ -75,8 +75,13 @@ def bibtex(citations: Mapping[str, str]) -> str:
     entries = {}
     for name, text in citations.items():
         paper = publication_of(text)
-        key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") if paper is None else paper.key
-        entries[key] = _entry("misc", key, _note(name, text)) if paper is None else _of_publication(paper)
+        if paper is not None:
+            entries[paper.key] = _of_publication(paper)
+            continue
+        key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        years, number = YEAR.findall(name) or YEAR.findall(text), re.search(r"arXiv[ :](\d{4}\.\d{4,5})", text)
+        fields = {"title": f"{{{_for_tex(name)}}}", "note": _for_tex(text), "year": years[-1] if years else ""}
+        entries[key] = _entry("misc", key, fields | _arxiv(number[1] if number else ""))
     return "\n".join(entries[key] for key in sorted(entries))
 
 
@@ -92,12 +97,6 @@ def _of_publication(paper: Publication) -> str:
         **_arxiv(paper.arxiv),
     }
     return _entry(paper.kind, paper.key, fields)
-
-
-def _note(name: str, text: str) -> dict[str, str]:
-    years, number = YEAR.findall(name) or YEAR.findall(text), re.search(r"arXiv[ :](\d{4}\.\d{4,5})", text)
-    fields = {"title": f"{{{_for_tex(name)}}}", "note": _for_tex(text), "year": years[-1] if years else ""}
-    return fields | _arxiv(number[1] if number else "")
 
 
 def _arxiv(number: str) -> dict[str, str]:

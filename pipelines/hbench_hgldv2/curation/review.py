@@ -74,7 +74,12 @@ def run(
         work = work / "demo"
         make_demo(work)
         names, against = work / "names.csv", work / "released.yaml"
-    material = material_in(work, decisions_in(work, decisions), encode.kinds_in(names))
+    labels, clustered = read_rows(work / "labels.csv", Label), read_rows(work / "clusters.csv", Clustered)
+    decided, tree = decisions_in(work, decisions), work / "taxonomy.csv"
+    placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decided).placed()
+    ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
+    suggestions = suggestions_for(work, labels, placed)
+    material = Material(labels, clustered, suggestions, encode.kinds_in(names), decided, ancestors)
     if against is not None:
         second = decisions_file.load(against)
         reviewers = [decision.by for decision in second.decisions if decision.by]
@@ -100,15 +105,6 @@ def make_demo(work: Path) -> None:
         write_text(work / "decisions.yaml", (DEMO / "decisions.yaml").read_text(encoding="utf-8"))
     labels = read_rows(work / "labels.csv", Label)
     write_text(work / "released.yaml", decisions_file.dumps(released.decisions_of([rows], labels)))
-
-
-def material_in(work: Path, decisions: Decisions, known_kinds: Mapping[str, str]) -> Material:
-    """Read the content of a review from the work folder."""
-    labels, clustered = read_rows(work / "labels.csv", Label), read_rows(work / "clusters.csv", Clustered)
-    placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decisions).placed()
-    tree = work / "taxonomy.csv"
-    ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
-    return Material(labels, clustered, suggestions_for(work, labels, placed), known_kinds, decisions, ancestors)
 
 
 def _made_with(work: Path) -> Inputs:

@@ -80,7 +80,8 @@ class QueryService:
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
         """Find the item of each title whose P373 is in exactly one item."""
         named = {title.partition(":")[2]: title for title in titles}
-        rows = self._rows(BY_CATEGORY, [_literal(name) for name in named])
+        escaped = (name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name in named)
+        rows = self._rows(BY_CATEGORY, [f'"{name}"' for name in escaped])
         return only_items((named[row["name"]], row["item"]) for row in rows)
 
     def entities(self, ids: Sequence[str]) -> dict[str, Entity]:
@@ -119,8 +120,3 @@ def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> Entity
         return MISSING
     order = lambda qid: (len(qid), qid)  # noqa: E731
     return entity_of(item, {key: sorted(set(values), key=order) for key, values in statements.items()})
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
