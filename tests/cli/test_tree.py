@@ -1,7 +1,5 @@
 """hbench tree as a person meets it: printed, checked, mended, exported and drawn; one clear message for each fault."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Texts that do not fit their schema are refused with the place and the nearest known key."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -4,8 +4,6 @@ Each reader gets mutated copies of its sample in a process of its own, so that a
 a fine reader reads, or refuses with an HBenchError. Everything else is a failure, printed with the round that makes it again.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import sys
 import tempfile

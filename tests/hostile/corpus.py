@@ -1,7 +1,5 @@
 """One small sound file per format that hbench reads, each made by a function, and the reader that takes it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

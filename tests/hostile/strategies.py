@@ -5,8 +5,6 @@ a schema.
 `altered(sample)` draws such files for each format of the corpus.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Answers of a hostile HTTP server, drawn at random: a download ends with the right bytes, or with a message and nothing kept."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from pathlib import Path

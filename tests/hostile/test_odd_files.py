@@ -1,7 +1,5 @@
 """Files that are whole and wrong, of every format: read or refused, with a message, never another exception."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

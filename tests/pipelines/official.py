@@ -1,7 +1,5 @@
 """The real labels of the release, as the tests use them."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from pathlib import Path

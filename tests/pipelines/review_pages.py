@@ -1,7 +1,5 @@
 """Review pages for tests: material to review, and what a page in Chromium shows and exports (conftest.py opens it)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench_hgldv2.curation import review

@@ -1,7 +1,5 @@
 """The assignment of unlabelled landmarks, against plain loops."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The review page for everyone: by Tab and arrow keys, for screen readers, for fingers, and with thousands of cards."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, material_of, titles

@@ -1,7 +1,5 @@
 """The taxonomy from subclass graphs with everything that real ones have: cycles, many parents, over-general classes."""
 
-from __future__ import annotations
-
 import networkx as nx
 from hbench_hgldv2.grouping.taxonomy import ROOT, Removed, ancestors_of, rows, taxonomy
 from hbench_hgldv2.wikimedia.facts import MISSING, Entity

@@ -1,7 +1,5 @@
 """A local Wikimedia on 127.0.0.1: both APIs and the query service over a World, with faults thrown in at random."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

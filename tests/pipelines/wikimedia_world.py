@@ -1,7 +1,5 @@
 """A small Wikimedia: synthetic categories and items in every real shape, and the outcome of each."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from itertools import pairwise

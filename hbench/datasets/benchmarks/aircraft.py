@@ -1,7 +1,5 @@
 """FGVC-Aircraft: aircraft by variant, family and manufacturer; the first half of the variants trains, the rest tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.core.errors import DataError

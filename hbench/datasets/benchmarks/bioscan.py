@@ -1,7 +1,5 @@
 """BIOSCAN-5M: insects under the microscope, by taxonomy; one test has the species of the training set, one has others."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Cars196: car models by body type; the first 98 models train, the others test."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.datasets.raw_files import refuse_unless, shipped_rows

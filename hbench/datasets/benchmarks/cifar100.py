@@ -1,7 +1,5 @@
 """CIFAR-100: small pictures of a hundred things in twenty superclasses; train and test share their classes."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """CUB-200-2011: birds by species, family and order; the first hundred species train, the others test."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

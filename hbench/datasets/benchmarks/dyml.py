@@ -1,7 +1,5 @@
 """DyML: vehicles, animals and products, trained on three levels and tested on one level at a time."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

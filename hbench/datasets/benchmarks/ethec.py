@@ -1,7 +1,5 @@
 """ETHEC: butterflies of the entomological collection of ETH Zürich, by family, subfamily, genus and species."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

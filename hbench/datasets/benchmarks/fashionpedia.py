@@ -1,7 +1,5 @@
 """Fashionpedia: garments, cut out of photographs by their boxes; by kind, category and nickname."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """FathomNet 2025: animals of the deep sea, cut out of their pictures; named as exactly as an expert could."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Google Landmarks v2, and its hierarchical version: landmarks by super-category and by natural or human-made."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from urllib.parse import unquote

@@ -4,8 +4,6 @@ An image is one letter in one font, 32×32 grey, drawn on this machine. é for �
 for é a severe one.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ILIAS: photographs of 1,000 objects, in a taxonomy of three levels, among up to 100 million distractors."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or full taxonomy (full)."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """iNaturalist 2021 mini: 50 training images of each of 10,000 species, by the full taxonomy; and an open-set split of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """In-shop Clothes Retrieval (DeepFashion): single pieces of clothing by category; queries and gallery are separate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Met: visitors' photographs as queries against the museum's pictures of 224,408 exhibits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

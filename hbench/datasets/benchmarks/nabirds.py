@@ -1,7 +1,5 @@
 """NABirds: North American birds; a species without forms of its own is repeated as its only form."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.core.errors import TreeError

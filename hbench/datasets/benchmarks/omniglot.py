@@ -1,7 +1,5 @@
 """Omniglot: handwritten characters by alphabet; the background alphabets train, the evaluation alphabets test."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Products-10K: 10,000 products of a web shop, each in a group; the test images are customers' photographs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples

@@ -1,7 +1,5 @@
 """Rare Species: 400 species of the IUCN Red List, up to 30 images of each; a test without a training set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.datasets.raw_files import columns_of

@@ -1,7 +1,5 @@
 """Revisited Oxford and Paris: 70 views of buildings against a gallery; lists say which images are easy, hard or junk."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from pathlib import Path
 from typing import Any

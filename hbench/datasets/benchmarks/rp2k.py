@@ -1,7 +1,5 @@
 """RP2K: retail products, cut out of photographs of shelves, in a folder per product."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.datasets.raw_files import images_in

@@ -1,7 +1,5 @@
 """SfM-120k: photographs of landmarks by the 3-D model in which they were matched; landmark papers train on it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.datasets.raw_files import plain_pickle, refuse_unless

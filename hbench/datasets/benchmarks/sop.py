@@ -1,7 +1,5 @@
 """Stanford Online Products: photographs of articles for sale; fine classes are products, coarse ones twelve kinds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.datasets.raw_files import rows_of

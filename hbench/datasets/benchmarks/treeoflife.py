@@ -1,7 +1,5 @@
 """TreeOfLife-10M: the authors' parts train_small and val, by the full taxonomy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.compute as pc
