@@ -5,8 +5,6 @@
 (1.0, 2)
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from functools import partial

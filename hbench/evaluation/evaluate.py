@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.datasets import Dataset, load, specs
-from hbench.datasets.manifest import Manifest, name_table_of
+from hbench.datasets.manifest import name_table_of
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
 from hbench.engine.measure import OnBlock, measure
@@ -135,7 +135,7 @@ def examine(
     similarity, protocol = settings.similarity or data.protocol.similarity, protocol_name(settings.protocol, data)
     conditions = replace(settings, similarity=similarity, protocol=protocol).resolve(
         data.levels, metrics=names, partial=bool(warnings),
-        left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "",
+        left_out=f"{len(left_out)}({digest_of_lines(left_out)[:8]})" if left_out else "",
     )  # fmt: skip
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
     refuse(given.source.file, problems)
@@ -143,8 +143,13 @@ def examine(
     source = given.source if given.source.sha256 else None  # of arrays there is no file
     subject = Subject(data.name, data.version, digest_of(whole), _checked(method), source, doubts)
     also = protocol_name("official", data) if also_official else None
-    remarks = (*warnings, *impossible, *_remarks_on_left_out(left_out), *_remarks_on_names(data), *map(str, problems))
-    return Examined(given, data, conditions, also, subject, remarks)
+    remarks = [*warnings, *impossible]
+    if left_out:
+        number = f"{len(left_out):,} items that could not be embedded"
+        remarks.append(f"{number} are neither queries nor in the gallery: {examples(left_out)}")
+    if data.name not in specs:  # the names of published sets are as their authors meant them
+        remarks += remarks_on(name_table_of(list(data.tests.values())))
+    return Examined(given, data, conditions, also, subject, (*remarks, *map(str, problems)))
 
 
 def report_on(
@@ -169,8 +174,17 @@ def report_on(
     report = report_of_jobs(examined, jobs, execute=execute, on_test=on_test)
     if not top_k:
         return report
-    kept = [_results(name, examined.data.tests[name], jobs[name], examined.conditions) for name in jobs]
-    return replace(report, results=pa.concat_tables(kept))
+    tables = []
+    for name, job in jobs.items():
+        assert job.top is not None
+        if not job.top.kept.all():
+            raise UsageError(
+                "first results are kept by threads of this process alone", fix="leave the cluster or GPU out"
+            )
+        test = examined.data.tests[name]
+        similarities = job.top.similarities(job.ranker, examined.conditions.similarity_name)
+        tables.append(results.table_of(name, test.items[test.query], test.items[test.gallery], job.top, similarities))
+    return replace(report, results=pa.concat_tables(tables))
 
 
 def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None) -> Report:
@@ -184,16 +198,6 @@ def report_of_jobs(examined: Examined, jobs: Mapping[str, Job], *, execute: Exec
     }
     queries = pa.concat_tables(queries_of(name, manifest) for name, manifest in data.tests.items())
     return report_of(measurements, queries, examined.subject, conditions, warnings=examined.warnings)
-
-
-def _results(name: str, manifest: Manifest, job: Job, conditions: Conditions) -> pa.Table:
-    """The results that were kept on one test, by id."""
-    assert job.top is not None
-    if not job.top.kept.all():
-        raise UsageError("first results are kept by threads of this process alone", fix="leave the cluster or GPU out")
-    similarities = job.top.similarities(job.ranker, conditions.similarity_name)
-    queries, ranked = manifest.items[manifest.query], manifest.items[manifest.gallery]
-    return results.table_of(name, queries, ranked, job.top, similarities)
 
 
 def shard_on(
@@ -226,25 +230,12 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
     left_out = sorted({item for test in data.tests.values() for item in test.items if item in listed})
     if not left_out or data.lists:
         return data, []
-    return replace(data, tests={name: _without(test, listed) for name, test in data.tests.items()}), left_out
-
-
-def _without(test: Manifest, items: set[str]) -> Manifest:
-    kept = np.array([item not in items for item in test.items])
-    columns = {name: getattr(test, name)[kept] for name in ("items", "labels", "query", "gallery")}
-    return replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
-
-
-def _short_digest(items: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
-
-
-def _remarks_on_left_out(items: Sequence[str]) -> list[str]:
-    if not items:
-        return []
-    return [
-        f"{len(items):,} items that could not be embedded are neither queries nor in the gallery: {examples(items)}"
-    ]
+    tests = {}
+    for name, test in data.tests.items():
+        kept = np.array([item not in listed for item in test.items])
+        columns = {column: getattr(test, column)[kept] for column in ("items", "labels", "query", "gallery")}
+        tests[name] = replace(test, **columns, ignore=None if test.ignore is None else test.ignore[kept])
+    return replace(data, tests=tests), left_out
 
 
 def _refuse_empty(data: Dataset) -> None:
@@ -256,11 +247,6 @@ def _refuse_empty(data: Dataset) -> None:
                     f"the test {name!r} of {data.name} has no {side}", expected="at least one query and one gallery item",
                     found=f"{len(test):,} items", fix="look at the columns query and gallery of its manifest",
                 )  # fmt: skip
-
-
-def _remarks_on_names(data: Dataset) -> list[str]:
-    """Return remarks on the names of somebody's own classes; those of published sets are as their authors meant them."""
-    return [] if data.name in specs else remarks_on(name_table_of(list(data.tests.values())))
 
 
 def _checked(method: str | None) -> str | None:
@@ -296,5 +282,9 @@ def protocol_name(name: str, data: Dataset) -> str:
 
 def digest_of(data: Dataset) -> str:
     """sha256 over the digests of the test manifests."""
-    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(data.tests.items())]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return digest_of_lines([*(f"{name} {manifest.digest}" for name, manifest in sorted(data.tests.items())), ""])
+
+
+def digest_of_lines(lines: Sequence[str]) -> str:
+    """sha256 of lines, joined by line feeds."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

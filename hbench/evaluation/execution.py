@@ -1,7 +1,5 @@
 """Execution: which executor computes an evaluation, within which bounds, and what is kept on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

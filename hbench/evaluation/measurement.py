@@ -3,8 +3,6 @@
 A submitted ranking, and a benchmark that lists each query's positives pair by pair, are measured by level sequences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

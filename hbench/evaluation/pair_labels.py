@@ -10,8 +10,6 @@ The level of an item is then the one it is listed with, whatever the labels say 
 LevelSequence(ranks=array([2]), levels=array([1], dtype=uint8), counts=array([1, 1]), tied=False)
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple

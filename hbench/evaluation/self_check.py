@@ -4,8 +4,6 @@ The vectors are written as formulas, so that nobody needs a generator of random 
 (self_check.json) were computed by double loops and by the released definitions (tests/evaluation/test_self_check.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any, NamedTuple

@@ -11,8 +11,6 @@ Ranked are a fine item, a distractor, a coarse item, a distractor:
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

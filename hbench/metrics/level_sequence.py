@@ -9,8 +9,6 @@ order, by their path of labels and then by content: in it the items that share a
 ([1, 3], [2, 1], True)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

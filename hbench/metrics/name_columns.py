@@ -9,8 +9,6 @@ that the tree gives; only the others have to be ranked by name.
 [2, 1, 0]
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple

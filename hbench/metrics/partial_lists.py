@@ -11,8 +11,6 @@ some items out, as if they were not in the gallery, and takes each other one for
 ([1, 3], [1, 2, 4], [1])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple

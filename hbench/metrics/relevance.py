@@ -9,8 +9,6 @@ torch tensors alike.
 [0.0, 0.125, 0.5]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -11,8 +11,6 @@ The order of the rows never matters, the vectors are never copied whole, and a m
 [1, 0]
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -5,8 +5,6 @@ Ids are read in one pass and vectors in another, batch by batch, so that only on
 uncompressed batch of an IPC file is not copied at all: its vectors stay in the mapped file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

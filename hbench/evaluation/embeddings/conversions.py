@@ -3,8 +3,6 @@
 Pickles run code when they are opened, HDF5 and TFRecord need libraries of their own: such a file is converted once.
 """
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

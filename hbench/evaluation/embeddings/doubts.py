@@ -17,8 +17,6 @@ Pictures that a dataset holds twice have equal vectors honestly, so shares of a 
 own picture stands in the gallery under the same id is not a copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

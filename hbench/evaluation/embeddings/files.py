@@ -4,8 +4,6 @@ Vectors stay where they lie: .npy, uncompressed .npz members, .safetensors and s
 Nothing is ever unpickled; formats that need it, or another library, are refused with the line that converts them.
 """
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping

@@ -11,8 +11,6 @@ single column without header), .json (a list), .npy (strings) and .parquet (a co
 "ids lack the ending '.png': 'cat/1' should be 'cat/1.png'"
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import unicodedata

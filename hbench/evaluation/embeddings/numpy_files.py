@@ -1,7 +1,5 @@
 """NumPy's own files: one array (.npy) and the zip archive of several (.npz), mapped where they lie uncompressed."""
 
-from __future__ import annotations
-
 import json
 import math
 import struct

@@ -1,7 +1,5 @@
 """Makes leaderboard rows of object detection, which hbench trains and scores but does not rank: reports of `hbench detect`."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal

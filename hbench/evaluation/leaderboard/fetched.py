@@ -19,9 +19,10 @@ from hbench.core.files import write_text
 from hbench.core.paths import cache_home
 from hbench.core.version import __version__
 from hbench.datasets import Dataset, load
-from hbench.datasets.download import Requester, checksums, fetch
+from hbench.datasets.download import Requester, fetch
 from hbench.datasets.download.sources import RemoteFile
 from hbench.evaluation import submission
+from hbench.evaluation.embeddings import digest
 from hbench.evaluation.evaluate import examine, report_on
 from hbench.evaluation.leaderboard import Leaderboard, Row, RunProvenance, read_file
 from hbench.evaluation.leaderboard.runs import Check, block, recorded, refuse_differences, refuse_several_files, verify
@@ -99,7 +100,7 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
         raise SourceError("the row does not say where its file is", expected="url in the row's run")
     refuse_several_files(run.file)
     path = cache_home() / "rows" / f"{run.sha256}{Path(run.file).suffix.lower()}"
-    if not path.is_file() or checksums(path)["sha256"] != run.sha256:
+    if not path.is_file() or digest([path]) != run.sha256:
         source = RemoteFile(run.file, (run.url,), sha256=run.sha256, most=LARGEST)
         fetch(source, path, requester, on_progress=on_progress)
     return path

@@ -9,8 +9,6 @@ all pairs of losses that were trained alike. It is a rule of thumb; `hbench comp
 1.32
 """
 
-from __future__ import annotations
-
 import math
 
 from hbench.datasets import specs

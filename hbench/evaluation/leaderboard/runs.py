@@ -1,7 +1,5 @@
 """Own rows of a leaderboard: made from a report, appended to a file, scored again from their embedding file."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal

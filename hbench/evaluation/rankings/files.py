@@ -4,8 +4,6 @@ Three forms are told apart by what they hold: Google Landmarks' CSV `id,images` 
 run (`query Q0 item rank score tag`), and parquet with the columns query, item and score (or rank).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -12,8 +12,6 @@ is not in the gallery, or stands in the list a second time, holds its rank and c
 [[2], [], []]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ Two positives in batches without and with 2 negatives; the worst order has both 
 0.25
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Reports of many models side by side: which files of a folder are scored, which report is still good, who is ahead by how much."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Columns `query`, `test`, then `class:LEVEL` for every level of the tree, coarse 
 `--by-query` writes the values of every metric stand behind them, so that anybody can compute intervals again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Columns `query`, `test`, `items` (ids), `scores` (similarities, float32) and `le
 tells whose they are (`Document.marks`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

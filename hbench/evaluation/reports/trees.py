@@ -8,8 +8,6 @@ The products are taken once. Each tree ranks its own positives from them: of a r
 there is no order of all items to share.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
