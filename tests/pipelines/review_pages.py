@@ -1,5 +1,6 @@
 """Review pages for tests: material to review, and what a page in Chromium shows and exports (conftest.py opens it)."""
 
+import re
 from pathlib import Path
 
 from hbench_hgldv2.curation import review
@@ -67,10 +68,15 @@ def card(page: Page, title: str) -> Locator:
     return page.locator(f"#cards .card:has(h3:text-is({title!r}))")
 
 
-def picked(page: Page, key: str, text: str) -> None:
-    page.keyboard.press(key)
-    page.keyboard.type(text)
-    page.keyboard.press("Enter")
+def keys(page: Page, *strokes: str) -> None:
+    """Press each key, such as n, Enter or Control+z, and type every longer text."""
+    for stroke in strokes:
+        pressed = (
+            len(stroke) == 1
+            or stroke in {"Enter", "Escape", "Tab", "End", "Space"}
+            or re.match("Arrow|Shift.|Control.", stroke)
+        )
+        (page.keyboard.press if pressed else page.keyboard.type)(stroke)
 
 
 def places(material: review.Material, decisions: Decisions) -> dict[str, str]:

@@ -7,43 +7,28 @@ from hbench_hgldv2.curation.decisions import Name, labels_named
 from hbench_hgldv2.curation.replay import replay, require_clean
 from hbench_hgldv2.labels.label import digest
 
-from tests.pipelines.review_pages import (
-    CLUSTERS,
-    HOSTILE,
-    card,
-    exported,
-    material_of,
-    picked,
-    places,
-    titles,
-)
+from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, exported, keys, material_of, places, titles
 
 
 def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_keyboard(opened):
     material = material_of(CLUSTERS)
     page = opened(material)
     page.fill("#reviewer", "A")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Enter")  # the first cluster is church
+    keys(page, "Escape")
+    keys(page, "Enter")  # the first cluster is church
     assert titles(page)[0] == "church"
-    picked(page, "n", "castle / fort")  # the next cluster, now current
-    picked(page, "n", "water")
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("t")  # water is natural
-    picked(page, "r", "lake")
-    page.keyboard.press("ArrowRight")
-    picked(page, "n", "ruins")
-    page.keyboard.press("d")
-    page.keyboard.press("u")
+    keys(page, "n", "castle / fort", "Enter")  # the next cluster, now current
+    keys(page, "n", "water", "Enter", "ArrowLeft")
+    keys(page, "t")  # water is natural
+    keys(page, "r", "lake", "Enter", "ArrowRight", "n", "ruins", "Enter", "d", "u")
     card(page, "ruins").locator(".row", has_text="abbey").click()
-    picked(page, "s", "monastery")
+    keys(page, "s", "monastery", "Enter")
     card(page, "church").locator(".row", has_text="priory").click()
-    picked(page, "m", "monastery")
+    keys(page, "m", "monastery", "Enter")
     card(page, "monastery").locator("h3").click()
-    picked(page, "g", "church")
-    page.keyboard.press("Control+z")
+    keys(page, "g", "church", "Enter", "Control+z")
     card(page, "castle / fort").locator(".row", has_text="palace").click()
-    page.keyboard.press("d")
+    keys(page, "d")
     text = exported(page)
     decisions = decisions_file.loads(text)
     assert decisions_file.dumps(decisions) == text
@@ -63,7 +48,7 @@ def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_k
 def test_rows_are_dragged_with_the_mouse_onto_a_group(opened):
     material = material_of(CLUSTERS)
     page = opened(material)
-    page.keyboard.press("Enter")
+    keys(page, "Enter")
     row = page.locator(".row", has_text="palace").first
     row.drag_to(page.locator("nav [data-card='g:church']"))
     card(page, "lake …").locator("button", has_text="ruins").click()
@@ -76,16 +61,13 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
     material = material_of(CLUSTERS)
     page = opened(material)
     card(page, "church ruin …").locator(".row", has_text="abbey").click()
-    page.keyboard.press("b")
+    keys(page, "b")
     assert page.locator("#ambiguous-ok").is_disabled()
-    page.keyboard.type("chur")
-    page.keyboard.press("Enter")
-    page.keyboard.type("monastery")
-    page.keyboard.press("Enter")
+    keys(page, "chur", "Enter", "monastery", "Enter")
     page.select_option("#ambiguous-use", "monastery")
     page.fill("#ambiguous-rule", "what the photo shows")
-    page.keyboard.press("Enter")
-    page.keyboard.press("Enter")  # what is left of the cluster is church
+    keys(page, "Enter")
+    keys(page, "Enter")  # what is left of the cluster is church
     card(page, "lake …").locator(".row", has_text="river").click()
     card(page, "lake …").locator("button", has_text="Ambiguous").click()
     page.check("#ambiguous-choices label:has-text('lake') input")
@@ -93,7 +75,7 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
     page.click("#ambiguous-ok")
     assert card(page, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
     assert page.get_attribute("body", "data-decided") == "3"
-    page.keyboard.press("Enter")  # lake, now alone in its cluster
+    keys(page, "Enter")  # lake, now alone in its cluster
     text = exported(page)
     decisions = decisions_file.loads(text)
     assert decisions_file.dumps(decisions) == text
@@ -112,8 +94,7 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
         "church",
         "unassigned",
     )
-    page.keyboard.press("u")
-    page.keyboard.press("u")
+    keys(page, "u", "u")
     assert card(page, "lake …").locator(".row").count() == 2
     again = opened(material_of(CLUSTERS, decisions))
     assert card(again, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
@@ -124,19 +105,16 @@ def test_links_span_cards_and_a_decision_says_why(opened):
     material = material_of(CLUSTERS)
     page = opened(material)
     page.locator(".row", has_text="priory").click()
-    page.keyboard.press("=")
+    keys(page, "=")
     assert "two selected labels" in (page.text_content("#status") or "")
     page.locator(".row", has_text="abbey").click(modifiers=["Control"])
     assert "1 of them in other cards" in (page.text_content("#status") or "")
-    page.keyboard.press("=")
-    page.keyboard.press("c")
-    page.keyboard.type("both are houses of monks ")
-    page.keyboard.press("Enter")
+    keys(page, "=", "c", "both are houses of monks ", "Enter")
     page.locator(".row", has_text="church ruin").click()
     page.locator(".row", has_text="cathedral").click(modifiers=["Control"])
-    page.keyboard.press("!")
+    keys(page, "!")
     assert page.locator(".row[aria-selected=true]").count() == 0
-    page.keyboard.press("Shift+H")
+    keys(page, "Shift+H")
     assert page.locator("#history-list li").all_text_contents()[1].startswith("must link priory, abbey d001")
     page.click("#history-close")
     text = exported(page)
@@ -146,22 +124,20 @@ def test_links_span_cards_and_a_decision_says_why(opened):
         ("must_link", ("Q4", "Q302"), "both are houses of monks"),
         ("cannot_link", ("Q2", "Q301"), None),
     ]
-    page.keyboard.press("u")
-    page.keyboard.press("u")
-    page.keyboard.press("y")
+    keys(page, "u", "u", "y")
     assert decisions_file.loads(exported(page)).decisions == decisions.decisions[:1]
 
 
 def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(opened):
     material = material_of(CLUSTERS)
     page = opened(material)
-    page.keyboard.press("x")
+    keys(page, "x")
     assert page.locator(".row.at .suggested").text_content() == "nearest: 1 church  2 ruins  3 ocean area   "
-    page.keyboard.press("2")
+    keys(page, "2")
     assert card(page, "ruins").locator(".row .name").all_text_contents() == ["church building"]
     assert card(page, "ruins").locator(".hint").all_text_contents() == ["→ church?"]
     card(page, "ruins").locator("h3").click()
-    page.keyboard.press("i")
+    keys(page, "i")
     output = dict(
         page.locator("#details-table tr").evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))")
     )
@@ -172,23 +148,21 @@ def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(op
     )
     assert "move church building → “ruins”" in page.locator("#details-list li").all_text_contents()[0]
     page.click("#details-close")
-    page.keyboard.press("1")  # without a selection too: a group has no name to accept
+    keys(page, "1")  # without a selection too: a group has no name to accept
     assert places(material, decisions_file.loads(exported(page)))["church building"] == "church"
 
 
 def test_an_approval_is_shown_until_the_group_changes(opened):
     page = opened(material_of(CLUSTERS))
-    page.keyboard.press("Enter")
+    keys(page, "Enter")
     card(page, "church").locator("h3").click()
-    page.keyboard.press("v")
+    keys(page, "v")
     assert "initials" in (page.text_content("#status") or "")
-    page.keyboard.type("A")
-    page.keyboard.press("Escape")
-    page.keyboard.press("v")
+    keys(page, "A", "Escape", "v")
     card(page, "church").locator(".tag.approved").wait_for()
-    page.keyboard.press("d")
+    keys(page, "d")
     card(page, "church").locator(".tag.stale").wait_for()
-    page.keyboard.press("u")
+    keys(page, "u")
     card(page, "church").locator(".tag.approved").wait_for()
 
 
@@ -196,11 +170,7 @@ def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_
     material = material_of(CLUSTERS)
     page = opened(material)
     page.fill("#reviewer", "B")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Enter")
-    picked(page, "n", 'new / group: "x" ')
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("v")
+    keys(page, "Escape", "Enter", "n", 'new / group: "x" ', "Enter", "ArrowLeft", "v")
     page.locator("#status", has_text="approved").wait_for()
     text = exported(page)
     page.evaluate("localStorage.clear()")
@@ -227,7 +197,7 @@ def test_work_survives_a_closed_tab(browser, tmp_path):
     file.write_text(review.page(material_of(CLUSTERS)), encoding="utf-8")
     first = context.new_page()
     first.goto(file.as_uri())
-    first.keyboard.press("Enter")
+    keys(first, "Enter")
     text = exported(first)
     first.close()
     second = context.new_page()
@@ -244,7 +214,7 @@ def test_hostile_labels_stay_text_in_the_page(opened):
     assert shown == HOSTILE
     assert page.title() == "Review of super-categories"
     assert page.locator("#cards b, #cards img, #cards script").count() == 0
-    picked(page, "n", "<i>x</i>\t= 1")
+    keys(page, "n", "<i>x</i>\t= 1", "Enter")
     text = exported(page)
     assert page.locator("nav i").count() == 0
     decisions = decisions_file.loads(text)
@@ -253,8 +223,7 @@ def test_hostile_labels_stay_text_in_the_page(opened):
 
 def test_search_narrows_the_cards_and_marks_what_matches(opened):
     page = opened(material_of(CLUSTERS))
-    page.keyboard.press("/")
-    page.keyboard.type("chURch r")
+    keys(page, "/", "chURch r")
     assert page.locator("#cards .row").count() == 1
     assert page.locator("mark").first.text_content() == "church r"
     page.fill("#search", "q201")

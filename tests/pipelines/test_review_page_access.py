@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, material_of, titles
+from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, keys, material_of, titles
 
 DIALOGS = ("n", "b", "Shift+H", "i", "?")  # the keys that open one
 SMALL = """() => [...document.querySelectorAll("button, a, select, input, [role=option]")]
@@ -33,47 +33,46 @@ def current(page):
 
 def test_tab_reaches_the_current_card_its_buttons_and_its_labels(opened):
     page = opened(material_of(CLUSTERS))
-    page.keyboard.press("Tab")
+    keys(page, "Tab")
     assert page.evaluate("document.activeElement.id") == "skip"
     visited = []
     for _ in range(40):
-        page.keyboard.press("Tab")
+        keys(page, "Tab")
         visited.append(page.evaluate("document.activeElement.textContent.trim()"))
         if current(page):
             break
     assert current(page) == "Q1"
     assert visited[-9:-1] == ["church", "ruins", "ocean area", "Name…", "Move…", "Ambiguous…", "Details…", "Drop all"]
     assert page.locator("[role=listbox][tabindex='0']").count() == 1
-    page.keyboard.press("ArrowDown")
+    keys(page, "ArrowDown")
     assert current(page) == "Q2"
-    page.keyboard.press("End")
+    keys(page, "End")
     assert current(page) == "Q4"
-    page.keyboard.press("ArrowRight")
+    keys(page, "ArrowRight")
     assert current(page) == "Q101"
     assert page.locator("[role=listbox][tabindex='0']").count() == 1
-    page.keyboard.press("Shift+Tab")
+    keys(page, "Shift+Tab")
     assert page.evaluate("document.activeElement.textContent") == "Drop all"
-    page.keyboard.press("Enter")  # the button, not the suggestion that Enter takes on a label
+    keys(page, "Enter")  # the button, not the suggestion that Enter takes on a label
     assert card(page, "Dropped").locator(".row").count() == 3
     assert current(page) == "Q201"  # the button is gone, and the keyboard is on the card that follows
 
 
 def test_the_skip_link_a_dialog_and_a_decision_leave_the_keyboard_on_a_label_and_a_box_takes_space(opened):
     page = opened(material_of(CLUSTERS))
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    keys(page, "Tab", "Enter")
     assert current(page) == "Q1"
-    page.keyboard.press("m")
+    keys(page, "m")
     assert page.evaluate("document.activeElement.getAttribute('aria-activedescendant')") == "choice0"
-    page.keyboard.press("Enter")
+    keys(page, "Enter")
     page.locator("#cards [role=listbox]:focus").wait_for()
     assert current(page) == "Q2"
-    page.keyboard.press("Enter")
+    keys(page, "Enter")
     assert current(page) == "Q101"
-    page.keyboard.press("u")
+    keys(page, "u")
     assert current(page)
     page.focus("#open-only")
-    page.keyboard.press("Space")  # the box takes it, not the label that is current
+    keys(page, "Space")  # the box takes it, not the label that is current
     assert page.is_checked("#open-only")
     assert page.locator(".row[aria-selected=true]").count() == 0
 
@@ -84,18 +83,17 @@ def test_axe_finds_nothing_serious_targets_are_large_enough_and_nothing_overflow
     clusters = [*CLUSTERS, ["unbreakable" * 30, *HOSTILE], [f"label {n}" for n in range(100)]]
     page = opened(material_of(clusters), width=width)
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    page.keyboard.press("Enter")
-    page.keyboard.press("x")
+    keys(page, "Enter", "x")
     assert findings(page) == []
     assert page.evaluate(SMALL) == []
     assert page.locator(NESTED).count() == 0
     for key in DIALOGS:
-        page.keyboard.press(key)
+        keys(page, key)
         assert page.locator("dialog[open]").count() == 1
         assert findings(page) == []
         assert page.evaluate(SMALL) == []
         assert page.evaluate(OVERFLOWS) == []
-        page.keyboard.press("Escape")
+        keys(page, "Escape")
         page.locator("#cards [role=listbox]:focus").wait_for()
 
 
@@ -113,7 +111,7 @@ def test_of_many_cards_those_near_the_window_are_there_and_scrolling_meets_all(o
             break
         page.evaluate("window.scrollBy(0, 700); draw()")
     assert len(met) == len(sizes)
-    page.keyboard.press("ArrowRight")  # the current card is kept, far above
+    keys(page, "ArrowRight")  # the current card is kept, far above
     box = page.locator(".card.current").bounding_box()
     assert box is not None
     assert 0 <= box["y"] < 800
@@ -127,21 +125,21 @@ def test_five_thousand_cards_and_a_card_of_twenty_thousand_labels_stay_small(ope
     assert page.locator(".card.current h3").text_content() == "one 4999 …"
     page = opened(material_of([[f"label {n}" for n in range(20000)]]))
     assert page.evaluate("document.querySelectorAll('*').length") < 2000
-    page.keyboard.press("End")
+    keys(page, "End")
     assert page.locator(".row.at .name").text_content() == "label 19999"
     assert page.locator(".row.at").get_attribute("aria-posinset") == "20000"
     assert page.locator("#cards .row").count() <= 60
     page.click("text=‹ before")
     assert page.locator(".pager").text_content() == "19,921–19,980 of 20,000‹ beforenext ›"
-    page.keyboard.press("Enter")
+    keys(page, "Enter")
     assert page.get_attribute("body", "data-decided") == "20000"
-    page.keyboard.press("u")
+    keys(page, "u")
     assert page.get_attribute("body", "data-decided") == "0"
 
 
 def test_a_card_that_is_clicked_stays_where_it_is_though_the_one_above_shrinks(opened):
     page = opened(material_of([[f"label {n} {i}" for i in range(59)] for n in range(30)]), width=390)
-    page.keyboard.press("ArrowDown")
+    keys(page, "ArrowDown")
     page.evaluate("window.scrollTo(0, topOf('c:1') + scrollY - 300); draw()")
     second = page.locator(".card[data-card='c:1'] h3")
     before = second.bounding_box()

@@ -8,7 +8,7 @@ from hbench_hgldv2.curation.decisions import Decisions, Drop, Group, Move
 from hbench_hgldv2.curation.operations import LabelPlace
 from hbench_hgldv2.curation.replay import replay
 
-from tests.pipelines.review_pages import CLUSTERS, exported, material_of, places
+from tests.pipelines.review_pages import CLUSTERS, exported, keys, material_of, places
 
 GROUPS = {name: Group(kind="natural") for name in ("church", "monastery", "<b>x</b>")}
 
@@ -40,7 +40,7 @@ def test_the_page_tells_kappa_and_the_queue_of_the_pipeline(compared):
     rows = [replay(material.labels, material.clusters, decided(*who)).rows for who in (("A", A), ("B", B))]
     expected = agreement.compare(*rows, material.labels)
     assert page.text_content("#queue") == f"B: κ {expected.kappa:.3f}, {len(expected.queue)} to talk about"
-    page.keyboard.press("q")
+    keys(page, "q")
     facts = (page.text_content("#disputes-facts") or "").replace("\u00a0", " ")
     assert f"{expected.labels} labels placed by both, {expected.observed:.3f}" in facts
     assert f"κ {expected.kappa:.3f}. By landmarks {expected.weighted_observed:.3f}" in facts
@@ -60,34 +60,31 @@ def test_a_disagreement_is_shown_taken_over_and_undone(compared, findings):
     assert findings(page) == []
     page.locator("#disputes-list li", has_text="chapel").get_by_text("Show").click()
     assert page.locator(".card.current .row.at .name").text_content() == "chapel"
-    page.keyboard.press("q")
+    keys(page, "q")
     page.locator("#disputes-list li", has_text="chapel").locator("button:last-child").click()
     page.locator("#disputes-list li", has_text="priory").locator("button:last-child").click()
     assert page.locator("#disputes-list li").count() == 1
     page.locator("#disputes-list li").locator("button:last-child").click()
     assert page.text_content("#disputes-title") == "You and B agree"
     assert page.evaluate("document.activeElement.id") == "disputes-close"
-    page.keyboard.press("Enter")
+    keys(page, "Enter")
     assert page.text_content("#queue") == "B: κ 1.000, 0 to talk about"
     found = places(material, decisions_file.loads(exported(page)))
     assert (found["chapel"], found["priory"], found["abbey"]) == ("monastery", "dropped", "<b>x</b>")
-    page.keyboard.press("u")
+    keys(page, "u")
     assert "1 to talk about" in (page.text_content("#queue") or "")
 
 
 def test_an_export_of_the_same_page_is_compared_with(opened, tmp_path):
     material = material_of(CLUSTERS)
     page = opened(material)
-    page.keyboard.press("q")
+    keys(page, "q")
     assert "another reviewer" in (page.text_content("#status") or "")
     page.fill("#reviewer", "B")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Enter")
+    keys(page, "Escape", "Enter")
     file = tmp_path / "b.yaml"
     file.write_text(exported(page), encoding="utf-8")
-    page.keyboard.press("u")
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("d")
+    keys(page, "u", "ArrowLeft", "d")
     page.set_input_files("#other-file", str(file))
     page.locator("#queue", has_text="1 to talk about").wait_for()
     assert page.text_content("#queue") == "B: κ 0.000, 1 to talk about"
@@ -118,7 +115,7 @@ def test_a_reviewer_and_a_group_of_hostile_names_are_text_and_a_group_called_dro
     page = opened(material)
     assert page.text_content("#queue") == f"{name}: κ 0.000, 1 to talk about"
     assert page.locator(".row .dispute").text_content() == f"{name}: “dropped”"
-    page.keyboard.press("q")
+    keys(page, "q")
     assert page.text_content("#disputes-title") == f"1 label to talk about with {name}"
     assert page.locator("#disputes img, #cards img").count() == 0
     assert page.title() == "Review of super-categories"
