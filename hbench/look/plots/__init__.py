@@ -47,6 +47,19 @@ class Kind(NamedTuple):
 
 
 kinds: Registry[Kind] = Registry("kind of plot")
+Draw = Callable[[PlotRequest], Drawing]
+
+
+def kind(
+    name: str, about: str, files: str, options: str, of_report: Callable[[Report, Sequence[str]], Drawing] | None = None
+) -> Callable[[Draw], Draw]:
+    """Register a function that draws requests as a kind of plot; `options`: the fields of a request that it takes."""
+
+    def register(function: Draw) -> Draw:
+        kinds.register(name)(Kind(about, files, frozenset(options.split()), function, of_report))
+        return function
+
+    return register
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:

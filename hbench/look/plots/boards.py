@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from hbench.evaluation import leaderboard
 from hbench.evaluation.leaderboard import Leaderboard, Row, as_one, joined
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, short
 from hbench.look.palette import color_at
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import goodness, lower_is_better
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PARETO = ("AP", "H-AP")
+BOARD = "the name or file of a leaderboard"
 MOST = 12  # points with a number and a name
 FRONT, PAPER, RUN = color_at(0.0), color_at(0.45), color_at(0.72)
 
@@ -38,31 +39,26 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
     x, y = (board.key(metric) for metric in metrics)
     rows = [row for row in map(as_one, joined(board.rows)) if {x, y} <= row.scores.keys() - row.unranked.keys()]
     if not rows:
-        raise UsageError(
-            f"no row of {board.dataset} has {x} and {y}",
-            expected="two metrics of one row, such as --metric R@1 --metric R@10",
-            found=", ".join(board.metrics),
-        )
+        expected, found = "two metrics of one row, such as --metric R@1 --metric R@10", ", ".join(board.metrics)
+        raise UsageError(f"no row of {board.dataset} has {x} and {y}", expected=expected, found=found)
     pairs = [(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
     return [BoardPoint(*pair, (goodness(x, pair[0]), goodness(y, pair[1]))) for pair in pairs]
 
 
 def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
     """Select the points that no other beats in both metrics, by x; of equal points the first."""
-    front: list[BoardPoint] = []
-    for point in sorted(points, key=lambda point: point.goodness, reverse=True):
-        if not front or point.goodness[1] > front[-1].goodness[1]:
-            front.append(point)
-    return front[::-1]
+    return _rising(sorted(points, key=lambda point: point.goodness, reverse=True))[::-1]
 
 
 def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
     """Select the points that were better than all points of earlier years and of their year, by year."""
-    records: list[BoardPoint] = []
-    for point in sorted(points, key=lambda point: (point.x, -point.goodness[1])):
-        if not records or point.goodness[1] > records[-1].goodness[1]:
-            records.append(point)
-    return records
+    return _rising(sorted(points, key=lambda point: (point.x, -point.goodness[1])))
+
+
+def _rising(points: Sequence[BoardPoint]) -> list[BoardPoint]:
+    """Select the points that are better in y than all before them."""
+    best = np.maximum.accumulate([-np.inf, *(point.goodness[1] for point in points)]).tolist()
+    return [point for point, before in zip(points, best, strict=False) if point.goodness[1] > before]
 
 
 def lower_fence(values: Sequence[float]) -> float:
@@ -88,10 +84,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        panel.step(
-            [each.x for each in front], [each.y for each in front], where="pre", color=FRONT, linewidth=0.8, zorder=1
-        )
-        _paint_points(panel, seen, front)
+        _paint_points(panel, seen, front, line=front, where="pre")
         _name_axes(panel, board, x=metrics[0], y=metrics[1])
         _name(figure, panel, front)
 
@@ -112,11 +105,7 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
-        ends = [*best, best[-1]._replace(x=last)]
-        panel.step(
-            [each.x for each in ends], [each.y for each in ends], where="post", color=FRONT, linewidth=0.8, zorder=1
-        )
-        _paint_points(panel, points, best)
+        _paint_points(panel, points, best, line=[*best, best[-1]._replace(x=last)], where="post")
         years = range(int(min(each.x for each in points)), int(last) + 1)
         panel.set_xticks(list(years), [str(year) for year in years])
         panel.set_xlim(years[0] - 0.4, years[-1] + 0.4)
@@ -138,8 +127,17 @@ def _name_axes(panel: Axes, board: Leaderboard, *, y: str, x: str | None = None)
             axis.set_inverted(lower)
 
 
-def _paint_points(panel: Axes, points: Sequence[BoardPoint], best: Sequence[BoardPoint]) -> None:
-    """Draw the rows of papers and of runs, the best in another colour."""
+def _paint_points(
+    panel: Axes,
+    points: Sequence[BoardPoint],
+    best: Sequence[BoardPoint],
+    *,
+    line: Sequence[BoardPoint],
+    where: Literal["pre", "post"],
+) -> None:
+    """Draw a line of steps, and the rows of papers and of runs, the best in another colour."""
+    places = [each.x for each in line], [each.y for each in line]
+    panel.step(*places, where=where, color=FRONT, linewidth=0.8, zorder=1)
     named = {id(each) for each in best}
     for label, marker, color, of_run in (("of a paper", "o", PAPER, False), ("of a run", "D", RUN, True)):
         own = [each for each in points if (each.row.run is not None) == of_run]
@@ -165,17 +163,10 @@ def _name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
         place = (point.x, point.y)
         panel.annotate(str(number), place, xytext=(2, 1.5), textcoords="offset points", fontsize=5.5, color=GREY)
         words.append(f"{number}  {_words(point.row)}")
-    handles = [Line2D([], [], linestyle="none") for _ in words]
     figure.legend(
-        handles,
-        words,
-        loc="outside upper left",
-        ncols=2,
-        fontsize=5.5,
-        handlelength=0,
-        handletextpad=0,
-        columnspacing=1,
-    )
+        [Line2D([], [], linestyle="none") for _ in words], words, loc="outside upper left", ncols=2, fontsize=5.5,
+        handlelength=0, handletextpad=0, columnspacing=1,
+    )  # fmt: skip
 
 
 def _words(row: Row) -> str:
@@ -192,12 +183,13 @@ def _about(board: Leaderboard, results: int) -> str:
     return f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; sources: {where}"
 
 
-def _board(request: PlotRequest, kind: str) -> Leaderboard:
+def _board(request: PlotRequest, name: str) -> Leaderboard:
     if len(request.files) != 1:
-        raise UsageError(f"plot {kind} takes one leaderboard", found=", ".join(request.files))
+        raise UsageError(f"plot {name} takes one leaderboard", found=", ".join(request.files))
     return leaderboard.read(request.files[0])
 
 
+@kind("pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics")
 def _draw_pareto(request: PlotRequest) -> Drawing:
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
@@ -205,20 +197,9 @@ def _draw_pareto(request: PlotRequest) -> Drawing:
     return draw_pareto(_board(request, "pareto"), (metrics[0], metrics[1]))
 
 
+@kind("time", "a leaderboard by year, with the best so far", BOARD, "metrics")
 def _draw_time(request: PlotRequest) -> Drawing:
     board = _board(request, "time")
     if len(request.metrics) > 1:
         raise UsageError("plot time takes one metric", found=", ".join(request.metrics))
     return draw_time(board, next(iter(request.metrics), board.metric))
-
-
-BOARD = "the name or file of a leaderboard"
-kinds.register("pareto")(
-    Kind(
-        "a leaderboard by two metrics, fine AP against H-AP, with its front",
-        BOARD,
-        frozenset({"metrics"}),
-        _draw_pareto,
-    )
-)
-kinds.register("time")(Kind("a leaderboard by year, with the best so far", BOARD, frozenset({"metrics"}), _draw_time))

@@ -15,7 +15,7 @@ from hbench.evaluation.embeddings import Embeddings, align
 from hbench.look.figures import GREY, Drawing, drawn, legend_above, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import SIZES, group_color, marker_of
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.tree import distinct
 
 if TYPE_CHECKING:
@@ -103,15 +103,9 @@ def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str],
         for number, group in enumerate(largest.tolist()):
             x, y = places[group_of == group].T
             panel.scatter(
-                x,
-                y,
-                s=6 * SIZES[number],
-                color=group_color(number, len(largest)),
-                marker=marker_of(number),
-                edgecolors="white",
-                linewidths=0.3,
-                label=short(groups[group], 20),
-            )
+                x, y, s=6 * SIZES[number], color=group_color(number, len(largest)), marker=marker_of(number),
+                edgecolors="white", linewidths=0.3, label=short(groups[group], 20),
+            )  # fmt: skip
         panel.set(xticks=[], yticks=[], aspect="equal")
         panel.spines[:].set_visible(False)
         handles, labels = panel.get_legend_handles_labels()
@@ -120,6 +114,12 @@ def draw_map(places: Floats, group_of: NDArray[np.int64], groups: Sequence[str],
     return drawn(paint, height=3.4, about=about)
 
 
+@kind(
+    "map",
+    "the means of the fine classes by t-SNE or UMAP, coloured by a coarser level",
+    "an embedding file with --dataset",
+    "dataset test level method",
+)
 def _draw(request: PlotRequest) -> Drawing:
     method = request.method or LAYOUTS[0]
     if method not in LAYOUTS:
@@ -136,13 +136,3 @@ def _draw(request: PlotRequest) -> Drawing:
     about = f"{ranked.signature}\nmeans of {classes}, laid out by {method}"
     group_of = manifest.tree.paths[found.nodes, column].astype(np.int64)
     return draw_map(found.places, group_of, manifest.tree.names[column], level=level, about=about)
-
-
-kinds.register("map")(
-    Kind(
-        "the means of the fine classes by t-SNE or UMAP, coloured by a coarser level",
-        "an embedding file with --dataset",
-        frozenset({"dataset", "test", "level", "method"}),
-        _draw,
-    )
-)

@@ -13,7 +13,7 @@ from hbench.engine.top_k import NO_ITEM
 from hbench.look.figures import Drawing, drawn, short
 from hbench.look.inputs import dataset_of, ranked_test
 from hbench.look.palette import text_color_on
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.look.retrievals import TopLists, first_results
 
 if TYPE_CHECKING:
@@ -87,6 +87,12 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
             panel.text(column, row, text, ha="center", va="center_baseline", fontsize=size, color=color)
 
 
+@kind(
+    "confusion",
+    "which classes of a level are taken for which by the first result",
+    "an embedding file with --dataset",
+    "dataset test level",
+)
 def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_test(request.files, dataset_of(request.dataset, "confusion"), request.test)
     manifest, examined = ranked.manifest, ranked.examined
@@ -96,13 +102,3 @@ def _draw(request: PlotRequest) -> Drawing:
     top = first_results(manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1)
     names, counts = largest_classes(manifest.tree.names[column], confusion(manifest, top, column))
     return draw_confusion(names, counts, level, ranked.signature)
-
-
-kinds.register("confusion")(
-    Kind(
-        "which classes of a level are taken for which by the first result",
-        "an embedding file with --dataset",
-        frozenset({"dataset", "test", "level"}),
-        _draw,
-    )
-)

@@ -17,7 +17,7 @@ from hbench.evaluation.reports.queries import queries_of, units_of
 from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, traced
 from hbench.look.palette import series_color
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.definitions import h_pr_curve
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance
@@ -73,26 +73,24 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
             low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
             panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
             panel.stairs(
-                100 * curve.precision,
-                edges,
-                baseline=None,
-                color=color,
-                linestyle=DASHES[number % len(DASHES)],
-                linewidth=1.2,
-                label=labels[number],
-            )
+                100 * curve.precision, edges, baseline=None, color=color, linestyle=DASHES[number % len(DASHES)],
+                linewidth=1.2, label=labels[number],
+            )  # fmt: skip
         percent_axis(panel)
         panel.set_xlim(0, 100)
         panel.set(xlabel="hierarchical recall (%)", ylabel="hierarchical precision (%)")
         legend_above(figure, labels, panel.get_legend_handles_labels()[0])
 
-    return drawn(
-        paint,
-        height=2.35 + legend_height(labels),
-        about=f"{about}\nthe area under a curve is H-AP; bands: 95 % intervals over the finest classes",
-    )
+    about += "\nthe area under a curve is H-AP; bands: 95 % intervals over the finest classes"
+    return drawn(paint, height=2.35 + legend_height(labels), about=about)
 
 
+@kind(
+    "h-pr",
+    "the hierarchical precision–recall curve, whose area is H-AP",
+    "embedding files with --dataset",
+    "dataset test names",
+)
 def _draw(request: PlotRequest) -> Drawing:
     ranked = ranked_tests(request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names)
     relevance = ranked[0].examined.conditions.relevance
@@ -100,13 +98,3 @@ def _draw(request: PlotRequest) -> Drawing:
     rows = [traced(test.job, lambda sequence: binned(sequence, relevance), BINS) for test in ranked]
     curves = [mean_curve(test.name, row, unit) for test, row, unit in zip(ranked, rows, units, strict=True)]
     return draw_curves(curves, ranked[0].signature)
-
-
-kinds.register("h-pr")(
-    Kind(
-        "the hierarchical precision–recall curve, whose area is H-AP",
-        "embedding files with --dataset",
-        frozenset({"dataset", "test", "names"}),
-        _draw,
-    )
-)

@@ -13,7 +13,7 @@ from hbench.evaluation.reports.report import Report
 from hbench.look.figures import FAINT, GREY, Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import Run, runs_of
 from hbench.look.palette import marker_of, series_color
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.metrics.names import MetricName
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     missing = [name for name in shown if not _is_there(runs, name)] if shown else list(METRICS)
     if missing:
         raise UsageError(
-            f"the reports have no {', '.join(missing)} at any level",
-            found=", ".join(runs[0].document.scores),
+            f"the reports have no {', '.join(missing)} at any level", found=", ".join(runs[0].document.scores),
             fix=f"hbench evaluate … --metrics {','.join(missing)}",
-        )
+        )  # fmt: skip
     levels, names, several = runs[0].document.levels, [short(run.name, 36) for run in runs], len(runs) > 1
 
     def paint(figure: Figure) -> None:
@@ -93,33 +92,23 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
     """Write the value and half its interval next to the mark, on the side with more space."""
     value, low, high = ends
-    left = value > 60
+    text = f"{value:.1f}" + f" ±{(high - low) / 2:.1f}" * (high > low)
+    x, space, side = (low, -3.5, "right") if value > 60 else (high, 3.5, "left")
     panel.annotate(
-        f"{value:.1f}" + f" ±{(high - low) / 2:.1f}" * (high > low),
-        (low if left else high, row),
-        xytext=(-3.5 if left else 3.5, 0),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        va="center",
-        fontsize=5.5,
-        color=GREY,
+        text, (x, row), xytext=(space, 0), textcoords="offset points", ha=side, va="center", fontsize=5.5, color=GREY
     )
-
-
-def _draw(request: PlotRequest) -> Drawing:
-    return draw_levels(runs_of(request.files, request.names), request.metrics)
 
 
 def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
     return draw_levels([Run(report.document.method or "", report.document, None)], metrics)
 
 
-kinds.register("levels")(
-    Kind(
-        "AP and R@k at each level, several runs side by side",
-        "reports (.json)",
-        frozenset({"metrics", "names"}),
-        _draw,
-        _of_report,
-    )
+@kind(
+    "levels",
+    "AP and R@k at each level, several runs side by side",
+    "reports (.json)",
+    "metrics names",
+    of_report=_of_report,
 )
+def _draw(request: PlotRequest) -> Drawing:
+    return draw_levels(runs_of(request.files, request.names), request.metrics)

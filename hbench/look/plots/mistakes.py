@@ -14,7 +14,7 @@ from hbench.evaluation.reports.report import Document, Report
 from hbench.look.figures import Drawing, drawn, legend_above, legend_height, percent_axis, short
 from hbench.look.inputs import dataset_of, ranked_tests, runs_of, traced
 from hbench.look.palette import color_of, text_color_on
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.look.retrievals import legend_of
 from hbench.metrics.definitions import distance_of_the_first_mistake
 from hbench.metrics.level_sequence import LevelSequence
@@ -76,9 +76,8 @@ def draw_mistakes(names: Sequence[str], found: Sequence[Rows], levels: Sequence[
         panel.set_yticks(places, [short(name, 18) if several else key for key, name, _ in bars])
         panel.set_ylim(places[-1] + 0.5, -0.5 - heading)
         for key, place in zip(keys, places[:: len(found)], strict=True) if several else ():
-            panel.annotate(
-                key, (0, place - 0.5), xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom"
-            )
+            at = (0, place - 0.5)
+            panel.annotate(key, at, xytext=(2, 1.5), textcoords="offset points", fontsize=6.5, va="bottom")
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
@@ -96,18 +95,24 @@ def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
         color = color_of(level, depth)
         panel.barh(place, share, left=left, height=0.8, color=color, edgecolor="white", linewidth=0.4)
         if share >= PRINTED:
-            panel.text(
-                left + share / 2,
-                place,
-                f"{share:.0f}",
-                ha="center",
-                va="center_baseline",
-                fontsize=6.5,
-                color=text_color_on(color),
-            )
+            middle, ink = left + share / 2, text_color_on(color)
+            panel.text(middle, place, f"{share:.0f}", ha="center", va="center_baseline", fontsize=6.5, color=ink)
         left += share
 
 
+def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
+    document, name = report.document, report.document.method or ""
+    rows = of_document(name, document, report.values.get(FIRST_MISTAKE))
+    return draw_mistakes([name], [rows], document.levels, report.signature)
+
+
+@kind(
+    "mistakes",
+    "the level of the first wrong result, and of the results at ranks 1, 5 and 10",
+    f"embedding files with --dataset, or reports (.json; rank 1, and the first wrong result by {FIRST_MISTAKE})",
+    "dataset test names",
+    of_report=_of_report,
+)
 def _draw(request: PlotRequest) -> Drawing:
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
@@ -128,22 +133,3 @@ def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
     if by_query is None or FIRST_MISTAKE not in by_query.column_names:
         return None
     return np.asarray(by_query[FIRST_MISTAKE].to_numpy(), np.float64)
-
-
-def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
-    distances = report.values.get(FIRST_MISTAKE)
-    name = report.document.method or ""
-    return draw_mistakes(
-        [name], [of_document(name, report.document, distances)], report.document.levels, report.signature
-    )
-
-
-kinds.register("mistakes")(
-    Kind(
-        "the level of the first wrong result, and of the results at ranks 1, 5 and 10",
-        f"embedding files with --dataset, or reports (.json; rank 1, and the first wrong result by {FIRST_MISTAKE})",
-        frozenset({"dataset", "test", "names"}),
-        _draw,
-        _of_report,
-    )
-)

@@ -14,7 +14,7 @@ from hbench.core.untrusted import LIST, parse_json, read_text
 from hbench.look.figures import FAINT, Drawing, drawn, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,17 +44,15 @@ def read_log(path: Path, name: str) -> TrainingLog:
         steps = [line for line in lines if "loss" in line]
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])
-        terms = {
-            term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term]) for term in steps[0]["terms"]
-        }
+        named = steps[0]["terms"]
+        terms = {term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term]) for term in named}
         of = "validation" if any("validation" in line for line in lines) else "scores"
         tested = [line for line in lines if of in line]
         names = tested[-1][of] if tested else ()
         scores = {each: _points(tested, per_epoch, lambda line, each=each: line[of][each]) for each in names}
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise DataError(
-            f"{path} cannot be drawn", expected=f"the folder of a run, or its {LOG}", found=str(error)
-        ) from None
+        expected = f"the folder of a run, or its {LOG}"
+        raise DataError(f"{path} cannot be drawn", expected=expected, found=str(error)) from None
     return TrainingLog(name, loss, terms, scores)
 
 
@@ -68,15 +66,11 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     Losses of different terms cannot be compared, so each kind has its own panel.
     """
     tested = any(log.scores for log in logs)
-    shown = list(metrics) or (
-        [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else list(METRICS[:1])
-    )
+    usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
+    shown, common = list(metrics or usual), set.intersection(*(set(log.scores) for log in logs))
     for name in shown if tested else metrics:
-        if not all(name in log.scores for log in logs):
-            raise UnknownName(
-                "metric of these logs", name, sorted(set.intersection(*(set(log.scores) for log in logs)))
-            )
-
+        if name not in common:
+            raise UnknownName("metric of these logs", name, sorted(common))
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
     def paint(figure: Figure) -> None:
@@ -118,29 +112,16 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     lines = [(metric if len(logs) == 1 else log.name, log.scores[metric]) for metric in metrics for log in logs]
     for number, (name, points) in enumerate(lines):
-        panel.plot(
-            points[:, 0],
-            100 * points[:, 1],
-            color=series_color(number, len(lines)),
-            marker=marker_of(number),
-            markersize=3,
-            label=short(name, 26),
-        )
+        color, marker = series_color(number, len(lines)), marker_of(number)
+        panel.plot(points[:, 0], 100 * points[:, 1], marker, ls="-", color=color, markersize=3, label=short(name, 26))
     panel.set_ylabel("score (%)" if len(logs) == 1 else f"{', '.join(metrics)} (%)")
 
 
+@kind(
+    "curves", "loss and test scores over the epochs of training", "folders of runs, or their log.jsonl", "names metrics"
+)
 def _draw_curves(request: PlotRequest) -> Drawing:
     paths = [Path(file) for file in request.files]
     folders = [path if path.is_dir() else path.parent for path in paths]
     names = shown_names(request.names, [folder.resolve().name for folder in folders], folders)
     return draw_training([read_log(path, name) for path, name in zip(paths, names, strict=True)], request.metrics)
-
-
-kinds.register("curves")(
-    Kind(
-        "loss and test scores over the epochs of training",
-        "folders of runs, or their log.jsonl",
-        frozenset({"names", "metrics"}),
-        _draw_curves,
-    )
-)

@@ -23,7 +23,7 @@ from hbench.evaluation.reports.queries import metric_columns
 from hbench.look.figures import COLUMN, Drawing, drawn, short, text_width
 from hbench.look.inputs import test_of
 from hbench.look.palette import OTHER, color_at, group_color, mixed_with_white, text_color_on
-from hbench.look.plots import Kind, PlotRequest, kinds
+from hbench.look.plots import PlotRequest, kind
 from hbench.tree import LabelTree
 from hbench.tree import files as tree_files
 from hbench.tree.statistics import items_of_level, means_of_nodes
@@ -54,10 +54,9 @@ def means_of(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats
     queries = by_query["query"].to_pylist()
     if foreign := [query for query in queries if query not in row]:
         raise SubmissionError(
-            f"{len(foreign)} queries are not in this test",
-            found=str(foreign[0]),
+            f"{len(foreign)} queries are not in this test", found=str(foreign[0]),
             fix="name the dataset of the values, and --test if it has several",
-        )
+        )  # fmt: skip
     values = np.asarray(by_query[metric].to_numpy(), np.float64)
     return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
 
@@ -73,8 +72,9 @@ def draw_tree(
     fills, scale = _fills_of_branches(tree, sizes[0]), None
     if means is not None:
         known = np.concatenate(means)
-        scale = (float(np.nanmin(known)), float(np.nanmax(known)))
-        fills = [[_fill(value, scale) for value in level.tolist()] for level in means]
+        low, high = scale = (float(np.nanmin(known)), float(np.nanmax(known)))
+        shares = [((level - low) / ((high - low) or 1)).tolist() for level in means]
+        fills = [[UNKNOWN if np.isnan(share) else color_at(share) for share in level] for level in shares]
 
     def paint(figure: Figure) -> None:
         panel = figure.subplots()
@@ -109,12 +109,6 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
             [mixed_with_white(hues.get(branch, OTHER), pale + 0.1 * (node % 2)) for node, branch in enumerate(branches)]
         )
     return fills
-
-
-def _fill(value: float, scale: tuple[float, float]) -> str:
-    if np.isnan(value):
-        return UNKNOWN
-    return color_at((value - scale[0]) / ((scale[1] - scale[0]) or 1))
 
 
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
@@ -173,6 +167,12 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
     bar.outline.set_visible(False)
 
 
+@kind(
+    "tree",
+    "a label tree as an icicle by items; with --metric and --by-query coloured by the values of its queries",
+    "a dataset, a table of it, or a tree (.graphml, .json, .nwk)",
+    "test metrics by_query",
+)
 def _draw(request: PlotRequest) -> Drawing:
     if len(request.files) != 1:
         raise UsageError("plot tree takes one tree", found=", ".join(request.files))
@@ -199,24 +199,12 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
         values = parquet_table(request.by_query)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise SubmissionError(
-            f"{request.by_query} cannot be read",
-            expected="the values of every query, in parquet",
-            found=first_line(error),
-            fix=VALUES,
-        ) from None
+            f"{request.by_query} cannot be read", expected="the values of every query, in parquet",
+            found=first_line(error), fix=VALUES,
+        ) from None  # fmt: skip
     if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
     (metric,) = request.metrics
     means = means_of(manifest, values, metric)
     return draw_tree(manifest.tree, items, signature, means=means, metric=metric)
-
-
-kinds.register("tree")(
-    Kind(
-        "a label tree as an icicle by items; with --metric and --by-query coloured by the values of its queries",
-        "a dataset, a table of it, or a tree (.graphml, .json, .nwk)",
-        frozenset({"test", "metrics", "by_query"}),
-        _draw,
-    )
-)
