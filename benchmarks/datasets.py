@@ -24,7 +24,7 @@ LABELLED, GROUPS, QUERIES = 0.6, 78, 1_129
 
 
 def measured(code: str) -> dict[str, float]:
-    """Run `code` in a process of its own, after `start()`, and give seconds, MB and what it says."""
+    """Run `code` in a process of its own, after `start()`, and return seconds, MB and what it prints."""
     program = f"""
 import json, sys, time
 sys.path.insert(0, {str(ROOT)!r})

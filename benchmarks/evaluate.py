@@ -130,7 +130,7 @@ def own_designs(vectors: SelectedRows, labels: np.ndarray, share: float, threads
     def design(metrics: list[str] | None) -> Design:
         chosen = Settings(metrics=metrics).resolve(levels)
         job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
-        # half of the products do for the whole set alone
+        # half of the products suffice only for the whole set
         halved = triangle_of(job, plan_of(job), range(ranker.blocks), threads) is not None
         own = range(ranker.blocks) if halved else blocks
 
@@ -215,7 +215,7 @@ def uneven_labels(items: int, nodes: tuple[int, ...]) -> np.ndarray:
 
 
 def seconds_of_product(vectors: np.ndarray, queries: int, threads: int) -> float:
-    """The time of the bare scores of so many queries, in blocks of 256, into one buffer."""
+    """The time of the bare scores of this many queries, in blocks of 256, into one buffer."""
     torch.set_num_threads(threads)
     gallery, scores = torch.from_numpy(vectors), torch.empty(BLOCK, len(vectors))
     torch.mm(gallery[:BLOCK], gallery.T, out=scores)  # touches the buffer

@@ -178,7 +178,7 @@ def measured_here(name: str, path: str, threads: int, limit: float) -> dict[str,
 
 
 def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | str:
-    """Run a package in a process of its own; why it gave nothing, where it did not."""
+    """Run a package in a process of its own; the reason where it gave no values."""
     pythons = dict(entry.split("=", 1) for entry in options.python)
     command = [pythons.get(name, sys.executable), __file__, "--here", name, str(path)]
     command += ["--threads", str(options.threads), "--limit", str(options.limit)]

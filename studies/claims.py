@@ -1,4 +1,4 @@
-"""Tests the claims of a study over its seeds and classes: paired differences, intervals, and p-values corrected for being many.
+"""Tests the claims of a study over its seeds and classes: paired differences, intervals, and p-values corrected for multiple tests.
 
 A claim has a difference d_sc for every seed s of S and class c of C, the mean over the class's queries; a class has the share w_c
 of all queries. Other seeds would have given other nets, other classes other tests, so d = 1/S Σ_s Σ_c w_c d_sc has the variance

@@ -55,7 +55,7 @@ def _trials_table(about: About) -> list[str]:
 
 
 def _words(settings: Sequence[str]) -> str:
-    """Return the settings without the roads to them: optimizer.lr=0.003 is lr=0.003."""
+    """Return the settings without their sections: optimizer.lr=0.003 is lr=0.003."""
     return ", ".join(setting.removeprefix("optimizer.") for setting in settings)
 
 

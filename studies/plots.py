@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ARMS, SWEPT = ("AP", "H-AP"), ("H-AP", "AP")  # metrics that are drawn where none are named
-LEAST = 2.0  # percent that an axis spans at least, lest noise looks like an effect
+LEAST = 2.0  # percent that an axis spans at least, so that noise does not look like an effect
 NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 INSIDE = re.compile(r"AP in (\d+)")
 

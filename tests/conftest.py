@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a real headless Chromium per module of page tests, and interrupts that are heard."""
+"""Fixtures of all tests: a real headless Chromium per module of page tests, and interrupts that reach Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real HTTP server on 127.0.0.1 that serves files with Range support, and misbehaves as told, one fault per
+"""A real HTTP server on 127.0.0.1 that serves files with Range support, and misbehaves as set, one fault per
 request."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Fault = Callable[["Handler", bytes], None]
 
 @dataclass
 class FileServer:
-    """`files` by path; `faults[path]` are used up, one per request; `asked`, `ended` and `sent` tell what happened."""
+    """`files` by path; `faults[path]` are used up, one per request; `asked`, `ended` and `sent` record what happened."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))

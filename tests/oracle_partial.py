@@ -1,4 +1,4 @@
-"""Partial labels as double loops over all pairs: what is known of their levels, and every metric of the lists that follow.
+"""Partial labels as double loops over all pairs: the bounds of their levels, and every metric of the ranked lists.
 
 A path is the list of the names that are known, coarse to fine; a query's list is its gallery's (lowest level, highest level).
 """

@@ -27,7 +27,7 @@ def part_of(manifest, *, classes):
 
 
 def small_glyphs(train=24, test=12):
-    """glyphs with so many classes; its images are drawn as for the whole."""
+    """glyphs with this many classes; its images are drawn as for the whole."""
     whole = datasets.load("glyphs")
     splits = {"train": part_of(whole.train, classes=train), "test": part_of(whole.tests["test"], classes=test)}
     return Dataset("glyphs", "1", whole.protocol, splits["train"], {"test": splits["test"]})
@@ -38,7 +38,7 @@ def tiny(name="glyphs-happier", *changes):
 
 
 def signalled_at(step, number=signal.SIGINT):
-    """A watch that sends this process a signal after a step."""
+    """A callback that sends this process a signal after a step."""
 
     def watch(moment):
         if moment.step == step:

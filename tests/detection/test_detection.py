@@ -299,7 +299,7 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
         ([{"bbox": [4, 4, -3, 2]}], "a box of negative width or height"),
     ],
 )
-def test_what_are_no_detections_is_refused(few, tmp_path, content, problem):
+def test_files_that_are_not_detections_are_refused(few, tmp_path, content, problem):
     test = part_of(few, resolve("voc07-rambo", SMALL).test, resolve("voc07-rambo", SMALL).classes)
     whole = {"image_id": test.files[0].stem, "category_id": 1, "bbox": [1, 1, 4, 4], "score": 0.5}
     results = [whole | each for each in content] if isinstance(content, list) else content
@@ -311,7 +311,7 @@ def test_what_are_no_detections_is_refused(few, tmp_path, content, problem):
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["voc07-cross-entropy", "voc07-rambo"])  # with RaMBO's memory of past scores
-def test_a_run_goes_on_to_the_same_bits(few, tmp_path, name):
+def test_a_killed_run_resumes_to_the_same_bits(few, tmp_path, name):
     recipe = resolve(name, [*SMALL, "epochs=2"])
     whole = run(recipe, few, tmp_path / "whole")
     run(resolve(name, SMALL), few, tmp_path / "halves")

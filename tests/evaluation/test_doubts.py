@@ -1,4 +1,4 @@
-"""Submissions that cannot be honest are said to be so, and honest ones are not."""
+"""Doubts: suspicious submissions get them, and honest ones do not."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Embeddings: round trips of every format, joining by id, and every problem told at once."""
+"""Embeddings: round trips of every format, joining by id, and every problem reported at once."""
 
 import hashlib
 import subprocess
@@ -135,7 +135,7 @@ def test_other_byte_orders_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.longdouble, "U3", "M8[s]"])
-def test_what_is_no_number_is_refused(tmp_path, dtype):
+def test_vectors_of_other_types_are_refused(tmp_path, dtype):
     with pytest.raises(SubmissionError, match=r"are .*\n  expected: float16"):
         embeddings.read(npz(tmp_path, ["a"], np.ones((1, 2)).astype(dtype)))
 
@@ -213,7 +213,7 @@ def test_align_names_what_is_missing():
         embeddings.align(made(*numbers()), ["cat/1.png", "cat/9.png"])
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     ids, vectors = numbers(8)
     assert embeddings.problems(made(ids, vectors), wanted=ids, cosine=True) == []
     vectors[0, 1], vectors[1, 2], vectors[2], vectors[4] = np.nan, -np.inf, 0, 1e30
@@ -285,7 +285,7 @@ def test_items_of_other_splits_are_a_remark():
         (lambda name: Path(name).stem, "ids differ by the leading folder and the suffix: '0' should be 'cat/0.png'"),
         (lambda name: name.replace("cat", "ca\u0301t"), "ids differ by the Unicode normal form"),
         (lambda name: str(1000 + int(Path(name).stem)), "ids look like row numbers"),
-        (lambda name: f"x{Path(name).stem}", "embed these items as well"),  # nothing to see in them
+        (lambda name: f"x{Path(name).stem}", "embed these items as well"),  # letters that cannot be seen
     ],
 )
 def test_ids_spelt_otherwise_are_explained(change, cause):

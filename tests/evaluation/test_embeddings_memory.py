@@ -50,7 +50,7 @@ print(max(seen) - before - found.vectors.nbytes)
 
 def test_a_mapped_file_of_410_mb_is_read_checked_and_joined_in_160_mb(tmp_path):
     path = tmp_path / "emb.npy"
-    np.lib.format.open_memmap(path, "w+", np.float16, (ROWS, DIM)).flush()  # zeros, which take no room on the disk
+    np.lib.format.open_memmap(path, "w+", np.float16, (ROWS, DIM)).flush()  # zeros, which take no space on the disk
     path.with_name("ids.txt").write_text("\n".join(f"item-{row}" for row in range(ROWS)))
     assert python(LIMITED, path, 160 << 20).splitlines() == [
         f"float16 ({ROWS}, {DIM}) [] [{ROWS - 1}, {ROWS - 2}]",

@@ -13,7 +13,7 @@ PAIRS = [(option, other) for option, (_, others) in APART.items() for other in o
 
 
 @pytest.mark.parametrize(("option", "other"), PAIRS)
-def test_what_stands_in_the_table_is_refused_by_name(option, other):
+def test_options_that_exclude_each_other_are_refused_by_name(option, other):
     with pytest.raises(UsageError) as refused:
         Execution(**{name: VALUES[name] for name in (option, other)})
     assert f"--{option}".replace("_", "-") in str(refused.value)
@@ -26,6 +26,6 @@ def test_every_option_goes_alone(option):
 
 
 @pytest.mark.parametrize("wrong", [{"shard": "3/2"}, {"trees": "no-such-file.csv"}])
-def test_words_that_cannot_be_read_are_refused_when_they_are_said(wrong):
+def test_values_that_cannot_be_parsed_are_refused_at_once(wrong):
     with pytest.raises(HBenchError):
         Execution(**wrong)

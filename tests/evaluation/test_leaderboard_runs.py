@@ -174,7 +174,7 @@ def test_rows_added_at_the_same_time_are_all_there(place, document, board):
     assert {each.method for each in read_file(place / "toy.toml").rows} == {each.method for each in rows}
 
 
-def test_own_rows_go_beside_the_work_where_such_a_file_is_and_to_the_user_otherwise(place):
+def test_own_rows_go_to_the_working_folder_where_it_has_the_file_and_to_the_users_otherwise(place):
     assert target("sop") == place / "home" / "data" / "leaderboards" / "sop.toml"
     Path("leaderboards").mkdir()
     Path("leaderboards/sop.toml").touch()

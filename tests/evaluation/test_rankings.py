@@ -97,7 +97,7 @@ def test_a_file_is_known_by_its_content(tmp_path):
 
 
 @pytest.mark.parametrize("write", FORMATS, ids=lambda write: write.__name__)
-def test_embedding_files_are_no_rankings(tmp_path, write):
+def test_embedding_files_are_not_taken_for_rankings(tmp_path, write):
     path = write(tmp_path, ["a", "b"], np.ones((2, 3), np.float32))
     assert run_files.kind_of(path) == "embeddings"
     assert run_files.kind_of(tmp_path / "missing.npz") == "embeddings"
@@ -121,7 +121,7 @@ def test_embedding_files_are_no_rankings(tmp_path, write):
         ("qrels", b"q 0 a 1\n", "is not a ranking"),
     ],
 )
-def test_what_is_no_ranking_is_refused(tmp_path, name, content, words):
+def test_files_that_are_not_rankings_are_refused(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SubmissionError) as caught:
         run_files.read(tmp_path / name)
@@ -310,7 +310,7 @@ def told(found):
     return {problem.kind: (problem.count, problem.examples, problem.fatal) for problem in found}
 
 
-def test_every_problem_of_a_ranking_is_told_at_once_and_a_sound_one_has_none():
+def test_every_problem_of_a_ranking_is_reported_at_once_and_a_sound_one_has_none():
     full = {query: [item for item in "abcde" if item != query] for query in "abcde"}
     assert run_levels.problems(ranking_of(full), photos()) == []
     gallery = np.array([True, True, True, False, True])

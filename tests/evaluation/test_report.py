@@ -39,7 +39,7 @@ def test_a_command_that_is_proposed_has_the_names_of_a_report_as_single_words(re
         reports.read_by_query(tmp_path / "r.parquet", other)
 
 
-def test_names_that_are_no_utf8_are_refused_or_marked_before_any_work(tmp_path):
+def test_names_that_are_not_utf8_are_refused_or_marked_before_any_work(tmp_path):
     file, table = tmp_path / os.fsdecode(b"m\xff.npz"), tmp_path / "own.csv"
     table.write_text("item,class\n" + "".join(f"{n},c{n % 4}\n" for n in range(12)))
     try:
@@ -70,7 +70,7 @@ def changed(document, **values):
         ]),
     ],
 )  # fmt: skip
-def test_what_is_no_report_is_refused_and_a_changed_one_names_the_key(report, tmp_path, text, words):
+def test_files_that_are_not_reports_are_refused_and_a_changed_one_names_the_key(report, tmp_path, text, words):
     path = tmp_path / "r.json"
     path.write_text(text if isinstance(text, str) else changed(report.document, **text))
     with pytest.raises(SubmissionError, match=words):

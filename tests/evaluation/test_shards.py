@@ -54,7 +54,7 @@ def test_the_parts_in_any_order_make_the_report_of_the_whole_also_where_some_are
     assert zoo.same(shards.merge(paths), whole)
 
 
-def test_a_gap_a_repeat_and_nothing_are_refused(parts):
+def test_missing_repeated_and_no_parts_are_refused(parts):
     with pytest.raises(SubmissionError, match="missing 2"):
         shards.merge([parts[0], parts[2]])
     with pytest.raises(SubmissionError, match="twice 1"):
@@ -92,7 +92,7 @@ def test_arrays_of_other_types_or_shapes_are_refused(parts, tmp_path, array):
         ("ids", "the same", "a query twice"),
     ],
 )
-def test_parts_that_lie_alike_within_their_types_are_refused(examined, parts, tmp_path, field, value, said):
+def test_parts_with_impossible_values_are_refused(examined, parts, tmp_path, field, value, said):
     for path in parts:
         header, arrays = files.read(path)
         lies = {name: np.full_like(array, value) for name, array in arrays.items() if name.endswith(f"/{field}")}
@@ -167,7 +167,7 @@ def test_kept_blocks_that_cannot_be_read_or_are_of_others_are_computed_again(exa
     assert zoo.same(report_on(examined, execute=kept_in(tmp_path, on_threads)), whole)
 
 
-def test_an_evaluation_that_was_killed_goes_on_where_it_stopped(zoo_folder, examined, whole, tmp_path):
+def test_a_killed_evaluation_resumes_where_it_stopped(zoo_folder, examined, whole, tmp_path):
     code = """
 import sys, time
 from pathlib import Path

@@ -214,7 +214,7 @@ NAMELESS = ("R", "R@0", "R@", "AP#", "mAP", "", "AP(level=1)", "TR(norm=mean)@3"
         *((f"H-AP(alpha={exponent})", UsageError, "exponent of the relevance") for exponent in ("0", "-1", "nan", "inf")),
     ],
 )  # fmt: skip
-def test_what_is_no_metric_of_the_tree_is_refused_with_a_suggestion(spelling, error, words):
+def test_unknown_metrics_of_the_tree_are_refused_with_a_suggestion(spelling, error, words):
     with pytest.raises(error, match=words):
         value(spelling, [2, 1], 2)
 
