@@ -54,6 +54,7 @@ class Verdict(NamedTuple):
 def interval_of(scores: Scores) -> Interval:
     """Return the mean of the scores and its interval over seeds and classes.
 
+    >>> from studies.values import whole
     >>> interval_of(whole(np.array([0.03, 0.01, 0.02]))).mean
     0.02
     """
