@@ -125,6 +125,14 @@ def test_a_page_is_short_and_says_first_what_it_is_for():
         assert page.stem in LONGER or 3 + len(rest) <= LONGEST, page.name
 
 
+def test_files_that_pages_name_exist():
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "README.md", ROOT / "leaderboards/README.md"):
+        text = page.read_text(encoding="utf-8")
+        folders = "hbench|tests|docs|benchmarks|pipelines|examples|studies|leaderboards"
+        for path in re.findall(rf"`((?:{folders})/[\w./-]+)`", text):
+            assert "NAME" in path or "VERB" in path or (ROOT / path).exists(), f"{page.name}: {path}"
+
+
 def test_every_page_is_in_the_navigation_once():
     listed = re.findall(r"^ +- .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     made = re.search(
