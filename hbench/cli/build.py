@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli import terminal
-from hbench.cli.names import DATASET
+from hbench.cli.names import DATASET, FILE, FOLDER
 from hbench.core.errors import UsageError
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, Spec
-
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command(short_help="turn raw annotations, or your own table, into a dataset")
@@ -28,7 +26,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--contact", metavar="MAIL", help="Your address, which Wikimedia asks for; without it nothing is fetched."
 )
-@click.option("--from", "source", type=click.Path(path_type=Path), help="Your own CSV, parquet, or folder of images.")
+@click.option("--from", "source", type=FILE, help="Your own CSV, parquet, or folder of images.")
 @click.option("--levels", metavar="A,B,C", help="Your levels, coarse to fine: columns, or names of nested folders.")
 @click.option("--image-column", default="item", show_default=True, help="Column of the images' paths below --root.")
 @click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
@@ -45,7 +43,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--test-fraction", default=0.5, show_default=True, help="Share of those nodes that test.")
 @click.option("--seed", default=0, show_default=True, help="Seed of --split-by.")
 @click.option("--policy", metavar="NAME", multiple=True, help="Mend labels that form no tree: hbench tree validate.")
-@click.option("--tree", type=click.Path(path_type=Path), help="A tree, whose nodes the one column of --levels names.")
+@click.option("--tree", type=FILE, help="A tree, whose nodes the one column of --levels names.")
 @click.option(
     "--copies",
     type=click.Choice(["keep", "first", "merge"]),

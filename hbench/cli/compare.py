@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from hbench.cli.names import METRICS
+from hbench.cli.names import FILE, METRICS
 from hbench.cli.terminal import show_csv, show_json, show_table
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command("compare")

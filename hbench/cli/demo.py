@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hbench.cli.reporting import FOLDER, bars, examined, show_report, write_report
+from hbench.cli.names import FOLDER
+from hbench.cli.reporting import bars, examined, show_report, write_report
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:

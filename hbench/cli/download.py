@@ -24,7 +24,7 @@ from rich.progress import (
 )
 
 from hbench.cli import terminal
-from hbench.cli.names import DATASET
+from hbench.cli.names import DATASET, FOLDER
 from hbench.core.errors import DataError, UsageError, examples
 from hbench.core.files import free_bytes, write_text
 from hbench.datasets.download.all_files import DownloadOptions, OnDownload, check_all, fetch_all, summary
@@ -74,7 +74,6 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
 
 
 SERIES = 8  # this many numbered files, all alike, are shown in one line
-FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 
 

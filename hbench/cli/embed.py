@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import DATASET
+from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:
@@ -23,17 +23,13 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 
 @click.command("embed")
 @click.argument("model", required=False)
-@click.option(
-    "--models",
-    type=click.Path(path_type=Path),
-    help="Instead of MODEL: a file with a model per line; --out is a folder.",
-)
+@click.option("--models", type=FILE, help="Instead of MODEL: a file with a model per line; --out is a folder.")
 @click.option("--dataset", "-d", type=DATASET, required=True, help="A dataset's name or folder.")
 @click.option(
     "--out",
     "-o",
     required=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The file: .parquet, .npz or .npy; of --models, their folder.",
 )
 @click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
@@ -51,9 +47,7 @@ EVERY = 10  # seconds between two lines, where no bar is watched
     "--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32", show_default=True
 )
 @click.option("--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and name them.")
-@click.option(
-    "--key-map", type=click.Path(path_type=Path), help="TOML that renames keys of a file of weights: old = new."
-)
+@click.option("--key-map", type=FILE, help="TOML that renames keys of a file of weights: old = new.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 def command(model: str | None, models: Path | None, dataset: str, out: Path, split: str, **options: Any) -> None:
     """Embed every image of a split with MODEL, in manifest order; interrupted, the same command resumes.

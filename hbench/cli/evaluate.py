@@ -7,23 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli import refuse_gone
-from hbench.cli.reporting import (
-    BY_QUERY,
-    FILE,
-    FOLDER,
-    FORMATS,
-    MACHINE,
-    SETTINGS,
-    bars,
-    examined,
-    execution_of,
-    refuse_unwritable,
-    settings_of,
-    show_report,
-    with_options,
-    write_report,
-)
+from hbench.cli import refuse_gone, reporting
+from hbench.cli.names import FILE, FOLDER
 from hbench.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -32,13 +17,13 @@ if TYPE_CHECKING:
 
 @click.command("evaluate")
 @click.argument("file", type=FILE, required=False)
-@with_options(SETTINGS)
+@reporting.with_options(reporting.SETTINGS)
 @click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file: .txt, .csv or .json.")
 @click.option("--query", type=FILE, help="Embeddings of the queries, where they are in a file of their own.")
 @click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
-@click.option("--format", "format_", type=FORMATS, default="table")
+@click.option("--format", "format_", type=reporting.FORMATS, default="table")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
 @click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
 @click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
@@ -57,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
 @click.option("--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them.")
 @click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts.")
-@with_options(MACHINE)
+@reporting.with_options(reporting.MACHINE)
 @click.option("--each", is_flag=True, hidden=True)
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
     """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
@@ -72,11 +57,11 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
 
     if options["each"]:
         refuse_gone("evaluate --each")
-    execution = execution_of(options)
+    execution = reporting.execution_of(options)
     _refuse_options(options)
     data = datasets.load(dataset, options["policies"])
     given = _given(file, options["ids"], options["query"], options["gallery"])
-    checked = examined(given, data, settings_of(options), options["method"])
+    checked = reporting.examined(given, data, reporting.settings_of(options), options["method"])
     if check:
         for doubt in checked.subject.doubts:
             say(f"doubt: {doubt}")
@@ -85,7 +70,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
         return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
-    with execution.open(files, announce=say) as execute, bars() as on_test:
+    with execution.open(files, announce=say) as execute, reporting.bars() as on_test:
         if execution.shard:
             execution.write_shard(options["output"], checked, execute, on_test)
         else:
@@ -93,8 +78,8 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     if execution.shard:
         say(f"part {execution.shard} is in {options['output']}; hbench merge joins the parts")
         return
-    write_report(report, options)
-    show_report(report.document, "json" if as_json else format_)
+    reporting.write_report(report, options)
+    reporting.show_report(report.document, "json" if as_json else format_)
 
 
 def _refuse_options(options: dict[str, Any]) -> None:
@@ -108,8 +93,8 @@ def _refuse_options(options: dict[str, Any]) -> None:
     if options["top_k"]:
         if not options["output"]:
             raise click.UsageError("--top-k needs --out: the results are kept next to the report.")
-        options["by_query"] = options["by_query"] or options["output"].with_suffix(BY_QUERY)
-    refuse_unwritable(options)
+        options["by_query"] = options["by_query"] or options["output"].with_suffix(reporting.BY_QUERY)
+    reporting.refuse_unwritable(options)
 
 
 def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Path | None) -> Submission:

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.reporting import (
-    BY_QUERY,
-    FILE,
-    FOLDER,
-    MACHINE,
-    SETTINGS,
-    bars,
-    board_of,
-    examined,
-    execution_of,
-    settings_of,
-    with_options,
-    write_rows,
-)
+from hbench.cli import reporting
+from hbench.cli.names import FILE, FOLDER
 from hbench.cli.terminal import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -32,11 +20,11 @@ if TYPE_CHECKING:
 
 @click.command("evaluate-all")
 @click.argument("folder", type=FOLDER)
-@with_options(SETTINGS)
+@reporting.with_options(reporting.SETTINGS)
 @click.option("--out", "-o", "output", type=FOLDER, required=True, help="The folder of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--row", type=FILE, help="Write the leaderboard rows (TOML) to this file.")
-@with_options(MACHINE)
+@reporting.with_options(reporting.MACHINE)
 def command(folder: Path, dataset: str, as_json: bool, **options: Any) -> None:
     """Score every embedding file of FOLDER that has no report yet, then show all, best first, each compared with the best.
 
@@ -60,8 +48,8 @@ def command(folder: Path, dataset: str, as_json: bool, **options: Any) -> None:
             say(f"{file.name}: refused\n{error}")
     if documents:
         if options["row"]:
-            write_rows([*documents.values()], options["row"])
-        board, scores = board_of(data.name), next(iter(documents.values())).scores
+            reporting.write_rows([*documents.values()], options["row"])
+        board, scores = reporting.board_of(data.name), next(iter(documents.values())).scores
         metric = next(name for name in (board and board.metric, "H-AP", *scores) if name in scores)
         _show(many.standings(documents, metric), metric, list(refused), as_json=as_json)
     if refused:
@@ -73,14 +61,14 @@ def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any])
     from hbench.evaluation.reports import many
     from hbench.evaluation.submission import read
 
-    checked = examined(read(file, movable=True), data, settings_of(options), file.stem)
+    checked = reporting.examined(read(file, movable=True), data, reporting.settings_of(options), file.stem)
     if document := many.finished(report, checked):
         say(f"{file.name}: {report} is of this file and these settings")
         return document
-    execution = execution_of(options)
-    with execution.open([(file, None)], announce=say) as execute, bars() as on_test:
+    execution = reporting.execution_of(options)
+    with execution.open([(file, None)], announce=say) as execute, reporting.bars() as on_test:
         made = execution.report(checked, execute, on_test)
-    made.write_by_query(report.with_suffix(BY_QUERY))
+    made.write_by_query(report.with_suffix(reporting.BY_QUERY))
     made.write(report)  # last: a report without values by query is made again
     return made.document
 

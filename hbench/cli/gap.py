@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import SIMILARITY, TESTED
+from hbench.cli.names import FILE, SIMILARITY, TESTED
 from hbench.cli.terminal import progress, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command("gap")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @TESTED
-@click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
+@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
 @click.option("--batch", type=click.IntRange(min=2), default=256, show_default=True, help="Gallery items per batch.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random batches.")
 @click.option(

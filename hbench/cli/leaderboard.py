@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import BOARD, DATASET
+from hbench.cli.names import BOARD, DATASET, FILE
 from hbench.cli.terminal import progress, say, show, show_csv, show_json, show_table, watched
 from hbench.core.errors import ConfigError
 
@@ -102,7 +102,7 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
 @command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
 @selecting
 @click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
-@click.option("--out", "-o", "output", type=click.Path(path_type=Path), help="Write this file instead of stdout.")
+@click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
 def export(form: str, output: Path | None, **selection: Any) -> None:
     """Export a leaderboard as Markdown, LaTeX, CSV (one line per row), JSON (everything), or its sources as BibTeX.
 
@@ -120,14 +120,14 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 
 @command.command("add", short_help="Add a row from a report of hbench evaluate.")
 @click.argument("name", type=BOARD)
-@click.argument("report", type=click.Path(path_type=Path))
+@click.argument("report", type=FILE)
 @click.option("--method", help="Name of the row.  [default: the report's]")
 @click.option("--backbone", help="For example ResNet-50.")
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
 @click.option("--year", type=int, help="[default: the year of the report]")
 @click.option("--setup", multiple=True, metavar="KEY=VALUE", help=SETUP)
 @click.option("--url", help="Where the embedding file is published; others then verify the row by it.")
-@click.option("--to", type=click.Path(path_type=Path), help="Append to this file.  [default: ./leaderboards or own]")
+@click.option("--to", type=FILE, help="Append to this file.  [default: ./leaderboards or own]")
 def add(
     name: str,
     report: Path,
@@ -168,9 +168,9 @@ def add(
 @command.command("verify", short_help="Score a row's embeddings again and compare.")
 @click.argument("name", type=BOARD, required=False)
 @click.argument("method", required=False)
-@click.option("--embeddings", type=click.Path(path_type=Path), help="The embedding or ranking file.")
-@click.option("--ids", type=click.Path(path_type=Path), help="The ids of a .npy or .safetensors file.")
-@click.option("--gallery", type=click.Path(path_type=Path), help="The gallery's embeddings, if in a file of their own.")
+@click.option("--embeddings", type=FILE, help="The embedding or ranking file.")
+@click.option("--ids", type=FILE, help="The ids of a .npy or .safetensors file.")
+@click.option("--gallery", type=FILE, help="The gallery's embeddings, if in a file of their own.")
 @click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the leaderboard's, by name]")
 @click.option(
     "--fetch", is_flag=True, help="Fetch the files that rows of runs name by their url, and verify all of them."
@@ -261,8 +261,8 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 
 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
-@click.argument("report", type=click.Path(path_type=Path))
-@click.option("--embeddings", type=click.Path(path_type=Path), required=True, help="The file that the report is of.")
+@click.argument("report", type=FILE)
+@click.option("--embeddings", type=FILE, required=True, help="The file that the report is of.")
 @click.option("--url", help="Where you publish the file; others then verify the row by it.")
 @click.option("--method", help="Name of the row.  [default: the report's]")
 @click.option("--backbone", help="For example ResNet-50.")

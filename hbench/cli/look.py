@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import SIMILARITY, TESTED
+from hbench.cli.names import FILE, SIMILARITY, TESTED
 from hbench.cli.terminal import say, show, show_json
 
-FILE = click.Path(path_type=Path)
 SHOWN = 8
 WAYS = ("queries", "class_name", "worst", "best", "severe", "at_random")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from hbench.cli.reporting import FILE, FORMATS, refuse_unwritable, show_report, write_report
+from hbench.cli.names import FILE
+from hbench.cli.reporting import FORMATS, refuse_unwritable, show_report, write_report
 
 
 @click.command("merge")

@@ -7,6 +7,7 @@ Names are listed only when one is given or asked for, so that help stays instant
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ import hbench
 from hbench.core.errors import UsageError, closest
 
 Listed = Callable[[], Iterable[str]]
+FILE, FOLDER = click.Path(path_type=Path), click.Path(path_type=Path, file_okay=False)
 
 
 class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in the stubs alone

@@ -8,10 +8,8 @@ from typing import Any
 import click
 
 from hbench.cli import refuse_gone
-from hbench.cli.names import DATASET
+from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import say
-
-FILE = click.Path(path_type=Path)
 
 
 class KindsInHelp(click.Command):

@@ -8,10 +8,8 @@ from typing import Any
 
 import click
 
-from hbench.cli.names import DATASET
+from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import progress, say, show
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command("report")

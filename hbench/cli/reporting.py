@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hbench.evaluation.reports.report import Document, Report
     from hbench.evaluation.submission import Submission
 
-FILE = click.Path(path_type=Path)
-FOLDER = click.Path(path_type=Path, file_okay=False)
 FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "mteb", "model-card"])
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 BY_QUERY = ".by-query.parquet"

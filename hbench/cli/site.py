@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
+from hbench.cli.names import FILE
 from hbench.cli.terminal import progress, say, show
 
 
 @click.command("site")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--out", "-o", type=click.Path(path_type=Path), required=True, help="The folder; a former site is replaced."
-)
+@click.option("--out", "-o", type=FILE, required=True, help="The folder; a former site is replaced.")
 def command(names: tuple[str, ...], out: Path) -> None:
     """Make static pages of leaderboards, by default of all: sort, filter, two metrics against each other, sources and
     doubts, BibTeX, CSV, LaTeX and JSON, and each dataset's card and tree.

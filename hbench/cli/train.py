@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli.names import RECIPE
+from hbench.cli.names import FILE, RECIPE
 from hbench.cli.reporting import show_scores
 from hbench.cli.terminal import progress, say, show
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("train")
 @click.argument("recipe", type=RECIPE)
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting: optimizer.lr=1e-4.")
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/RECIPE]")
+@click.option("--out", "-o", type=FILE, help="Folder of the run.  [default: runs/RECIPE]")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.  [default: torch's]")

@@ -17,6 +17,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from hbench.cli import refuse_gone
+from hbench.cli.names import FILE
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
 from hbench.tree import ROOT, LabelTree, Node
@@ -201,9 +202,7 @@ def show_command(source: TreeSource, *, depth: int | None, max_children: int, as
 
 @command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
 @source_options
-@click.option(
-    "--out", "-o", type=click.Path(path_type=Path), help="Write the mended names here, and OUT.changes.json beside."
-)
+@click.option("--out", "-o", type=FILE, help="Write the mended names here, and OUT.changes.json beside.")
 @click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
 def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool, as_json: bool) -> None:
@@ -247,7 +246,7 @@ def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool,
 
 @command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
 @source_options
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="The file to write; its ending is the format.")
+@click.option("--out", "-o", type=FILE, help="The file to write; its ending is the format.")
 @click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
 def export_command(source: TreeSource, *, out: Path | None, kind: str | None) -> None:
     """Write a tree as CSV (one row per class), JSON, GraphML, Newick or DOT, to a file or stdout.
@@ -276,7 +275,7 @@ def _gone(_context: click.Context, option: click.Parameter, value: str | None) -
 
 @command.command("draw", short_help="Draw a tree as a picture.")
 @source_options
-@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="The .svg, .png or .pdf to write.")
+@click.option("--out", "-o", type=FILE, required=True, help="The .svg, .png or .pdf to write.")
 @click.option("--by-items", is_flag=True, help="Heights by items instead of classes.")
 @click.option("--title", hidden=True, expose_value=False, callback=_gone)
 @click.option("--colour-by", hidden=True, expose_value=False, callback=_gone)
