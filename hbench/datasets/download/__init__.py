@@ -23,16 +23,8 @@ from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import free_bytes, write_text
 from hbench.core.untrusted import read_json
 from hbench.core.version import __version__
+from hbench.datasets.download import responses
 from hbench.datasets.download.records import disk_errors
-from hbench.datasets.download.responses import (
-    looks_like_page,
-    pause_of,
-    placed,
-    reason_of,
-    refuse_wrong_kind,
-    title_of,
-    validator_of,
-)
 from hbench.datasets.download.sources import RemoteFile
 
 LOG = logging.getLogger(__name__)
@@ -91,7 +83,7 @@ class Requester:
         attempt, timeout = 0, (self.patience.connect, self.patience.silence)
         while True:
             answer = self.session.get(url, headers=dict(headers), stream=True, timeout=timeout)
-            wait = pause_of(answer, attempt, self.patience.busy)
+            wait = responses.pause_of(answer, attempt, self.patience.busy)
             if wait is None:
                 return answer
             answer.close()
@@ -203,7 +195,7 @@ class Transfer:
                 if self._request(url):
                     return
             except DROPPED as error:
-                reason = reason_of(error)
+                reason = responses.reason_of(error)
             except ValueError as error:  # a redirect to http://[, a length of ²³
                 raise SourceError(f"the response of {url} cannot be understood", found=str(error)) from None
             shorts = 0 if self.here >= most + SHORT else shorts + 1
@@ -231,21 +223,21 @@ class Transfer:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
-            start, total = placed(answer, here)
+            start, total = responses.placed(answer, here)
             self.total = total
-            refuse_wrong_kind(answer, url, total, self.source.size)
+            responses.refuse_wrong_kind(answer, url, total, self.source.size)
             self._refuse_too_long(url, total or 0)
             if start == 0 and here:
                 self.discard()
-            write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
+            write_text(self.note, json.dumps({"url": url, "validator": responses.validator_of(answer)}))
             self._append(answer, url, start, self.source.size or total)
         return total is None or self.here == total
 
     def _append(self, answer: requests.Response, url: str, start: int, size: int | None) -> None:
         with self.part.open("ab") as file:
             for block in self.requester.blocks(answer):
-                if start == 0 and looks_like_page(block):
-                    raise SourceError(f"{url} gave a web page instead of the file", found=title_of(block))
+                if start == 0 and responses.looks_like_page(block):
+                    raise SourceError(f"{url} gave a web page instead of the file", found=responses.title_of(block))
                 if size is not None and start + len(block) > size:
                     raise SourceError(f"{url} sends more than the file", expected=f"{size:,} bytes", found="more")
                 if size is None and free_bytes(self.part.parent) < RESERVE:

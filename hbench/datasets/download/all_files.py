@@ -17,17 +17,9 @@ import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import free_bytes, replacing
-from hbench.datasets.download import PATIENCE, DownloadInterrupted, Patience, Requester, fetch, session, verify
+from hbench.datasets.download import PATIENCE, DownloadInterrupted, Patience, Requester, fetch, records, session, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
-from hbench.datasets.download.records import (
-    FOLDER,
-    DownloadRecord,
-    disk_errors,
-    read_record,
-    record_of,
-    state_of,
-    write_record,
-)
+from hbench.datasets.download.records import DownloadRecord, disk_errors
 from hbench.datasets.download.sources import RemoteFile
 
 OnDownload = Callable[[RemoteFile, str, int], None]  # source; "bytes" or "files" and their number, or "end"
@@ -53,9 +45,9 @@ def fetch_all(sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int 
     """
     check_space(sources, job.folder)
     with disk_errors(job.folder):
-        (job.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        (job.folder / records.FOLDER).mkdir(parents=True, exist_ok=True)
     try:
-        with filelock.FileLock(job.folder / FOLDER / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
+        with filelock.FileLock(job.folder / records.FOLDER / "lock", timeout=0), ThreadPool(max(1, jobs)) as pool:
             try:
                 done = list(pool.imap_unordered(lambda source: (source.file, _attempt(source, job)), sources))
             except KeyboardInterrupt:
@@ -87,7 +79,7 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     """Raise DataError when the disk cannot hold the files to fetch and as many bytes again to unpack archives."""
     needed = 0
     for source in sources:
-        state = state_of(folder, source)
+        state = records.state_of(folder, source)
         size = source.size or 0
         needed += size * (state in {"missing", "partial"}) + size * (
             source.unpack is not None and state not in {"done", "unpacked"}
@@ -118,7 +110,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
                 with replacing(folder / source.file) as temporary:
                     shutil.copyfile(path, temporary)
                 path = folder / source.file
-            write_record(folder, source, record_of(path.resolve(), sums))
+            records.write_record(folder, source, records.record_of(path.resolve(), sums))
             adopted.append(source.file)
             break
     return adopted
@@ -160,15 +152,15 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
 def _one(source: RemoteFile, job: DownloadOptions) -> None:
     if job.repair:
         _forget_wrong(source, job.folder)
-    state = state_of(job.folder, source)
+    state = records.state_of(job.folder, source)
     if state in {"done", "unpacked"}:
         return
-    record = read_record(job.folder, source) if state == "verified" else None
+    record = records.read_record(job.folder, source) if state == "verified" else None
     record = record or _record(source, job, state)
     if source.unpack is not None:
         archive, folder = Path(record.path), job.folder / source.unpack
         number = unpack(archive, folder, on_progress=lambda n: job.on_progress(source, "files", n), stop=job.stop)
-        write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
+        records.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
         if job.remove_archives and archive.is_relative_to(job.folder):
             archive.unlink()
 
@@ -184,8 +176,8 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
             sums = verify(target, source)
         else:
             sums = fetch(source, target, requester, on_progress=lambda n: job.on_progress(source, "bytes", n))
-    record = record_of(target, sums)
-    write_record(job.folder, source, record)
+    record = records.record_of(target, sums)
+    records.write_record(job.folder, source, record)
     return record
 
 
@@ -205,7 +197,7 @@ def _md5_in(url: str, requester: Requester) -> str:
 
 def _place(source: RemoteFile, folder: Path) -> tuple[Path, DownloadRecord | None]:
     """The path of a source's file, and its record."""
-    record = read_record(folder, source)
+    record = records.read_record(folder, source)
     return Path(record.path) if record else folder / source.file, record
 
 
@@ -242,4 +234,4 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     except DataError:  # the file is missing
         return
     if record is not None:
-        write_record(folder, source, dataclasses.replace(record, unpacked=None))
+        records.write_record(folder, source, dataclasses.replace(record, unpacked=None))

@@ -9,20 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hbench_hgldv2.curation.decisions import (
-    REST,
-    Ambiguous,
-    AnyDecision,
-    CannotLink,
-    Drop,
-    Merge,
-    Move,
-    MustLink,
-    Name,
-    Rename,
-    SetKind,
-    Split,
-)
+from hbench_hgldv2.curation import decisions
 
 
 class LabelPlace(NamedTuple):
@@ -77,31 +64,31 @@ class World:
         return holds
 
 
-def effects(decision: AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
+def effects(decision: decisions.AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
     """Yield each label that a decision places, with its new place; failed preconditions are added to the conflicts."""
     match decision:
-        case Name():
+        case decisions.Name():
             yield from _name(decision, world)
-        case Move(expect_from=group, to=to):
+        case decisions.Move(expect_from=group, to=to):
             placed = (i for i in decision.labels if group is None or world.expects(decision.id, i, group))
             yield from ((label, in_group(to)) for label in placed)
-        case Split():
+        case decisions.Split():
             yield from _split(decision, world)
-        case Merge(groups=groups, to=to):
+        case decisions.Merge(groups=groups, to=to):
             yield from ((label, in_group(to)) for group in groups if group != to for label in world.members(group))
-        case Rename(group=group, to=to) if group != to and world.members(to):
+        case decisions.Rename(group=group, to=to) if group != to and world.members(to):
             world.conflicts.append(Conflict(decision.id, group, f"no group {to!r} yet", "one with classes"))
-        case Rename(group=group, to=to):
+        case decisions.Rename(group=group, to=to):
             yield from ((label, in_group(to)) for label in world.members(group))
-        case Drop(labels=labels):
+        case decisions.Drop(labels=labels):
             yield from ((label, DROPPED) for label in labels)
-        case Ambiguous(labels=labels, use=use):
+        case decisions.Ambiguous(labels=labels, use=use):
             yield from ((label, UNASSIGNED if use is None else in_group(use)) for label in labels)
-        case SetKind(group=group, kind=kind):
+        case decisions.SetKind(group=group, kind=kind):
             world.kinds[group] = kind
 
 
-def _name(decision: Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
+def _name(decision: decisions.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
     numbers = sorted({world.clusters[label] for label in decision.members_of if label in world.clusters})
     covered = list(decision.members_of)
     if len(numbers) > 1 and world.whole_clusters:
@@ -115,23 +102,23 @@ def _name(decision: Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
     return [(label, in_group(decision.to)) for label in covered]
 
 
-def _split(decision: Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
+def _split(decision: decisions.Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
     members = world.members(decision.group)
     taken = set()
     for target, part in decision.into.items():
-        for label in () if part == REST else part:
+        for label in () if part == decisions.REST else part:
             if world.expects(decision.id, label, decision.group, members):
                 taken.add(label)
                 yield label, in_group(target)
-    rest = next((target for target, part in decision.into.items() if part == REST), decision.group)
+    rest = next((target for target, part in decision.into.items() if part == decisions.REST), decision.group)
     if rest != decision.group:
         yield from ((label, in_group(rest)) for label in members if label not in taken)
 
 
-def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
+def unlinked(decision: decisions.MustLink | decisions.CannotLink, world: World) -> Iterable[Conflict]:
     """Yield the conflict of a link with the final places of its labels, if there is one."""
     places = [world.places[label] for label in decision.labels]
-    if isinstance(decision, MustLink) and len(set(places)) > 1:
+    if isinstance(decision, decisions.MustLink) and len(set(places)) > 1:
         yield Conflict(
             decision.id,
             decision.labels[0],
@@ -139,5 +126,5 @@ def unlinked(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict
             ", ".join(sorted({p.group or p.status for p in places})),
         )
     groups = [place.group for place in places if place.group]
-    if isinstance(decision, CannotLink) and len(set(groups)) < len(groups):
+    if isinstance(decision, decisions.CannotLink) and len(set(groups)) < len(groups):
         yield Conflict(decision.id, decision.labels[0], "different groups", ", ".join(groups))

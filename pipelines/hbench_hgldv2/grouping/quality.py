@@ -26,15 +26,7 @@ from hbench.core.errors import DataError
 from hbench.core.files import write_text
 from hbench_hgldv2.artefact import made_by, read_rows, record_of, write, write_rows
 from hbench_hgldv2.curation.replay import groups_in
-from hbench_hgldv2.grouping.cluster import (
-    ClusterSettings,
-    algorithms,
-    numbered,
-    read_clusters,
-    refits,
-    silhouettes,
-    stability,
-)
+from hbench_hgldv2.grouping import cluster as clustering
 from hbench_hgldv2.grouping.encode import Vectors, load, tfidf
 from hbench_hgldv2.labels.label import Label, head_noun, normalised
 
@@ -80,9 +72,7 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     vectors = load(work / "embeddings.npz", labels)
     reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
-    groups = (
-        groups_in(mapping) if mapping else {class_id: str(number) for class_id, number in read_clusters(work).items()}
-    )
+    groups = groups_in(mapping) if mapping else {i: str(n) for i, n in clustering.read_clusters(work).items()}
     truth = groups_in(reference) if reference else {}
     measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
@@ -127,7 +117,7 @@ def coherence(labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, st
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return {
-        "silhouette": float(silhouettes(vectors[rows], names).mean()),
+        "silhouette": float(clustering.silhouettes(vectors[rows], names).mean()),
         "coherence": lexical_coherence([labels[i].label for i in rows], names),
     }
 
@@ -139,9 +129,10 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
         raise DataError(
             "clusters.csv has no record", expected="a record with its settings", fix="run hbench hgldv2 cluster again"
         )
-    settings = ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
-    algorithm = algorithms[str(record.settings["algorithm"])]
-    return stability(list(refits([label.class_id for label in labels], vectors, algorithm, settings)))
+    settings = clustering.ClusterSettings(int(record.settings["k"]), int(record.settings["seed"]))
+    algorithm = clustering.algorithms[str(record.settings["algorithm"])]
+    ids = [label.class_id for label in labels]
+    return clustering.stability(list(clustering.refits(ids, vectors, algorithm, settings)))
 
 
 def _show(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> None:
@@ -161,9 +152,9 @@ def agreement_with(
     (cluster, group) pair with labels. Purity and NMI grow with the number of clusters, so they cannot be compared across k.
     """
     copies = np.ones(len(clusters), np.int64) if weights is None else np.asarray(weights)
-    numbers, groups = (np.repeat(numbered(ids), copies) for ids in (clusters, reference))
+    numbers, groups = (np.repeat(clustering.numbered(ids), copies) for ids in (clusters, reference))
     table = contingency_matrix(groups, numbers)
-    cells = contingency_matrix(numbered(reference), numbered(clusters)) > 0
+    cells = contingency_matrix(clustering.numbered(reference), clustering.numbered(clusters)) > 0
     (_, fp), (fn, tp) = pair_confusion_matrix(groups, numbers).tolist()
     return {
         "purity": float(table.max(axis=0).sum() / table.sum()),
@@ -239,7 +230,7 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 
     PRIOR pairs of the average group are added to each group's mean and variance, for the sake of small groups.
     """
-    ids, exact = numbered(groups), vectors.astype(np.float64)
+    ids, exact = clustering.numbered(groups), vectors.astype(np.float64)
     members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
     within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
     every = np.concatenate(within)

@@ -14,17 +14,7 @@ from hbench.cli import terminal
 from hbench.core.errors import UsageError
 from hbench_hgldv2.artefact import made_by, read_rows, write_rows
 from hbench_hgldv2.curation.replay import groups_in
-from hbench_hgldv2.grouping.cluster import (
-    RESAMPLES,
-    Algorithm,
-    ClusterSettings,
-    Seed,
-    algorithms,
-    cluster,
-    refits,
-    silhouettes,
-    stability,
-)
+from hbench_hgldv2.grouping import cluster as clustering
 from hbench_hgldv2.grouping.encode import Vectors, load
 from hbench_hgldv2.grouping.quality import agreement_with, lexical_coherence
 from hbench_hgldv2.labels.label import Label
@@ -49,8 +39,8 @@ def run(
     *,
     k: Annotated[str, "Numbers of clusters.", "K,K,…"] = "40,60,80,100,120,140,160,200",
     algorithm: Annotated[str, "kmeans, faiss, ward or average."] = "kmeans",
-    seed: Seed = 0,
-    resamples: Annotated[int, "Random 80 % samples for the stability."] = RESAMPLES,
+    seed: clustering.Seed = 0,
+    resamples: Annotated[int, "Random 80 % samples for the stability."] = clustering.RESAMPLES,
     reference: Annotated[Path | None, "A mapping.csv to measure against."] = None,
 ) -> None:
     """Try several numbers of clusters.
@@ -61,14 +51,14 @@ def run(
     if not all(number.strip().isdecimal() for number in k.split(",")):
         raise UsageError("--k is a list of numbers of clusters", expected="such as 80,120,160", found=k)
     labels = read_rows(work / "labels.csv", Label)
-    settings = [ClusterSettings(int(number), seed) for number in k.split(",")]
+    settings = [clustering.ClusterSettings(int(number), seed) for number in k.split(",")]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)
     swept = sweep(
         [(label.class_id, label.label) for label in labels],
         load(work / "embeddings.npz", labels),
-        algorithms[algorithm],
+        clustering.algorithms[algorithm],
         settings,
         reference=groups_in(reference) if reference else {},
         resamples=resamples,
@@ -83,8 +73,8 @@ def run(
 def sweep(
     names: Sequence[tuple[str, str]],
     vectors: Vectors,
-    algorithm: Algorithm,
-    settings: Sequence[ClusterSettings],
+    algorithm: clustering.Algorithm,
+    settings: Sequence[clustering.ClusterSettings],
     *,
     reference: dict[str, str] | None = None,
     resamples: int = 10,
@@ -92,12 +82,12 @@ def sweep(
     """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id -> group."""
     ids = [class_id for class_id, _ in names]
     for setting in settings:
-        clusters = cluster(ids, vectors, setting, algorithm)
+        clusters = clustering.cluster(ids, vectors, setting, algorithm)
         numbers = [clusters[i] for i in ids]
         yield Swept(
             setting.k,
-            float(silhouettes(vectors, numbers).mean()),
-            stability(list(refits(ids, vectors, algorithm, setting, resamples=resamples))),
+            float(clustering.silhouettes(vectors, numbers).mean()),
+            clustering.stability(list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))),
             lexical_coherence([label for _, label in names], numbers),
             *_against(clusters, reference or {}),
         )

@@ -19,19 +19,8 @@ from urllib.parse import unquote
 import mwparserfromhell
 
 from hbench.core.errors import SourceError
+from hbench_hgldv2.wikimedia import facts
 from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
-from hbench_hgldv2.wikimedia.facts import (
-    COMBINES,
-    INSTANCE_OF,
-    MAIN_TOPIC,
-    MISSING,
-    SUBCLASS_OF,
-    Entity,
-    FactSource,
-    Named,
-    Page,
-    existing_page,
-)
 from hbench_hgldv2.wikimedia.query_service import QueryService
 from hbench_hgldv2.wikimedia.responses import Refused
 
@@ -47,7 +36,7 @@ REDIRECT_TEMPLATES = (
 )  # fmt: skip
 
 
-def source(client: Client, servers: Servers = SERVERS) -> FactSource:
+def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
     """Make a source of the two APIs, and of the query service for P373."""
     commons, wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
 
@@ -59,19 +48,19 @@ def source(client: Client, servers: Servers = SERVERS) -> FactSource:
         reader: Callable[..., dict[str, Any]],
     ) -> dict[str, Any]:
         """Join what `reader` finds in the answers to each batch; an id that is refused alone is a missing item."""
-        facts: dict[str, Any] = {}
+        known: dict[str, Any] = {}
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if isinstance(answers, Refused) and name == "titles":
                 raise SourceError("the API refuses a single title", found=answers.why)
             refused = [{"entities": {i: {"missing": True} for i in batch}}]
-            facts |= reader(refused if isinstance(answers, Refused) else [answer.data for answer in answers], batch)
-        return facts
+            known |= reader(refused if isinstance(answers, Refused) else [answer.data for answer in answers], batch)
+        return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
         texts = read(commons, WIKITEXTS, "titles", titles, wikitexts_of)
         return {title: target for title, text in texts.items() if (target := soft_redirect(text))}
 
-    return FactSource(
+    return facts.FactSource(
         pages=lambda titles: read(commons, PAGES, "titles", titles, pages_of),
         soft_targets=soft_targets,
         by_category=QueryService(client, servers).by_category,
@@ -83,7 +72,7 @@ def source(client: Client, servers: Servers = SERVERS) -> FactSource:
 # ------------------------------------------------------------------------------------------ pages
 
 
-def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Page]:
+def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Page]:
     """Find the page of each requested title in the answers (with continuations) to one `prop=pageprops` query.
 
     A title is followed by name through `normalized` and `redirects`, never by position, because pages come in any order and
@@ -133,7 +122,7 @@ def soft_redirect(wikitext: str) -> str | None:
     return None
 
 
-def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]) -> Page:
+def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]) -> facts.Page:
     seen = {title}
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
@@ -143,8 +132,8 @@ def _page(title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping
         raise SourceError(f"the API did not answer for {title!r}", expected="every requested title in the answer")
     for status in ("invalid", "missing"):
         if status in page:
-            return Page(title, status)
-    return existing_page(title, page.get("pageprops", {}).get("wikibase_item", ""), redirected=len(seen) > 1)
+            return facts.Page(title, status)
+    return facts.existing_page(title, page.get("pageprops", {}).get("wikibase_item", ""), redirected=len(seen) > 1)
 
 
 def _listed(pages: Any) -> Iterable[dict[str, Any]]:
@@ -164,7 +153,7 @@ def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------ entities
 
 
-def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Entity]:
+def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Entity]:
     """Read the entity of each requested id from one wbgetentities answer; raises SourceError for an id without an answer.
 
     A redirected item has the requested id as key and its target's as `item`; a missing or deleted one is MISSING.
@@ -177,14 +166,14 @@ def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) 
             expected=f"{len(requested)} items",
             found=f"nothing for {absent[0]}",
         )
-    return {i: MISSING if "missing" in contents[i] else _entity(contents[i]) for i in requested}
+    return {i: facts.MISSING if "missing" in contents[i] else _entity(contents[i]) for i in requested}
 
 
-def names_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, Named]:
+def names_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Named]:
     """Read the English label of each requested id from one wbgetentities answer with `languagefallback`."""
     contents = answers[0].get("entities") or {}
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
-    return {i: Named(label.get("value", ""), label.get("language", "")) for i, label in labels.items()}
+    return {i: facts.Named(label.get("value", ""), label.get("language", "")) for i, label in labels.items()}
 
 
 def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -214,19 +203,19 @@ def qualified(statement: Mapping[str, Any]) -> str:
     return ", ".join(text for text in (f"{start}–{end}" if start or end else "", point, *items) if text)
 
 
-def _entity(content: Mapping[str, Any]) -> Entity:
+def _entity(content: Mapping[str, Any]) -> facts.Entity:
     claims = content.get("claims") or {}  # an empty map may come as []
-    statements = claims.get(INSTANCE_OF, [])
+    statements = claims.get(facts.INSTANCE_OF, [])
     classes = best(statements)
     qualifiers = tuple(qualified(statement) for statement in classes.values())
-    return Entity(
+    return facts.Entity(
         item=content["id"],
         classes=tuple(classes),
-        topics=tuple(best(claims.get(MAIN_TOPIC, []))),
-        parents=tuple(best(claims.get(SUBCLASS_OF, []))),
+        topics=tuple(best(claims.get(facts.MAIN_TOPIC, []))),
+        parents=tuple(best(claims.get(facts.SUBCLASS_OF, []))),
         n_classes=len(statements),
         preferred=any(statement.get("rank") == "preferred" for statement in statements),
-        combines=bool(claims.get(COMBINES)),
+        combines=bool(claims.get(facts.COMBINES)),
         revision=int(content.get("lastrevid", 0)),
         qualifiers=qualifiers if any(qualifiers) else (),
     )

@@ -20,19 +20,7 @@ from typing import Any
 
 from hbench.core.errors import DataError
 from hbench.core.untrusted import parse_json
-from hbench_hgldv2.wikimedia.facts import (
-    INSTANCE_OF,
-    MISSING,
-    MOST_HOPS,
-    Entity,
-    FactSource,
-    Named,
-    Page,
-    entity_of,
-    existing_page,
-    in_english,
-    only_items,
-)
+from hbench_hgldv2.wikimedia import facts
 
 DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # the beginnings of dumps
 CATEGORY = "14"  # the namespace of categories
@@ -47,11 +35,11 @@ _TRIPLE = re.compile(_ITEM + r" <([^>]+)> (?:" + _ITEM + r'|("(?:[^"\\]|\\.)*")(
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
-def source(folder: Path) -> FactSource:
+def source(folder: Path) -> facts.FactSource:
     """Make a source of the dumps in a folder, without soft redirects; raises DataError that names a missing file."""
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
-    return FactSource(
+    return facts.FactSource(
         pages=lambda titles: _pages(tables, titles),
         soft_targets=lambda titles: {},
         by_category=lambda titles: _by_category(truthy, titles),
@@ -102,7 +90,7 @@ def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
             yield item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:]
 
 
-def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]:
+def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
     redirected = {row[0]: row[2] for row in _rows(tables["redirect"]) if row[1] == CATEGORY}  # few, next to the pages
     named = ((row[0], row[2]) for row in _rows(tables["page"]) if row[1] == CATEGORY)
     redirects = {name: redirected[number] for number, name in named if number in redirected}
@@ -117,14 +105,14 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, Page]
     pages = {}
     for title, end in ends.items():
         name = f"Category:{end.replace('_', ' ')}"
-        page = existing_page(name, items.get(end, ""), redirected=end != keys[title])
-        pages[title] = page if end in items else Page(name, "missing")
+        page = facts.existing_page(name, items.get(end, ""), redirected=end != keys[title])
+        pages[title] = page if end in items else facts.Page(name, "missing")
     return pages
 
 
 def _end(key: str, redirects: Mapping[str, str]) -> str:
     seen = {key}
-    while key in redirects and redirects[key] not in seen and len(seen) <= MOST_HOPS:
+    while key in redirects and redirects[key] not in seen and len(seen) <= facts.MOST_HOPS:
         key = redirects[key]
         seen.add(key)
     return key
@@ -133,10 +121,10 @@ def _end(key: str, redirects: Mapping[str, str]) -> str:
 def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
     names = {title.partition(":")[2]: title for title in titles}
     named = triples(_lines(truthy))
-    return only_items((names[value], item) for item, prop, value, _ in named if prop == "P373" and value in names)
+    return facts.only_items((names[value], item) for item, prop, value, _ in named if prop == "P373" and value in names)
 
 
-def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
+def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
     """Read entities from the truthy dump, which has the best-ranked statements only; an item without a line is missing."""
     requested = set(ids)
     values: dict[str, dict[str, list[str]]] = {}
@@ -144,18 +132,18 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, Entity]:
         if item in requested:
             values.setdefault(item, {}).setdefault(predicate, []).append(value)
     for properties in values.values():
-        properties[INSTANCE_OF] = list(dict.fromkeys(properties.get(INSTANCE_OF, ())))
-    return {i: entity_of(i, values[i]) if i in values else MISSING for i in ids}
+        properties[facts.INSTANCE_OF] = list(dict.fromkeys(properties.get(facts.INSTANCE_OF, ())))
+    return {i: facts.entity_of(i, values[i]) if i in values else facts.MISSING for i in ids}
 
 
-def _names(truthy: Path, ids: Sequence[str]) -> dict[str, Named]:
+def _names(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Named]:
     requested = set(ids)
     labels = {
         (item, language): value
         for item, predicate, value, language in triples(_lines(truthy))
         if predicate == "label" and language in ("en", "mul") and item in requested
     }
-    return in_english(ids, labels)
+    return facts.in_english(ids, labels)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, ...]]:

@@ -11,18 +11,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from hbench.core.errors import SourceError
+from hbench_hgldv2.wikimedia import facts
 from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
-from hbench_hgldv2.wikimedia.facts import (
-    MISSING,
-    Entity,
-    FactSource,
-    Named,
-    Page,
-    entity_of,
-    existing_page,
-    in_english,
-    only_items,
-)
 from hbench_hgldv2.wikimedia.responses import Good
 
 COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
@@ -42,10 +32,10 @@ NAMES = (
 REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?target }"
 
 
-def source(client: Client, servers: Servers = SERVERS) -> FactSource:
+def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
     """Make a source of the query service, which has neither revisions nor wikitext, and only best-ranked statements."""
     ask = QueryService(client, servers)
-    return FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
+    return facts.FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
 
 
 def iri_of(title: str) -> str:
@@ -71,20 +61,20 @@ class QueryService:
     def __init__(self, client: Client, servers: Servers) -> None:
         self._client, self._endpoint = client, Endpoint(servers.query, is_query_service=True)
 
-    def pages(self, titles: Sequence[str]) -> dict[str, Page]:
+    def pages(self, titles: Sequence[str]) -> dict[str, facts.Page]:
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
         items = {row["page"]: row["item"] for row in rows if "item" in row}
         items = {unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item for page, item in items.items()}
-        return {title: existing_page(title, items.get(title, "")) for title in titles}
+        return {title: facts.existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
         """Find the item of each title whose P373 is in exactly one item."""
         named = {title.partition(":")[2]: title for title in titles}
         escaped = (name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name in named)
         rows = self._rows(BY_CATEGORY, [f'"{name}"' for name in escaped])
-        return only_items((named[row["name"]], row["item"]) for row in rows)
+        return facts.only_items((named[row["name"]], row["item"]) for row in rows)
 
-    def entities(self, ids: Sequence[str]) -> dict[str, Entity]:
+    def entities(self, ids: Sequence[str]) -> dict[str, facts.Entity]:
         """Find the entities of these ids; a merged item is looked up again under its target."""
         statements = self._statements(ids)
         absent = [f"wd:{i}" for i in ids if i not in statements]
@@ -92,9 +82,9 @@ class QueryService:
         moved = self._statements(sorted(set(targets.values())))
         return {i: _entity(statements.get(i) or moved.get(targets.get(i, "")), targets.get(i, i)) for i in ids}
 
-    def names(self, ids: Sequence[str]) -> dict[str, Named]:
+    def names(self, ids: Sequence[str]) -> dict[str, facts.Named]:
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
-        return in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
+        return facts.in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
 
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -114,9 +104,9 @@ class QueryService:
             yield from bindings_of(answer.data)
 
 
-def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> Entity:
+def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> facts.Entity:
     """Make an entity; one without any of these properties is MISSING, like a deleted one: neither has classes."""
     if statements is None:
-        return MISSING
+        return facts.MISSING
     order = lambda qid: (len(qid), qid)  # noqa: E731
-    return entity_of(item, {key: sorted(set(values), key=order) for key, values in statements.items()})
+    return facts.entity_of(item, {key: sorted(set(values), key=order) for key, values in statements.items()})
