@@ -5,8 +5,7 @@ import random
 import pytest
 from hbench_hgldv2.curation import agreement, decisions_file
 from hbench_hgldv2.curation.decisions import Decisions, Drop, Group, Move
-from hbench_hgldv2.curation.operations import LabelPlace
-from hbench_hgldv2.curation.replay import replay
+from hbench_hgldv2.curation.replay import LabelPlace, replay
 
 from tests.pipelines.review_pages import CLUSTERS, exported, keys, material_of, places
 

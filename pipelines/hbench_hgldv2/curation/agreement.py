@@ -13,8 +13,7 @@ from hbench.cli import terminal
 from hbench.core.errors import ComparisonError
 from hbench_hgldv2.artefact import read_rows
 from hbench_hgldv2.curation import decisions_file
-from hbench_hgldv2.curation.operations import LabelPlace
-from hbench_hgldv2.curation.replay import Placed, replay
+from hbench_hgldv2.curation.replay import LabelPlace, Placed, replay
 from hbench_hgldv2.grouping.cluster import read_clusters
 from hbench_hgldv2.labels.label import Label
 

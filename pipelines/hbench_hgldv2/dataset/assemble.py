@@ -91,7 +91,10 @@ def run(
         write_rows(file_of(work, split), official(rows), Released, record=record, counts=counts[split])
     sources = {path.name: sha256(path) for path in inputs}
     write_text(work / "hierarchy.csv", rows_text((row for rows in splits.values() for row in rows), Sourced))
-    write_text(work / "card.md", card(splits, _odd(work, mapping), sources))
+    placed, vectors = [row for row in mapping if row.status == "group"], work / "embeddings.npz"
+    known = encode.rows_of(vectors, [row.class_id for row in placed]) if vectors.exists() else None
+    odd = quality.inconsistencies([row.label for row in placed], [row.group for row in placed], known)
+    write_text(work / "card.md", card(splits, odd[:SHOWN], sources))
     for split, tree in trees.items():
         terminal.say(counts_text(f"{split}: {len(tree.names[1])} super-categories; landmarks", counts[split]))
     if raw is not None:
@@ -101,14 +104,6 @@ def run(
 def file_of(work: Path, split: str) -> Path:
     """The path of a split's assembled five-column file, laid out as `hbench build` expects the released one."""
     return work / "hierarchy" / gldv2.LABELS.format(split)
-
-
-def _odd(work: Path, mapping: Sequence[Placed]) -> list[quality.Inconsistency]:
-    """Find the inconsistencies of a mapping that the card shows, by the embeddings, if they exist."""
-    placed = [row for row in mapping if row.status == "group"]
-    path = work / "embeddings.npz"
-    vectors = encode.rows_of(path, [row.class_id for row in placed]) if path.exists() else None
-    return quality.inconsistencies([row.label for row in placed], [row.group for row in placed], vectors)[:SHOWN]
 
 
 def _build(work: Path, raw: Path) -> None:

@@ -57,7 +57,11 @@ def run(
     local = Path(argument)
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
-    record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": _weights(local)})
+    weights = (
+        [local] if local.is_file() else sorted(local.glob("*.safetensors")) if local.name and local.is_dir() else []
+    )
+    identity = sha256(weights[0]) if weights else ""  # of a local encoder; one known by its name has none
+    record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
         return
     groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
@@ -75,12 +79,6 @@ def kinds_in(names: Path | None) -> dict[str, str]:
     with open_table(names) as lines:
         rows = [row for row in csv.reader(lines) if row and row[0] != "hierarchical_label"]
     return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
-
-
-def _weights(local: Path) -> str:
-    """Return what identifies a local encoder, the sha256 of its weights or embeddings; "" for one known by its name."""
-    files = [local] if local.is_file() else sorted(local.glob("*.safetensors")) if local.name and local.is_dir() else []
-    return sha256(files[0]) if files else ""
 
 
 def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:

@@ -151,16 +151,16 @@ def taxonomy(
             "the subclass graph did not become a tree",
             found=f"{tree.number_of_nodes()} nodes, {tree.number_of_edges()} edges",
         )
+    above: nx.DiGraph[str] = nx.DiGraph([(child, parent) for child, listed in parents.items() for parent in listed])
     for node, facts in tree.nodes.items():
         facts["landmarks"] = weights.get(node, sum(landmarks.values()))
         facts["members"] = members.get(node, (node,))
-        facts["kind"] = kind_of(facts["members"], parents)
+        facts["kind"] = kind_of(facts["members"], above)
     return tree, sorted(removed)
 
 
-def kind_of(members: Sequence[str], parents: Mapping[str, Sequence[str]]) -> str:
-    """Return "natural" or "human-made" by the classes above; "review" for both or neither."""
-    graph: nx.DiGraph[str] = nx.DiGraph([(child, parent) for child, above in parents.items() for parent in above])
+def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
+    """Return "natural" or "human-made" by the classes above, to which the edges lead; "review" for both or neither."""
     up = {above for member in members if member in graph for above in nx.descendants(graph, member)} | set(members)
     natural, made = bool(up & NATURAL), bool(up & HUMAN_MADE)
     return "review" if natural == made else "natural" if natural else "human-made"
