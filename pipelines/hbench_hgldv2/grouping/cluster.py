@@ -29,7 +29,6 @@ from hbench_hgldv2.grouping.encode import Vectors, load
 from hbench_hgldv2.labels.label import Label, members_of
 
 Ids = NDArray[np.int64]
-Merges = NDArray[np.float64]
 DEFAULT_K = 140  # 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
 RESAMPLES, SHARE = 10, 0.8
 Seed = Annotated[int, "Seed of all random choices."]
@@ -247,11 +246,13 @@ def coassociation(
     return dict(zip(ids, shares.tolist(), strict=True))
 
 
-def dendrogram(vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()) -> Merges:
+def dendrogram(
+    vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()
+) -> NDArray[np.float64]:
     """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances), like scipy: (n, D) -> (n − 1, 4)."""
     import fastcluster
 
-    distances, n = _condensed(vectors, _ROOTS[method]), len(vectors)
+    distances, n = _condensed(vectors, method), len(vectors)
     for i, j in map(sorted, apart):
         distances[n * i - i * (i + 1) // 2 + j - i - 1] = FORBIDDEN
     return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
@@ -306,17 +307,12 @@ algorithms.register("ward")(partial(_cut, method="ward"))
 algorithms.register("average")(partial(_cut, method="average"))
 
 
-_ROOTS: Mapping[str, Callable[[Any], Any]] = {
-    "ward": lambda cosine: np.sqrt(2 * cosine),
-    "average": lambda cosine: cosine,
-}
-
-
-def _condensed(vectors: Vectors, shape: Callable[[Any], Any], *, block: int = 256) -> NDArray[np.float64]:
+def _condensed(vectors: Vectors, method: str, *, block: int = 256) -> NDArray[np.float64]:
     """Compute the upper triangle of the distances, (n·(n − 1)/2,), in blocks, without the whole matrix in memory."""
     position, result = 0, np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
-        distances = shape(np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None))
+        cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
+        distances = np.sqrt(2 * cosine) if method == "ward" else cosine
         for i, row in enumerate(distances, start=1):
             result[position : position + len(row) - i] = row[i:]
             position += len(row) - i

@@ -6,8 +6,9 @@ default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
 from hbench.cli import terminal
@@ -76,7 +77,7 @@ def sweep(
     algorithm: clustering.Algorithm,
     settings: Sequence[clustering.ClusterSettings],
     *,
-    reference: dict[str, str] | None = None,
+    reference: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 10,
 ) -> Iterator[Swept]:
     """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id -> group."""
@@ -84,21 +85,17 @@ def sweep(
     for setting in settings:
         clusters = clustering.cluster(ids, vectors, setting, algorithm)
         numbers = [clusters[i] for i in ids]
+        pairs = [(number, reference[class_id]) for class_id, number in clusters.items() if class_id in reference]
+        against = (float("nan"),) * 5
+        if pairs:
+            ours, theirs = zip(*pairs, strict=True)
+            measures, fragments = agreement_with(ours, theirs), len(set(pairs))
+            splits, merges = fragments - len(set(ours)), fragments - len(set(theirs))
+            against = (measures["purity"], measures["nmi"], measures["ari"], splits, merges)
         yield Swept(
             setting.k,
             float(clustering.silhouettes(vectors, numbers).mean()),
             clustering.stability(list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))),
             lexical_coherence([label for _, label in names], numbers),
-            *_against(clusters, reference or {}),
+            *against,
         )
-
-
-def _against(clusters: dict[str, int], reference: dict[str, str]) -> tuple[float, ...]:
-    """Measure the labels that the reference has: purity, NMI, ARI, splits and merges."""
-    pairs = [(number, reference[class_id]) for class_id, number in clusters.items() if class_id in reference]
-    if not pairs:
-        return (float("nan"),) * 5
-    numbers, groups = zip(*pairs, strict=True)
-    measures, fragments = agreement_with(numbers, groups), len(set(pairs))
-    effort = (fragments - len(set(numbers)), fragments - len(set(groups)))
-    return measures["purity"], measures["nmi"], measures["ari"], *effort

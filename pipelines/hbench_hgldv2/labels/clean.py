@@ -92,9 +92,7 @@ def read_rules(path: Path = RULES) -> list[Rule]:
 
 
 def select(links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Rule]) -> list[CleanedLandmark]:
-    """Keep, drop or mark as ambiguous each landmark, in order.
-
-    A rule goes by its QID, or by its label if it has none.
+    """Keep, drop or mark as ambiguous each landmark, in order; a rule goes by its QID, or by its label if it has none.
 
     Reasons: those of scraping; "irrelevant": a rule drops all classes; "too_generic": only generic classes; "no_label": no
     class has a label in any language; "several_classes": more than one is left.

@@ -52,11 +52,16 @@ def run(
     if out is None and target.exists():
         raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
     labels = read_rows(work / "labels.csv", Label) if (work / "labels.csv").exists() else None
-    rows = [shipped_sample()] if sample else [read(path) for path in released]
+    rows = [read(path) for path in released]
+    if sample:  # a landmark each of the labels in the shipped decisions, which lack case and qualifiers
+        shipped = decisions_file.load(SAMPLE)
+        placed = [(i, move.to) for move in shipped.decisions if isinstance(move, Move) for i in move.labels]
+        named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
+        rows = [[Released(number, "", *row) for number, row in enumerate(named)]]
     made = decisions_of(rows, labels)
     write_text(target, decisions_file.dumps(made))
-    named = sum(len(labels_named(decision)) for decision in made.decisions)
-    terminal.say(f"{target}: {named:,} labels in {len(made.groups)} groups, {len(made.decisions):,} decisions")
+    count = sum(len(labels_named(decision)) for decision in made.decisions)
+    terminal.say(f"{target}: {count:,} labels in {len(made.groups)} groups, {len(made.decisions):,} decisions")
 
 
 def read(path: Path) -> list[Released]:
@@ -71,16 +76,6 @@ def read(path: Path) -> list[Released]:
             raise DataError(problem, expected="both or neither", found=str(row[3:]))
         seen.add(row.landmark_id)
     return rows
-
-
-def shipped_sample() -> list[Released]:
-    """Make rows, with a landmark each, of the labels in the shipped decisions, which lack case and qualifiers."""
-    shipped = decisions_file.load(SAMPLE)
-    placed = [(i, move.to) for move in shipped.decisions if isinstance(move, Move) for i in move.labels]
-    return [
-        Released(number, "", class_id.removeprefix(PREFIX), group, shipped.groups[group].kind)
-        for number, (class_id, group) in enumerate(placed)
-    ]
 
 
 def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None) -> Decisions:

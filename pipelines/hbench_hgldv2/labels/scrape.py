@@ -118,7 +118,9 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
         "if none is in the cache"
     )
     links, names = resolve(landmarks, source)
-    counted = counts(links)
+    counted = Counter(f"status {link.status}" for link in links)
+    counted += Counter(f"via {link.via}" for link in links if link.via)
+    counted += Counter(link.reason for link in links if link.reason)
     write_rows(work / "links.csv", links, Link, record=record, counts=counted)
     write_rows(work / "classes.csv", names, ClassName, record=record, counts={"classes": len(names)})
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
@@ -223,13 +225,6 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> tuple[str, Entity, st
     if META_CLASSES & set(entity.classes):
         return item, entity, "meta_item"
     return item, entity, "" if entity.classes else "no_class"
-
-
-def counts(links: Sequence[Link]) -> dict[str, int]:
-    """Count the landmarks per status, per way of linking, and per reason for having no class."""
-    total = Counter(f"status {link.status}" for link in links)
-    total += Counter(f"via {link.via}" for link in links if link.via)
-    return dict(total + Counter(link.reason for link in links if link.reason))
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:

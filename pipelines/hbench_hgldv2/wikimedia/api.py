@@ -69,9 +69,6 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
     )
 
 
-# ------------------------------------------------------------------------------------------ pages
-
-
 def pages_of(answers: Iterable[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Page]:
     """Find the page of each requested title in the answers (with continuations) to one `prop=pageprops` query.
 
@@ -148,9 +145,6 @@ def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
             into[key] |= value
         else:
             into[key] = value
-
-
-# ------------------------------------------------------------------------------------------ entities
 
 
 def entities_of(answers: Sequence[Mapping[str, Any]], requested: Sequence[str]) -> dict[str, facts.Entity]:

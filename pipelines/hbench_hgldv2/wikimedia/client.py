@@ -22,18 +22,14 @@ from typing import Annotated, Any, NamedTuple
 
 import requests
 from filelock import FileLock, Timeout
+from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 
 from hbench.cli import terminal
 from hbench.core.errors import ConfigError, DataError, SourceError, UsageError
 from hbench.core.untrusted import parse_json
 from hbench_hgldv2.wikimedia.responses import LEAST_LAG_WAIT, Again, Good, Refused, TooLong, Verdict, judge
 
-NOT_ANSWERED = (
-    requests.ConnectionError,
-    requests.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-    requests.exceptions.ContentDecodingError,
-)
+NOT_ANSWERED = (requests.ConnectionError, requests.Timeout, ChunkedEncodingError, ContentDecodingError)
 BATCH = 50  # most values of one parameter for clients without the apihighlimits right
 
 

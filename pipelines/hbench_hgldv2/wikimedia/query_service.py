@@ -108,5 +108,6 @@ def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> facts.
     """Make an entity; one without any of these properties is MISSING, like a deleted one: neither has classes."""
     if statements is None:
         return facts.MISSING
-    order = lambda qid: (len(qid), qid)  # noqa: E731
-    return facts.entity_of(item, {key: sorted(set(values), key=order) for key, values in statements.items()})
+    return facts.entity_of(
+        item, {key: sorted(set(values), key=lambda qid: (len(qid), qid)) for key, values in statements.items()}
+    )
