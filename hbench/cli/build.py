@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 @click.option("--depth", type=click.IntRange(1), help="How many nested folders are levels.")
 @click.option("--force", is_flag=True, help="Replace your dataset of this name.")
 @click.option(
-    "--background",
-    default="white",
-    show_default=True,
-    help="Under transparent images; none: ignore it, and EXIF.",
+    "--background", default="white", show_default=True, help="Under transparent images; none: ignore it, and EXIF."
 )
 @click.option("--split-column", help="Column that says train or test (or train, query, gallery).")
 @click.option("--split-folders", is_flag=True, help="The outermost folders are train and test.")

@@ -90,9 +90,7 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 @click.option("--remove-archives", is_flag=True, help="Remove each archive once it is unpacked.")
 @click.option("--adopt", type=EXISTING, help="Take the files in this folder as they are.")
 @click.option(
-    "--offline",
-    is_flag=True,
-    help="Fetch nothing: say what is here and what is missing; with --adopt, unpack it.",
+    "--offline", is_flag=True, help="Fetch nothing: say what is here and what is missing; with --adopt, unpack it."
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be fetched, and from where.")
 def command(

@@ -26,11 +26,7 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 @click.option("--models", type=FILE, help="Instead of MODEL: a file with a model per line; --out is a folder.")
 @click.option("--dataset", "-d", type=DATASET, required=True, help="A dataset's name or folder.")
 @click.option(
-    "--out",
-    "-o",
-    required=True,
-    type=FILE,
-    help="The file: .parquet, .npz or .npy; of --models, their folder.",
+    "--out", "-o", required=True, type=FILE, help="The file: .parquet, .npz or .npy; of --models, their folder."
 )
 @click.option("--split", default="test", show_default=True, help="train, test (all tests), or one test by its name.")
 @click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")
