@@ -67,10 +67,8 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
     for other in documents[1:]:
         refuse_other_conditions(documents[0], other)
     beside = [path.with_name(path.stem + BY_QUERY) for path in paths]
-    tables = [
-        reports.read_by_query(path, document) if path.is_file() else None
-        for path, document in zip(beside, documents, strict=True)
-    ]
+    pairs = zip(beside, documents, strict=True)
+    tables = [reports.read_by_query(path, document) if path.is_file() else None for path, document in pairs]
     shown = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
     return [Run(*each) for each in zip(shown_names(names, shown, paths), documents, tables, strict=True)]
 
@@ -83,10 +81,8 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
     """
     if given and len(given) != len(paths):
         raise UsageError("every file has one name", expected=f"{len(paths)} times --name", found=f"{len(given)} times")
-    by_place = [
-        f"{path.parent.name}/{path.stem}" if own.count(name) > 1 else name
-        for name, path in zip(own, paths, strict=True)
-    ]
+    pairs = zip(own, paths, strict=True)
+    by_place = [f"{path.parent.name}/{path.stem}" if own.count(name) > 1 else name for name, path in pairs]
     return list(given or by_place)
 
 

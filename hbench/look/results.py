@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -21,7 +22,7 @@ from hbench.engine.measure import Measurement, measure
 from hbench.look import retrievals
 from hbench.look.inputs import examined_embeddings, test_of
 from hbench.look.palette import mark_of
-from hbench.look.retrievals import UNRELATED, Hit, Queries, first_results, hits_of, level_name, right_of
+from hbench.look.retrievals import UNRELATED, Queries, first_results, hits_of, level_name, right_of
 from hbench.look.strips import Sheet, StripRow, page_of, strip_of, write_strips
 from hbench.metrics.names import goodness
 
@@ -90,14 +91,13 @@ class Results:
         """Return plain values: the results of every query, by file."""
         rows = []
         for strip in self.sheet.strips:
-            results = {row.name: [_record(hit, self.sheet.levels) for hit in row.hits] for row in strip.rows}
+            results: dict[str, list[dict[str, Any]]] = {row.name: [] for row in strip.rows}
+            for row in strip.rows:
+                for hit in row.hits:
+                    known = {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level}
+                    results[row.name].append(known | {"shares": level_name(hit.level, self.sheet.levels)})
             rows.append({"query": strip.query, "about": strip.about, "results": results})
         return rows
-
-
-def _record(hit: Hit, levels: Sequence[str]) -> dict[str, Any]:
-    known = {"rank": hit.rank, "item": hit.item, "score": hit.score, "level": hit.level}
-    return known | {"shares": level_name(hit.level, levels)}
 
 
 def browse(
@@ -126,8 +126,7 @@ def browse(
     be ranked.
     """
     paths = [Path(files)] if isinstance(files, str | Path) else list(map(Path, files))
-    options = dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
-    way, value = _way({name: value for name, value in options.items() if value})
+    way, value = _way(dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True)))
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     name = test_of(data, test)
     examined = [examined_embeddings(path, data, by, similarity=similarity, ties=ties) for path in paths]
@@ -135,15 +134,16 @@ def browse(
     fix = "choose queries by id or at random"
     measured = measure(examined[0].job(name, fix=fix)) if way in MEASURED else None
     chosen = _chosen(manifest, way, value, by=by, measured=measured)
-    tops = [
-        first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k) for one in examined
-    ]
+    tops = {
+        file: first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
+        for file, one in zip(_names(paths), examined, strict=True)
+    }
     strips = []
     for number, query in enumerate(chosen.tolist()):
-        rows = [
-            StripRow(file, hits_of(manifest, top, number), right=right_of(manifest, top, number, k))
-            for file, top in zip(_names(paths), tops, strict=True)
-        ]
+        found = {
+            file: (hits_of(manifest, top, number), right_of(manifest, top, number, k)) for file, top in tops.items()
+        }
+        rows = [StripRow(file, hits, right=right) for file, (hits, right) in found.items()]
         strip = strip_of(manifest, query, rows)
         if measured is not None:
             strip = strip._replace(about=f"{strip.about} · {by} {percent(measured.values[0][query], 1)}")
@@ -151,11 +151,12 @@ def browse(
     return Results(Sheet(strips, manifest.tree.levels, examined[0].signature([name]), manifest.picture))
 
 
-def _way(options: Mapping[str, Any]) -> tuple[str, Any]:
+def _way(options: dict[str, Any]) -> tuple[str, Any]:
     """Return the way to choose queries, and its value; by default some of the worst."""
-    if len(options) > 1:
-        raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(options))
-    return next(iter(options.items()), ("worst", SHOWN))
+    given = {name: value for name, value in options.items() if value}
+    if len(given) > 1:
+        raise UsageError("choose queries one way", expected=f"one of {', '.join(WAYS)}", found=", ".join(given))
+    return next(iter(given.items()), ("worst", SHOWN))
 
 
 def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Measurement | None) -> Queries:
@@ -174,10 +175,7 @@ def _chosen(manifest: Manifest, way: str, value: Any, *, by: str, measured: Meas
 
 def _names(files: Sequence[Path]) -> list[str]:
     """Name the files; files of the same name get their folder in front, or a number behind."""
-    names = [path.name for path in files]
-    longer = [
-        f"{path.absolute().parent.name}/{path.name}" if names.count(path.name) > 1 else path.name for path in files
-    ]
-    return [
-        f"{name} ({longer[: at + 1].count(name)})" if longer.count(name) > 1 else name for at, name in enumerate(longer)
-    ]
+    twice = {name for name, count in Counter(path.name for path in files).items() if count > 1}
+    longer = [f"{path.absolute().parent.name}/" * (path.name in twice) + path.name for path in files]
+    numbers = [longer[: at + 1].count(name) if longer.count(name) > 1 else 0 for at, name in enumerate(longer)]
+    return [f"{name} ({number})" if number else name for name, number in zip(longer, numbers, strict=True)]

@@ -126,9 +126,8 @@ def _drawn(sheet: Sheet) -> Figure:
             cell.set_title(f"{'right one: ' * (hit is row.right)}{hit.rank:,}{', a copy' * hit.copy}", fontsize=6.5)
             shares = f"{mark_of(hit.level, depth)} {short(level_name(hit.level, sheet.levels), 14, keep_end=True)}"
             cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
-    patches = [
-        Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend_of(sheet.levels)
-    ]
+    legend = legend_of(sheet.levels)
+    patches = [Patch(color=color_of(level, depth), label=f"{mark} {name}") for level, mark, name in legend]
     figure.legend(handles=patches, loc="outside lower center", ncols=min(depth + 1, 5), fontsize=6.5, frameon=False)
     figure.suptitle(sheet.caption, fontsize=6.5)
     return figure
@@ -150,18 +149,14 @@ def page_of(sheet: Sheet) -> str:
 
     items = {strip.position: strip.query for strip in sheet.strips}
     items |= {hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown}
-    pictures = {position: _data_url(thumbnail(sheet.picture, item)) for position, item in items.items()}
+    pictures = {}
+    for position, item in items.items():
+        if (image := thumbnail(sheet.picture, item)) is not None:
+            image.save(file := io.BytesIO(), format="PNG", optimize=True)
+            pictures[position] = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
     depth = len(sheet.levels)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(depth)
     several = any(len(strip.rows) > 1 for strip in sheet.strips)
     shared = {"legend": legend_of(sheet.levels), "depth": depth, "several": several, "by": ""}
     shared |= {"place_of": pictures.get, "image_of": lambda _: ""}
     return Pages(SHARED, shared).text("strips", sheet=sheet, style=style)
-
-
-def _data_url(image: Image.Image | None) -> str | None:
-    if image is None:
-        return None
-    file = io.BytesIO()
-    image.save(file, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -11,7 +11,6 @@ any part of the tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,29 +29,21 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
 
     `nodes` are the ids of the nodes in that order. `items` (C,): the numbers of items of the fine classes.
     """
-    orders = [_drawn_order(tree, level) for level in range(tree.depth)]
+    orders, children = [], []
+    for level in range(tree.depth):
+        nodes, first = np.unique(tree.paths[:, level], return_index=True)
+        orders.append(nodes[np.argsort(first, kind="stable")])  # by first occurrence in the sorted paths
+        edges = np.unique(tree.paths[:, level : level + 2], axis=0)
+        children.append(np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist())
     sizes = [items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)]
     return {
         "levels": list(tree.levels),
         "names": [[names[node] for node in order] for names, order in zip(tree.names, orders, strict=True)],
         "nodes": [order.tolist() for order in orders],
         "items": sizes,
-        "children": [_children(tree, level, orders) for level in range(tree.depth - 1)],
+        "children": children[:-1],
         "colors": [list(color) for color in CIVIDIS],
     }
-
-
-def _drawn_order(tree: LabelTree, level: int) -> NDArray[np.int64]:
-    """Return the nodes of a level in the order of their first occurrence in the sorted paths."""
-    nodes, first = np.unique(tree.paths[:, level], return_index=True)
-    order: NDArray[np.int64] = nodes[np.argsort(first, kind="stable")].astype(np.int64)
-    return order
-
-
-def _children(tree: LabelTree, level: int, orders: Sequence[NDArray[np.int64]]) -> list[int]:
-    pairs = np.unique(tree.paths[:, level : level + 2], axis=0)
-    counts: list[int] = np.bincount(pairs[:, 0], minlength=len(tree.names[level]))[orders[level]].tolist()
-    return counts
 
 
 def rounded(values: Floats) -> list[float | None]:

@@ -65,11 +65,8 @@ def class_means(manifest: Manifest, values: list[Floats], level: int, *, metric:
     first = np.unique(tree.paths[:, level], return_index=True)[1]
     down = tree.paths[first, : level + 1].tolist()  # the path of every node, from the coarsest level
     paths = [tuple(names[node] for names, node in zip(tree.names, path, strict=False)) for path in down]
-    return [
-        ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
-        for node in order.tolist()
-        if counts[node]
-    ]
+    some = [node for node in order.tolist() if counts[node]]
+    return [ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist())) for node in some]
 
 
 def class_tables(reported: Reported) -> list[ClassTable]:
@@ -106,12 +103,8 @@ def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> C
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
-    worst = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
-    pairs = [
-        (row, column, int(wrong[row, column]), float(shares[row, column]))
-        for row, column in (divmod(place, len(names)) for place in worst)
-        if wrong[row, column]
-    ]
+    worst = [divmod(place, len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()]
+    pairs = [(*cell, int(wrong[cell]), float(shares[cell])) for cell in worst if wrong[cell]]
     return ConfusionView(run, name, float(np.trace(counts) / max(1, counts.sum())), names, matrix, pairs)
 
 

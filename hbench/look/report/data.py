@@ -62,14 +62,10 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
         if run.top is not None:
             _write_chunks(folder, f"run{number}", _results(run.top), QUERIES)
         if run.places is not None:
-            values = run.values.get(reported.by)
-            means = (
-                None if values is None else means_of_nodes(manifest.tree, manifest.labels[manifest.query], values)[-1]
-            )
-            drawn = _map(run.places, items, means)
-            of_class = [
-                places[np.flatnonzero((fine == node) & (places >= 0))[:SAMPLES]].tolist() for node in drawn["classes"]
-            ]
+            values, asked = run.values.get(reported.by), manifest.labels[manifest.query]
+            means = None if values is None else means_of_nodes(manifest.tree, asked, values)[-1]
+            drawn, some = _map(run.places, items, means), places >= 0
+            of_class = [places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist() for node in drawn["classes"]]
             write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
 
 

@@ -50,10 +50,9 @@ def _against(reported: Reported, number: int, other: ReportedRun) -> ComparisonV
     first = reported.runs[0]
     differences = differences_of(_shown(reported, other), other.by_query, unit=reported.document.unit)
     ends = [abs(end) for difference in differences for end in (difference.low, difference.high) if end == end]  # noqa: PLR0124
-    headline_difference = next(
-        (difference for difference in differences if difference.metric == reported.by), differences[0]
-    )
-    verdict = _verdict(headline_difference, first.name, other.name, reported.document.unit)
+    by_metric = {difference.metric: difference for difference in differences}
+    leading = by_metric.get(reported.by, differences[0])
+    verdict = _verdict(leading, first.name, other.name, reported.document.unit)
     view = ComparisonView(number, other.name, differences, max([*ends, 1e-9]), verdict, None, [], [], [])
     if reported.manifest is None or reported.by not in first.values or reported.by not in other.values:
         return view
@@ -87,9 +86,8 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
         return f"{first} and {other} differ by {points}, which may be luck: over {over} the interval holds 0, or p is above 0.05."
     better, worse = (first, other) if goodness(difference.metric, difference.difference) > 0 else (other, first)
-    return (
-        f"{better} is better than {worse} by {points}, and {over} leave little doubt (p-value {difference.p_in_words})."
-    )
+    doubt = f"{over} leave little doubt (p-value {difference.p_in_words})"
+    return f"{better} is better than {worse} by {points}, and {doubt}."
 
 
 def _changed(reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]) -> list[Chapter]:

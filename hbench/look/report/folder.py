@@ -21,15 +21,10 @@ from hbench.look.retrievals import legend_of
 
 PACKAGE = "hbench.look.report"
 PICTURES = 12_000
-PAGES = (
-    ("index", "Overview"),
-    ("queries", "Queries"),
-    ("classes", "Classes"),
-    ("compare", "Comparison"),
-    ("explore", "Explorer"),
-    ("tree", "Tree"),
-    ("map", "Map"),
-)
+PAGES = {
+    "index": "Overview", "queries": "Queries", "classes": "Classes", "compare": "Comparison", "explore": "Explorer",
+    "tree": "Tree", "map": "Map",
+}  # fmt: skip
 
 
 def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) -> Path:
@@ -89,16 +84,10 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     return Pages(
         PACKAGE,
         {
-            "version": document.hbench_version,
-            "reported": reported,
-            "document": document,
-            "runs": reported.runs,
-            "depth": depth,
-            "legend": legend_of(document.levels),
-            "several": len(reported.runs) > 1,
-            "by": reported.by,
+            "version": document.hbench_version, "reported": reported, "document": document, "runs": reported.runs,
+            "depth": depth, "legend": legend_of(document.levels), "several": len(reported.runs) > 1, "by": reported.by,
             "place_of": lambda item: sprite_of(int(places[item])) if len(places) else None,
             "image_of": lambda item: images + quote(item) if images else "",
-            "present": [page for page in PAGES if page[0] not in absent],
+            "present": [page for page in PAGES.items() if page[0] not in absent],
         },
-    )
+    )  # fmt: skip

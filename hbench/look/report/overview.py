@@ -114,10 +114,8 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
     rows = []
     for name in documents[0].official:
         official = [document.official.get(name) for document in documents]
-        if any(
-            score and score.value != document.scores[name].value
-            for score, document in zip(official, documents, strict=True)
-        ):
+        pairs = zip(official, documents, strict=True)
+        if any(score and score.value != document.scores[name].value for score, document in pairs):
             rows.append((name, [(run, name, score) for run, score in enumerate(official)]))
     return rows
 
@@ -143,7 +141,5 @@ def _severity(number: int, run: ReportedRun, test: str) -> Severity:
 
 def advice(run: ReportedRun) -> list[tuple[str, str]]:
     """List the remarks of a run's report, each with an explanation."""
-    return [
-        (remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL))
-        for remark in run.document.warnings
-    ]
+    remarks = run.document.warnings
+    return [(remark, next((words for key, words in ADVICE.items() if key in remark), GENERAL)) for remark in remarks]

@@ -52,14 +52,14 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     """Shorten the worst and best queries to the first few, with the first few results of the first run."""
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
-    return [chapter._replace(strips=[_shorter(strip, depth) for strip in chapter.strips[:3]]) for chapter in shown]
 
+    def shortened(strip: Strip) -> Strip:
+        row = strip.rows[0]
+        right = next((hit for hit in row.shown if hit.level == depth), None)
+        late = right if right is not None and right.rank > GLIMPSE else None
+        return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])
 
-def _shorter(strip: Strip, depth: int) -> Strip:
-    row = strip.rows[0]
-    right = next((hit for hit in row.shown if hit.level == depth), None)
-    late = right if right is not None and right.rank > GLIMPSE else None
-    return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])
+    return [chapter._replace(strips=list(map(shortened, chapter.strips[:3]))) for chapter in shown]
 
 
 def one_per_class(queries: Queries, classes: NDArray[np.int32], most: int = SHOWN) -> Queries:
@@ -91,6 +91,5 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
 def items_of(chapters: list[Chapter]) -> set[int]:
     """Collect the positions of all items in the strips."""
     strips = [strip for chapter in chapters for strip in chapter.strips]
-    return {strip.position for strip in strips} | {
-        hit.position for strip in strips for row in strip.rows for hit in row.shown
-    }
+    hits = {hit.position for strip in strips for row in strip.rows for hit in row.shown}
+    return hits | {strip.position for strip in strips}

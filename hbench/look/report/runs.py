@@ -81,9 +81,8 @@ class Reported:
             if run.top is None:
                 found.append(f"{run.name}: its results are not kept (hbench evaluate --top-k 20, or --embeddings here)")
             if run.curve is None:
-                found.append(
-                    f"{run.name}: no precision-recall curve and no map without its vectors (--embeddings FILE)"
-                )
+                words = "no precision-recall curve and no map without its vectors (--embeddings FILE)"
+                found.append(f"{run.name}: {words}")
         return found
 
 
@@ -191,11 +190,8 @@ def with_embeddings(reported: Reported, files: Sequence[Path], k: int, on_block:
         given = read(path).embeddings("a curve and a map")
         sha256 = given.source.sha256
         if sha256 not in runs:
-            raise SubmissionError(
-                f"{path} is not the file that was scored",
-                expected=" or ".join(f"{digest[:12]}… of {run.name}" for digest, run in runs.items()),
-                found=f"{sha256[:12]}…",
-            )
+            scored = " or ".join(f"{digest[:12]}… of {run.name}" for digest, run in runs.items())
+            raise SubmissionError(f"{path} is not the file that was scored", expected=scored, found=f"{sha256[:12]}…")
         ranked[sha256] = _ranked(reported, runs[sha256], given, k, on_block)
     return replace(reported, runs=tuple(ranked.get(_checksum(run), run) for run in reported.runs))
 
@@ -213,17 +209,13 @@ def _ranked(
     examined = examine(given, data, settings, doubted=False)
     job, manifest = examined.job(reported.test, fix="leave --embeddings out"), data.tests[reported.test]
     similarity = examined.conditions.similarity_name
-    ranked = _ranked_lists(job, manifest, similarity, k if run.top is None else 1, on_block)
+    results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
+    # the job's only metric needs the finest level alone, so little is sorted
+    measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
+    ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)
     places = map_of(manifest, given.queries, cosine=similarity == "cosine", most=MAP_CLASSES)
     return replace(run, curve=_curve(run.name, manifest, given, examined.conditions), places=places, top=top)
-
-
-def _ranked_lists(job: Job, manifest: Manifest, similarity: str, k: int, on_block: OnBlock | None) -> TopLists:
-    """Rank the first k results of every query; the job's only metric needs the finest level alone, so little is sorted."""
-    top = RightResults(len(job.ranker.queries), k)
-    measure(replace(job, conditions="", by_name=None, top=top), on_block=on_block)
-    return lists_of(manifest, job.ranker, top, similarity)
 
 
 def _curve(name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions) -> Curve:

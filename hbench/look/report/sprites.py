@@ -54,24 +54,18 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
     sheet = 0
     while shown := list(itertools.islice(drawn, PER_SHEET)):
         places[[item for item, _ in shown]] = PER_SHEET * sheet + np.arange(len(shown))
-        _write_sheet(folder / f"{sheet}.webp", [_fitting(image) for _, image in shown])
+        _write_sheet(folder / f"{sheet}.webp", [image for _, image in shown])
         sheet += 1
     return places
 
 
-def _fitting(image: Image.Image) -> Image.Image:
-    """Scale a picture to its cell, keeping its aspect."""
-    scale = CELL / max(image.size)
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    return image.resize((width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
-
-
 def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
+    """Write pictures side by side, each scaled to its cell with its aspect kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = -(-len(images) // SIDE)
-    sheet = Image.new("RGB", (CELL * SIDE, CELL * rows), "white")
+    sheet = Image.new("RGB", (CELL * SIDE, CELL * -(-len(images) // SIDE)), "white")
     for number, image in enumerate(images):
-        row, column = divmod(number, SIDE)
-        corner = CELL * column + (CELL - image.width) // 2, CELL * row + (CELL - image.height) // 2
-        sheet.paste(image, corner)
+        (row, column), scale = divmod(number, SIDE), CELL / max(image.size)
+        width, height = (max(1, round(side * scale)) for side in image.size)
+        fitted = image.resize((width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST)
+        sheet.paste(fitted, (CELL * column + (CELL - width) // 2, CELL * row + (CELL - height) // 2))
     sheet.save(path, format="WEBP", quality=QUALITY, method=2)
