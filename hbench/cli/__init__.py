@@ -179,8 +179,10 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:  # of an extra; one that belongs to none is a defect
-        _end_unforeseen(error) if (refusal := extras.missing(error)) is None else _end_refused(refusal)
+    except ModuleNotFoundError as error:
+        if (refusal := extras.missing(error)) is not None:
+            _end_refused(refusal)
+        _end_unforeseen(error)  # the module belongs to no extra
     except OSError as error:
         click.echo(f"hbench: {visible(str(error))}", err=True)
         with suppress(OSError, AttributeError):
