@@ -2,8 +2,8 @@
 
 import gzip
 import json
+import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from hbench_hgldv2.curation import decisions_file
 from PIL import Image
 from safetensors.numpy import save_file
 
+import hbench
 from hbench.core import files as kept_files
 from hbench.core import tables
 from hbench.datasets import manifest as manifests
@@ -47,6 +48,13 @@ class Sample(NamedTuple):
     name: str
     make: Callable[[Path], object]
     read: Callable[[Path], object]
+
+
+def saved(name: str, write: Callable[[Path], object]) -> bytes:
+    """What a writer puts into a file of that name."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / name)
+        return (Path(folder) / name).read_bytes()
 
 
 def _embeddings(path: Path) -> None:
@@ -81,19 +89,10 @@ def _manifest(path: Path) -> None:
     manifests.from_names(list("abcd"), [["x", "1"], ["x", "2"], ["y", "3"], ["y", "4"]], levels=["f", "s"]).write(path)
 
 
-@cache
-def _report() -> str:
-    import tempfile
-
-    import hbench
-
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "own.csv"
-        table.write_text(TABLE, encoding="utf-8")
-        file = Path(folder) / "e.npz"
-        np.savez(file, ids=np.array(list("abcd")), vectors=np.eye(4, dtype=np.float32))
-        hbench.evaluate(file, str(table)).write(Path(folder) / "report.json")
-        return (Path(folder) / "report.json").read_text(encoding="utf-8")
+def _report(path: Path) -> None:
+    (path.parent / "own.csv").write_text(TABLE, encoding="utf-8")
+    np.savez(path.parent / "e.npz", ids=np.array(list("abcd")), vectors=np.eye(4, dtype=np.float32))
+    hbench.evaluate(path.parent / "e.npz", str(path.parent / "own.csv")).write(path)
 
 
 def _ranking() -> pa.Table:
@@ -139,7 +138,7 @@ SAMPLES = (
     Sample("a.npy", lambda path: np.save(path, np.array(IDS)), id_files.read),
     Sample("a.json", _texts(json.dumps(IDS)), id_files.read),
     Sample("b.json", _tree, tree_files.read),
-    Sample("c.json", lambda path: path.write_text(_report(), encoding="utf-8"), reports.read),
+    Sample("c.json", _report, reports.read),
     Sample("d.json", _step_record, lambda path: record_of(path.with_suffix(""))),
     Sample("a.csv", _texts(TABLE), own_data.read_single),
     Sample("b.csv", _texts("id,images\na,b c\nb,a d\n"), ranking_files.read),

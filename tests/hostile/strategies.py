@@ -10,7 +10,6 @@ import gzip
 import io
 import json
 import re
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,9 +23,9 @@ import torch
 import yaml
 from hypothesis import strategies as st
 from PIL import Image
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save_file
 
-from tests.hostile.corpus import Sample
+from tests.hostile.corpus import Sample, saved
 
 NESTED: Any = []
 for _ in range(30):
@@ -47,21 +46,6 @@ VALUES = st.one_of(
 def altered(sample: Sample) -> st.SearchStrategy[bytes]:
     """Files of a sample's format, alike and wrong."""
     return MAKERS[sample.name.partition(".")[2]](sample)
-
-
-def content(sample: Sample) -> bytes:
-    """The bytes of the sound file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / sample.name
-        sample.make(path)
-        return path.read_bytes()
-
-
-def saved(name: str, write: Callable[[Path], object]) -> bytes:
-    """What a writer puts into a file of that name."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / name)
-        return (Path(folder) / name).read_bytes()
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -103,11 +87,11 @@ def _changed(part: Any, kind: str, odd: Any) -> Any:
 
 
 def _json(sample: Sample) -> st.SearchStrategy[bytes]:
-    return documents(json.loads(content(sample))).map(lambda value: json.dumps(value).encode())
+    return documents(json.loads(saved(sample.name, sample.make))).map(lambda value: json.dumps(value).encode())
 
 
 def _yaml(sample: Sample) -> st.SearchStrategy[bytes]:
-    return documents(yaml.safe_load(content(sample))).map(
+    return documents(yaml.safe_load(saved(sample.name, sample.make))).map(
         lambda value: yaml.safe_dump(value, allow_unicode=True).encode()
     )
 
@@ -119,14 +103,14 @@ def _toml(sample: Sample) -> st.SearchStrategy[bytes]:
         except (TypeError, ValueError, AttributeError):  # TOML has no null
             return b"a = 1\n"
 
-    return documents(tomllib.loads(content(sample).decode())).map(told)
+    return documents(tomllib.loads(saved(sample.name, sample.make).decode())).map(told)
 
 
 def _lines(delimiter: str) -> Callable[[Sample], st.SearchStrategy[bytes]]:
     """Tables of texts: cells, rows and columns replaced, taken out and doubled."""
 
     def strategy(sample: Sample) -> st.SearchStrategy[bytes]:
-        raw = content(sample)
+        raw = saved(sample.name, sample.make)
         packed = sample.name.endswith(".gz")
         sound = list(csv.reader(io.StringIO((gzip.decompress(raw) if packed else raw).decode()), delimiter=delimiter))
 
@@ -144,7 +128,7 @@ def _lines(delimiter: str) -> Callable[[Sample], st.SearchStrategy[bytes]]:
 
 def _text(sample: Sample) -> st.SearchStrategy[bytes]:
     """Texts of other grammars: pieces between their marks replaced, taken out and doubled."""
-    text = content(sample).decode()
+    text = saved(sample.name, sample.make).decode()
     pieces = [piece for piece in re.split(r"([()<>,;:\s\"=/])", text) if piece]
     return documents(pieces).map(
         lambda parts: "".join(map(str, parts if isinstance(parts, list) else [parts])).encode()
@@ -160,7 +144,7 @@ def _table(write: Callable[[pa.Table, Path], object]) -> Callable[[Sample], st.S
 
 
 def saved_table(sample: Sample) -> pa.Table:
-    raw = content(sample)
+    raw = saved(sample.name, sample.make)
     if sample.name.endswith(".parquet"):
         return pq.read_table(io.BytesIO(raw))
     opener = pa.ipc.open_file if raw[:6] == b"ARROW1" else pa.ipc.open_stream
@@ -229,7 +213,7 @@ def _arrays(
     """Archives of arrays: one replaced, renamed, taken out or added."""
 
     def strategy(sample: Sample) -> st.SearchStrategy[bytes]:
-        sound = load(content(sample))
+        sound = load(saved(sample.name, sample.make))
 
         @st.composite
         def changed(draw: st.DrawFn) -> bytes:
@@ -262,21 +246,9 @@ def _write_safetensors(path: Path, members: dict[str, Any]) -> None:
     save_file({name: each.astype(each.dtype.newbyteorder("=")) for name, each in plain.items()}, path)
 
 
-def _load_safetensors(raw: bytes) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "a").write_bytes(raw)
-        return {name: each.copy() for name, each in load_file(Path(folder) / "a").items()}
-
-
 def _write_pt(path: Path, members: dict[str, Any]) -> None:
-    torch.save(
-        {name: each.tolist() if isinstance(each, np.ndarray | np.generic) else each for name, each in members.items()},
-        path,
-    )
-
-
-def _load_pt(raw: bytes) -> dict[str, Any]:
-    return dict(torch.load(io.BytesIO(raw), weights_only=True))
+    arrays = (np.ndarray, np.generic)
+    torch.save({name: each.tolist() if isinstance(each, arrays) else each for name, each in members.items()}, path)
 
 
 def _picture(sample: Sample) -> st.SearchStrategy[bytes]:
@@ -298,15 +270,11 @@ def _write_ipc(table: pa.Table, path: Path) -> None:
         out.write_table(table)
 
 
-def _load_npz(raw: bytes) -> dict[str, Any]:
-    with np.load(io.BytesIO(raw)) as members:
-        return dict(members)
-
-
 MAKERS: dict[str, Callable[[Sample], st.SearchStrategy[bytes]]] = {
     "json": _json, "yaml": _yaml, "toml": _toml, "csv": _lines(","), "csv.gz": _lines(","), "tsv": _lines("\t"),
     "trec": _lines(" "), "nwk": _text, "graphml": _text, "parquet": _table(pq.write_table), "arrow": _table(_write_ipc),
-    "npz": _arrays(_load_npz, lambda path, members: np.savez(path, **members)), "npy": _npy,
-    "safetensors": _arrays(_load_safetensors, _write_safetensors), "pt": _arrays(_load_pt, _write_pt),
+    "npz": _arrays(lambda raw: dict(np.load(io.BytesIO(raw))), lambda path, members: np.savez(path, **members)), "npy": _npy,
+    "safetensors": _arrays(load, _write_safetensors),
+    "pt": _arrays(lambda raw: dict(torch.load(io.BytesIO(raw), weights_only=True)), _write_pt),
     "png": _picture, "jpg": _picture,
 }  # fmt: skip
