@@ -18,7 +18,7 @@ from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_r
 from hbench.evaluation.arrays import score
 from hbench.evaluation.measurement import scorers_of
 from hbench.metrics.level_sequence import canonical_order, optimistic, pessimistic
-from hbench.tree import LabelTree, levels_of_pairs
+from hbench.tree import LabelTree
 from tests import oracle
 
 
@@ -74,24 +74,6 @@ def test_every_similarity_ranks_a_separate_gallery_as_its_definition(seed, name)
         scores = {"dot": g @ q, "l2": -((g - q) ** 2).sum(1), "cosine": g @ q / np.sqrt((g**2).sum(1))}[name]
         levels = [oracle.level_of(labels[query], path) for path in labels[10:]]
         assert ranked_levels(sequence) == oracle.rank_levels(scores.tolist(), levels)
-
-
-def test_a_query_that_stands_in_a_separate_gallery_is_left_out_where_it_is_named():
-    vectors, labels = random_problem(1, items=12)
-    everyone = sequences(Ranker(Side(vectors, labels), similarity=dot))
-    named = sequences(
-        Ranker(Side(vectors[:5], labels[:5]), Side(vectors, labels), self_rows=np.arange(5), similarity=dot)
-    )
-    for own, other in zip(everyone, named, strict=False):
-        assert ranked_levels(own) == ranked_levels(other)
-
-
-def test_an_ignore_group_is_left_out_of_the_list_and_of_the_counts():
-    vectors = np.array([[4.0], [3.0], [2.0], [1.0]], np.float32)
-    labels = np.zeros((4, 1), np.int32)
-    side = Side(vectors, labels, ignore=np.array([7, 7, -1, -1]))
-    found = sequences(Ranker(side, similarity=dot))
-    assert [s.counts.tolist() for s in found] == [[0, 2], [0, 2], [0, 3], [0, 3]]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -187,13 +169,6 @@ def test_the_float64_audit_mode_ranks_alike_where_float32_is_exact():
         for a, b in zip(single, double, strict=True):
             assert ranked_levels(a) == ranked_levels(b)
             assert a.tied == b.tied
-
-
-@given(st.integers(0, 10**6), st.integers(1, 8))
-def test_levels_of_pairs_are_depths_of_lowest_common_ancestors(seed, depth):
-    _, labels = random_problem(seed, items=12, depth=depth)
-    expected = [[oracle.level_of(a, b) for b in labels] for a in labels]
-    assert levels_of_pairs(labels, labels).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -70,13 +70,6 @@ class Noise(torch.utils.data.Dataset):
         return torch.stack(pictures), torch.tensor([row for row, _ in keys])
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
-def test_a_recipe_file_has_at_most_25_lines_and_opens_with_what_it_is(path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 25
-    assert text.startswith("# ")
-
-
 @pytest.mark.parametrize("name", names())
 def test_a_recipe_survives_being_written_and_aims_at_a_published_row(name, tmp_path):
     recipe = resolve(name)

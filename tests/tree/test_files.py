@@ -13,7 +13,6 @@ from hbench.datasets.manifest import name_table_of
 from hbench.tree import RESERVED, LabelTree
 from hbench.tree.files import WRITERS, nested, read, write
 from hbench.tree.names import class_rows, find_problems
-from hbench.tree.policies import mend
 from tests.tree_strategies import label_trees
 
 TREES = Path(__file__).parents[1] / "golden" / "trees"
@@ -30,14 +29,6 @@ def test_a_tree_written_and_read_is_the_same_tree(tmp_path_factory, kind, tree):
     again, items = read(path).tree()
     assert again == tree
     assert items.tolist() == [1] * len(tree.paths)
-
-
-@pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
-def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path, kind):
-    tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
-    path = tmp_path / f"tree{kind}"
-    path.write_text(write(tree, kind), encoding="utf-8")
-    assert read(path).tree()[0] == tree
 
 
 @given(label_trees())
