@@ -1,4 +1,4 @@
-"""Files that are whole and wrong, of every format: read or refused, with a message, never another exception."""
+"""Files of every format that are damaged, or whole and wrong: read or refused, never a crash, a hang or another exception."""
 
 import warnings
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.command_line import process
 from tests.hostile.campaign import outcome
 from tests.hostile.corpus import SAMPLES
 from tests.hostile.strategies import altered
@@ -28,3 +29,8 @@ def test_odd_files_are_read_or_refused(sample, tmp_path_factory):
             assert outcome(sample, path) in ("read", "refused")
 
     read_or_refused()
+
+
+def test_damaged_files_are_read_or_refused():
+    lines = process("-m", "tests.hostile.campaign", 50, 1).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [sample.name for sample in SAMPLES]
