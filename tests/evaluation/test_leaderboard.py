@@ -138,6 +138,10 @@ def test_one_result_printed_twice_is_one_standing_and_a_disagreeing_one_is_two()
         row("a", elsewhere, scores='{ "H-AP" = 5.0, AP = 4.0 }'),
     )
     assert [[r.source[-1] for r in standing.rows] for standing in rank(toy, "H-AP")] == [["1", "2"], ["3"]]
+    # also by a metric that only one of the tables prints
+    assert [(standing.place, str(standing.score), len(standing.rows)) for standing in rank(toy, "ASI")] == [
+        (1, "2.0", 2), (None, "None", 1),
+    ]  # fmt: skip
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=20))
