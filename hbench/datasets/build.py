@@ -8,20 +8,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hbench.core import paths
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
-from hbench.core.files import write_text
+from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import check_picture
 from hbench.datasets import assemble, folders, save, specs
 from hbench.datasets.dataset import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.metadata.cards import write_cards
 from hbench.datasets.own.copies import KEEP, Copies
-from hbench.datasets.own_data import IMAGES, images_below, not_taken, refuse_name, write_images
+from hbench.datasets.own_data import IMAGES, images_below, not_taken, refuse_name
 from hbench.datasets.spec import Spec
 
 if TYPE_CHECKING:
@@ -84,7 +85,14 @@ def build_published(
     """
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
-    errors = count_errors(dataset, spec.counts)
+    errors = []
+    for split, published in spec.counts.items():
+        numbers = counted(dataset.manifests[split], dataset.official_names)
+        errors += [
+            f"{split}: {numbers[what]:,} {what}, published {number:,}"
+            for what, number in published.items()
+            if numbers[what] != number
+        ]
     files = None
     if dataset.root is not None and raw is not None and spec.on_disk:
         files = joined(dataset.manifests.values(), dataset.root)
@@ -149,10 +157,10 @@ class Joined:
         return "; ".join(parts)
 
 
-def joined(manifests: Iterable[Manifest], folder: Path) -> Joined:
-    """Compare the items of all manifests with the image files below `folder`."""
+def joined(manifests: Iterable[Manifest], folder: Path, left_out: AbstractSet[str] = frozenset()) -> Joined:
+    """Compare the items of all manifests with the image files below `folder`, but for those `left_out` on purpose."""
     items = {str(item) for manifest in manifests for item in manifest.items}
-    files = set(images_below(folder))
+    files = set(images_below(folder)) - left_out
     return Joined(len(items), tuple(sorted(items - files)), tuple(sorted(files - items)))
 
 
@@ -167,19 +175,6 @@ def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None
         nodes[level] = len({renamed.get(name, name) for name in names})
     masks = {"queries": int(manifest.query.sum()), "gallery": int(manifest.gallery.sum())}
     return {"images": len(manifest), **masks, **nodes}
-
-
-def count_errors(dataset: Dataset, expected: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """List the counts that differ from those published, {split: {"images" or a level: n}}, in one line each."""
-    errors = []
-    for split, published in expected.items():
-        numbers = counted(dataset.manifests[split], dataset.official_names)
-        errors += [
-            f"{split}: {numbers[what]:,} {what}, published {number:,}"
-            for what, number in published.items()
-            if numbers[what] != number
-        ]
-    return errors
 
 
 def _build_own(
@@ -215,10 +210,18 @@ def _remarks(dataset: Dataset, source: Path, root: Path, left_out: set[str]) -> 
 
     `left_out`: copies, whose files nobody misses.
     """
-    files = joined(dataset.manifests.values(), root)
-    yield str(dataclasses.replace(files, surplus=tuple(file for file in files.surplus if file not in left_out)))
-    items = [item for manifest in dataset.manifests.values() for item in manifest.items.tolist()]
-    yield from filter(None, (not_taken(source) if source.is_dir() else "", unreadable(root, items)))
+    yield str(joined(dataset.manifests.values(), root, left_out))
+    if source.is_dir() and (others := not_taken(source)):
+        yield others
+    reasons = []
+    for item in (item for manifest in dataset.manifests.values() for item in manifest.items.tolist()):
+        try:
+            if (root / item).is_file():
+                check_picture(root / item)
+        except OSError as error:
+            reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
+    if reasons:
+        yield f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
 
 
 def save_built(
@@ -233,7 +236,9 @@ def save_built(
     """Save a dataset, the images that were inside its table, and the list of its copies; raises DataError for a read-only
     folder."""
     try:
-        write_images(folder / IMAGES, images or {})
+        for name, content in (images or {}).items():
+            with replacing(folder / IMAGES / name) as temporary:
+                temporary.write_bytes(content)
         save(dataset, folder)
         (folder / COPIES).unlink(missing_ok=True)
         if copies is not None:
@@ -257,16 +262,3 @@ def writable_folder(name: str) -> Path:
         found=examples(folders(name)),
         fix="name a folder with --out DIR, or set HBENCH_HOME",
     )
-
-
-def unreadable(root: Path, items: Iterable[str]) -> str:
-    """Name every picture whose header cannot be read, in one sentence; "" where there are none."""
-    reasons = []
-    for item in items:
-        try:
-            if (root / item).is_file():
-                check_picture(root / item)
-        except OSError as error:
-            reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
-    listed = f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
-    return listed if reasons else ""

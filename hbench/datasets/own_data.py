@@ -20,7 +20,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName, UsageError, examples
-from hbench.core.files import replacing
 from hbench.core.tables import SUFFIXES as TABLES
 from hbench.core.tables import kind_of, read_sheet, text_rows, texts
 from hbench.core.untrusted import load_picture
@@ -156,13 +155,6 @@ def _suffix_of(value: Mapping[str, Any]) -> str:
         return f".{(load_picture(io.BytesIO(value['bytes'])).format or 'png').lower()}"
     except OSError as error:
         raise DataError("the table holds an image of an unknown format", found=str(error)) from None
-
-
-def write_images(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write image files by name, each whole or not at all."""
-    for name, content in files.items():
-        with replacing(folder / name) as temporary:
-            temporary.write_bytes(content)
 
 
 def _mask(column: pa.ChunkedArray, name: str) -> np.ndarray:
