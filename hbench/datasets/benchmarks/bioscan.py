@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hbench.core.errors import DataError
-from hbench.core.tables import read_sheet, text_rows, texts
+from hbench.core.tables import read_sheet, text_rows
 from hbench.datasets.spec import PARTIAL, Protocol, Spec, Splits, mended, queries_against
 
 LEVELS = ("class", "order", "family", "genus", "species")
@@ -20,23 +20,20 @@ TESTS = {
 }  # partitions of the queries and the gallery
 
 
-def labelled(table: pa.Table) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read {partition: {image: names}}; a path that ends early is unknown below its end, a gap in it becomes a class."""
-    parts, chunks, numbers = (texts(table, name) for name in ("split", "chunk", "processid"))
-    rows = text_rows(table, LEVELS)
-    final = mended(rows, LEVELS, *PARTIAL)
-    images: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in set(parts)}
-    for part, chunk, number, row in zip(parts, chunks, numbers, rows, strict=True):
-        images[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = final[row]
-    return images
-
-
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
-    """Read the partition and the taxonomy of every image from the metadata table; the `training` partitions train."""
+    """Read the partition and the taxonomy of every image from the metadata table; the `training` partitions train.
+
+    A path that ends early is unknown below its end, a gap in it becomes a class.
+    """
     table = read_sheet(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
-    of_part = labelled(table.filter(pc.is_in(table["split"], value_set=pa.array(used))))
-    if lost := [part for part in used if part not in of_part]:
+    table = table.filter(pc.is_in(table["split"], value_set=pa.array(used)))
+    rows = text_rows(table, LEVELS)
+    final = mended(rows, LEVELS, *PARTIAL)
+    of_part: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in used}
+    for (part, chunk, number), row in zip(text_rows(table, ("split", "chunk", "processid")), rows, strict=True):
+        of_part[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = final[row]
+    if lost := [part for part, images in of_part.items() if not images]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
     tests = {
         test: queries_against(of_part[queries].items(), of_part[gallery].items(), LEVELS)
