@@ -186,7 +186,8 @@ class MetricPlan:
         items, most = max(self.most_sorted + 1, ITEMS), self.most_positives
         lookup = min(most, self.rule.many) * (4 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
-        return items * self._by_score(0).bytes_per_item + max(most, RANKS) * 5 + read + lookup + most * 9
+        of_item = sum(part.itemsize for part in self._by_score(0)[:3])
+        return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:

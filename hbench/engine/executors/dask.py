@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
@@ -33,21 +33,12 @@ RETRIES = 3
 ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
-class Embedded(Protocol):
-    """The content of a file: the ids (N,) and the vectors (N, D) of its items."""
-
-    @property
-    def ids(self) -> Any: ...
-    @property
-    def vectors(self) -> Any: ...
-
-
 class FileReader(NamedTuple):
-    """The functions by which a worker gets embeddings: `read` opens a file (and that of its ids), `join` takes ids and vectors
-    that were sent."""
+    """The functions by which a worker gets embeddings, with their `ids` (N,) and `vectors` (N, D): `read` opens a file (and
+    that of its ids), `join` takes ids and vectors that were sent."""
 
-    read: Callable[[Path, Path | None], Embedded]
-    join: Callable[[NDArray[Any], NDArray[Any]], Embedded]
+    read: Callable[[Path, Path | None], Any]
+    join: Callable[[NDArray[Any], NDArray[Any]], Any]
 
 
 class File(NamedTuple):
@@ -64,7 +55,14 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
     Raises UsageError for an address that is none, SourceError where no scheduler answers.
     """
     if scheduler is not None:
-        with _client(scheduler) as client:
+        if not ADDRESS.fullmatch(scheduler):
+            raise UsageError(f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT")
+        try:
+            client = Client(scheduler, set_as_default=False)
+        except (OSError, ValueError) as error:
+            reason, fix = f"no scheduler answers at {scheduler}", "start one: dask scheduler"
+            raise SourceError(reason, found=str(error), fix=fix) from None
+        with client:
             yield client
         return
     with ExitStack() as stack:
@@ -89,17 +87,6 @@ def _interrupts_wait() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _client(scheduler: str) -> Client:
-    if not ADDRESS.fullmatch(scheduler):
-        raise UsageError(f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT")
-    try:
-        return Client(scheduler, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise SourceError(
-            f"no scheduler answers at {scheduler}", found=str(error), fix="start one: dask scheduler"
-        ) from None
 
 
 def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Execute:
@@ -145,11 +132,11 @@ class Opened(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         self.lock = threading.RLock()
-        self.read: list[Embedded] | None = None
+        self.read: list[Any] | None = None
         self.made: Job | None = None
         threadpool_limits(1, user_api="blas")  # for good: tasks run beside one another
 
-    def embedded(self, contents: Sequence[Content] = ()) -> list[Embedded]:
+    def embedded(self, contents: Sequence[Content] = ()) -> list[Any]:
         """The embeddings in the files, or of their contents where these were sent."""
         with self.lock:
             if self.read is None:
@@ -184,7 +171,7 @@ def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
 
 def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
     """Return the files' contents, as futures of workers that see the files, for those that do not; empty where all see them."""
-    sees = client.run(partial(_sees, files))
+    sees = client.run(lambda: all(path.exists() for file in files for path in file if path is not None))
     seeing = [worker for worker, found in sees.items() if found]
     if not seeing:
         raise UsageError(
@@ -195,10 +182,6 @@ def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
         return []
     submit = partial(client.submit, workers=seeing, retries=RETRIES, pure=False)
     return [submit(_content, name, number) for number in range(len(files))]
-
-
-def _sees(files: Sequence[File]) -> bool:
-    return all(path.exists() for file in files for path in file if path is not None)
 
 
 def _content(name: str, number: int) -> Content:

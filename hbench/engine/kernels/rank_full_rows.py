@@ -23,9 +23,14 @@ def rank_whole(
         places[place] = np.int32(place)
     buffers = (np.empty(TILE + LANES, np.uint8), np.empty(TILE + LANES, np.int32))
     ranked, start = np.uint64(0), 0
+    none, mask = np.uint8(coding.of_level[0]), keys.dtype.type((1 << coding.bits) - 1)
     while ranked < np.uint64(len(ranks)) and start < len(keys):  # NaN, where products overflowed, is not found
         tile = keys[start : start + TILE]
-        ties, is_positive = read_ties(tile, coding, buffers[0], chosen), chosen[: len(tile)]
+        ties, is_positive = buffers[0][: len(tile)], chosen[: len(tile)]
+        for item in range(len(tile)):
+            ties[item] = np.uint8(tile[item] & mask)
+        for item in range(len(tile)):  # a separate loop, which becomes vector instructions
+            is_positive[item] = np.uint8(ties[item] != none)
         compress(ties, is_positive, ties)
         end = min(ranked + compress(places[: len(tile)], is_positive, buffers[1]), np.uint64(len(ranks)))
         above, ranks_here, levels_here = np.int32(start + 1), ranks[ranked:end], levels[ranked:end]
@@ -35,19 +40,6 @@ def rank_whole(
             levels_here[slot] = coding.to_level[np.uint64(ties[slot])]
         ranked, start = end, start + TILE
     return are_keys_tied(keys, coding)
-
-
-@compiled_part
-def read_ties(
-    keys: NDArray[np.unsignedinteger], coding: Coding, ties: NDArray[np.uint8], chosen: NDArray[np.uint8]
-) -> NDArray[np.uint8]:
-    """The tie keys of n items, written to `ties`, and to `chosen` whether they are positives."""
-    none, mask = np.uint8(coding.of_level[0]), keys.dtype.type((1 << coding.bits) - 1)
-    for item in range(len(keys)):
-        ties[item] = np.uint8(keys[item] & mask)
-    for item in range(len(keys)):  # a separate loop, which becomes vector instructions
-        chosen[item] = np.uint8(ties[item] != none)
-    return ties[: len(keys)]
 
 
 @compiled_part

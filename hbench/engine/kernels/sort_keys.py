@@ -184,10 +184,6 @@ class SortedKeys(NamedTuple):
     levels: NDArray[np.uint8]
     coding: Coding
 
-    @property
-    def bytes_per_item(self) -> int:
-        return self.keys.itemsize + self.scores.itemsize + self.levels.itemsize
-
 
 def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
     """Buffers for parts of this many items together, ordered by these tie keys (L+1,) of the levels."""

@@ -57,12 +57,14 @@ def named(text: str) -> tuple[str, Similarity]:
     if match["name"] in SYNONYMS and match["name"] not in similarities:
         raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
     function = similarities[match["name"]]
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    given = _options(text, match["options"] or "")
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
+    pairs = [part.strip().partition("=")[::2] for part in (match["options"] or "").split(",") if part.strip()]
+    try:
+        given = {key.strip(): float(value) for key, value in pairs}
+    except ValueError:
+        reason, expected = f"an option of {text!r} is not a number", "lorentz(curvature=0.1), for example"
+        raise UsageError(reason, expected=expected, found=match["options"]) from None
     for option in given:
         if option not in defaults:
             raise UnknownName(f"option of the similarity {match['name']!r}", option, defaults)
@@ -74,16 +76,6 @@ def named(text: str) -> tuple[str, Similarity]:
             raise UsageError(f"{option} of {text!r} is out of range", expected="a positive number", found=f"{value:g}")
     spelled = ",".join(f"{option}={value!r}".removesuffix(".0") for option, value in chosen.items())
     return f"{match['name']}({spelled})", partial(function, **chosen)
-
-
-def _options(text: str, options: str) -> dict[str, float]:
-    pairs = [part.strip().partition("=")[::2] for part in options.split(",") if part.strip()]
-    try:
-        return {key.strip(): float(value) for key, value in pairs}
-    except ValueError:
-        raise UsageError(
-            f"an option of {text!r} is not a number", expected="lorentz(curvature=0.1), for example", found=options
-        ) from None
 
 
 @similarities.register("dot")

@@ -91,11 +91,9 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
     bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
         raise SubmissionError(
-            f"{len(bad)} of the {what} hold NaN or Inf",
-            expected="finite numbers",
-            found=f"rows {examples(bad)}",
+            f"{len(bad)} of the {what} hold NaN or Inf", expected="finite numbers", found=f"rows {examples(bad)}",
             fix="look at the model's output for these rows: overflow under float16 is the usual cause",
-        )
+        )  # fmt: skip
     return array
 
 
