@@ -87,12 +87,11 @@ def embedder(
     backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
     side = size or backbone.size
     images = Images(size=side, resize=round(side * 8 / 7), mean=backbone.mean, std=backbone.std)
+    identity = f"{source} {weights} {side}"
     if backbone.prepare is None:
-        return Embedder(backbone.net, images, f"{source} {weights} {side}")
+        return Embedder(backbone.net, images, identity)
     transform = backbone.prepare(side)
-    return Embedder(
-        backbone.net, images, f"{source} {weights} {side} {transform}", lambda image: transform(image.convert("RGB"))
-    )
+    return Embedder(backbone.net, images, f"{identity} {transform}", lambda image: transform(image.convert("RGB")))
 
 
 def embed_to_file(
@@ -271,8 +270,7 @@ def _take_parts(file: Path, request: dict[str, object]) -> Path:
     about = parts / "request.json"
     strict = json.dumps({**request, "skip_unreadable": False}, indent=1)  # its parts hold every image, so they fit too
     if about.exists() and about.read_text(encoding="utf-8") not in {text, strict}:
-        raise UsageError(
-            f"{parts} holds parts for another model, split or options", fix="remove it, or name another --out"
-        )
+        reason = f"{parts} holds parts for another model, split or options"
+        raise UsageError(reason, fix="remove it, or name another --out")
     write_text(about, text)
     return parts

@@ -115,16 +115,9 @@ def train(
 
 
 def _learn(
-    run: TrainingRun,
-    recipe: Recipe,
-    data: Dataset,
-    held: Dataset | None,
-    *,
-    out: Path,
-    processes: Processes,
-    log: Log,
+    run: TrainingRun, recipe: Recipe, data: Dataset, held: Dataset | None, *, out: Path, processes: Processes, log: Log,
     on_progress: OnProgress,
-) -> None:
+) -> None:  # fmt: skip
     """Take the remaining steps; log, validate and save after each step if that is due."""
     with _stop_signals() as is_stopped:
         for moment in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
@@ -266,13 +259,11 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
     path = out / RECIPE
     if path.exists():
         earlier = resolve(str(path))
-        other = list(differences(earlier.model_dump(), recipe.model_dump()))
         if not resume:
             raise UsageError(f"{out} holds a run already", fix="continue it with --resume, or name another --out")
-        if other:
-            raise UsageError(
-                f"{out} holds a run of another recipe", found=f"another {examples(other)}", fix="name another --out"
-            )
+        if other := list(differences(earlier.model_dump(), recipe.model_dump())):
+            found = f"another {examples(other)}"
+            raise UsageError(f"{out} holds a run of another recipe", found=found, fix="name another --out")
     else:
         write_text(path, as_toml(recipe))
 

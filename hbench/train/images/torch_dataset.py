@@ -86,7 +86,11 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         name: str,
     ) -> None:
         super().__init__(root, transform=transform, target_transform=target_transform)
-        self.manifest = _split(_dataset(name, Path(root), download=download), split)
+        dataset = _dataset(name, Path(root), download=download)
+        splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})
+        if split not in splits:
+            raise UnknownName("split", split, sorted(splits))
+        self.manifest = splits[split]
         if self.manifest.picture is None:
             raise DataError(f"the images of {name} are not in {root}", fix=f"hbench download {name} --root {root}")
         self.classes = list(self.manifest.tree.names[-1])
@@ -101,10 +105,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         assert self.manifest.picture is not None
         image: Any = self.manifest.picture(self.manifest.items[index]).convert("RGB")
         target: Any = self.targets[index]
-        return (
-            self.transform(image) if self.transform else image,
-            self.target_transform(target) if self.target_transform else target,
-        )
+        image = self.transform(image) if self.transform else image
+        return image, self.target_transform(target) if self.target_transform else target
 
 
 def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
@@ -115,10 +117,3 @@ def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
     if download and (problems := fetch_all(sources_of(spec.source), DownloadOptions(root))):
         raise summary(problems)
     return build.build_published(spec, root)[0]
-
-
-def _split(dataset: Dataset, split: str) -> Manifest:
-    splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})
-    if split not in splits:
-        raise UnknownName("split", split, sorted(splits))
-    return splits[split]

@@ -66,8 +66,15 @@ def build_backbone(
     backbone = build(rest, RANDOM if from_file else weights, pools)
     if from_file:
         load_weights(backbone.net, Path(weights), key_map)
-    if not pools:
-        _refuse_without_map(backbone, name)
+    if not pools:  # tokens or vectors cannot be pooled like a map of features
+        with torch.no_grad():
+            features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), backbone.size, backbone.size))
+        backbone.net.train()
+        if features.ndim != 4:
+            raise ConfigError(
+                f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
+                found=f"shape {tuple(features.shape)}", fix='keep its own pooling: pooling = "own" in [model]',
+            )  # fmt: skip
     return backbone
 
 
@@ -251,18 +258,6 @@ class Processed:
     def __call__(self, image: Image.Image) -> Tensor:
         pixels: Tensor = self.processor(images=image.convert("RGB"), return_tensors="pt", **self.sizes)["pixel_values"]
         return pixels[0]
-
-
-def _refuse_without_map(backbone: Backbone, name: str) -> None:
-    """Refuse a net that gives tokens or vectors where a map of features (B, C, H, W) is to be pooled."""
-    with torch.no_grad():
-        features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), backbone.size, backbone.size))
-    backbone.net.train()
-    if features.ndim != 4:
-        raise ConfigError(
-            f"{name} gives no map of features to pool", expected="features of shape (B, C, H, W)",
-            found=f"shape {tuple(features.shape)}", fix='keep its own pooling: pooling = "own" in [model]',
-        )  # fmt: skip
 
 
 def _features(net: nn.Module, side: int) -> int:

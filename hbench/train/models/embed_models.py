@@ -27,13 +27,12 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read", expected="a model per line", found=str(error)) from None
     models = [line for line in lines if line]
-    names = [file_name(model) for model in models]
-    if not models or len(set(names)) < len(names):
-        twice = [model for model, name in zip(models, names, strict=True) if names.count(name) > 1]
-        raise ConfigError(
-            f"{path} names no models, or one twice", expected="a model per line", found=examples(twice) or "no models"
-        )
-    return {model: folder / name for model, name in zip(models, names, strict=True)}
+    files = [folder / file_name(model) for model in models]
+    if not models or len(set(files)) < len(files):
+        twice = [model for model, file in zip(models, files, strict=True) if files.count(file) > 1]
+        found = examples(twice) or "no models"
+        raise ConfigError(f"{path} names no models, or one twice", expected="a model per line", found=found)
+    return dict(zip(models, files, strict=True))
 
 
 def file_name(model: str) -> str:
@@ -70,8 +69,5 @@ def embed_models(
 def refuse_failed(failed: dict[str, HBenchError], number: int) -> None:
     """Raise DataError that names the models that failed, out of `number`."""
     if failed:
-        raise DataError(
-            f"{len(failed)} of {number} models failed",
-            found=", ".join(failed),
-            fix="run the same command again: it embeds only these",
-        )
+        fix = "run the same command again: it embeds only these"
+        raise DataError(f"{len(failed)} of {number} models failed", found=", ".join(failed), fix=fix)

@@ -22,16 +22,10 @@ def markdown() -> str:
 
 
 def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
-    proxies = "" if recipe.proxies is None else f"; proxies {_optimizer(recipe.proxies)}"
-    return (
-        f"`{name}`",
-        _images(recipe.images),
-        _net(recipe.model),
-        _batches(recipe.sampler),
-        _optimizer(recipe.optimizer) + proxies,
-        _schedule(recipe.epochs, recipe.schedule),
-        recipe.source,
-    )
+    optimizers = _optimizer(recipe.optimizer)
+    optimizers += "" if recipe.proxies is None else f"; proxies {_optimizer(recipe.proxies)}"
+    columns = _images(recipe.images), _net(recipe.model), _batches(recipe.sampler), optimizers
+    return (f"`{name}`", *columns, _schedule(recipe.epochs, recipe.schedule), recipe.source)
 
 
 def _images(images: Images) -> str:

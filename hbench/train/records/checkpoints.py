@@ -37,7 +37,11 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
     try:
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         with full_disk_told(final):
-            _write_weights(weights, temporary / MODEL)
+            try:
+                save_file(weights, temporary / MODEL)
+            except SafetensorError as error:  # one of the system, back into an OSError
+                number = re.findall(r"os error (\d+)", str(error))
+                raise OSError(*map(int, number), str(error)) from None
             torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
             for name in (MODEL, STATE):
                 with (temporary / name).open("rb") as written:
@@ -53,15 +57,6 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         if earlier not in kept:
             shutil.rmtree(earlier)
     return final
-
-
-def _write_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Write weights; turn safetensors' errors of the system back into OSErrors."""
-    try:
-        save_file(weights, path)
-    except SafetensorError as error:
-        number = re.findall(r"os error (\d+)", str(error))
-        raise OSError(*map(int, number), str(error)) from None
 
 
 def _read_back(folder: Path) -> None:
@@ -90,11 +85,8 @@ def latest(folder: Path) -> Path:
         return folder
     folders = saved(folder)
     if not folders:
-        raise DataError(
-            f"there is no checkpoint in {folder}",
-            expected=f"a folder {PREFIX}…",
-            fix="hbench train RECIPE --out makes one",
-        )
+        fix = "hbench train RECIPE --out makes one"
+        raise DataError(f"there is no checkpoint in {folder}", expected=f"a folder {PREFIX}…", fix=fix)
     return folders[-1]
 
 
@@ -130,11 +122,8 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
         raise _unusable(checkpoint / STATE, error) from None
     version = state.get("format") if isinstance(state, dict) else type(state).__name__
     if version != FORMAT:
-        raise DataError(
-            f"{checkpoint} was written by another version of hbench",
-            expected=f"format {FORMAT}",
-            found=str(version),
-        )
+        reason = f"{checkpoint} was written by another version of hbench"
+        raise DataError(reason, expected=f"format {FORMAT}", found=str(version))
     return state
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from hbench.losses import build_loss, loss_entry
 from hbench.losses.entry import REQUIRED
@@ -93,20 +94,13 @@ def in_two_passes(part: int) -> TrainStep:
         after = _random_state(images.device)
         for piece, gradient, state in zip(pieces, torch.split(leaf.grad, part), states, strict=True):
             _set_random_state(state)
-            with nullcontext() if piece is pieces[-1] else _unsynchronised(embed):
+            more = piece is not pieces[-1]  # gradients stay in this process until the last part
+            with embed.no_sync() if more and isinstance(embed, DistributedDataParallel) else nullcontext():
                 embed(piece).backward(gradient)
         _set_random_state(after)
         return _detached(total, terms)
 
     return step
-
-
-def _unsynchronised(embed: nn.Module) -> AbstractContextManager[None]:
-    """Keep gradients in this process until the last part."""
-    if isinstance(embed, nn.parallel.DistributedDataParallel):
-        synced: AbstractContextManager[None] = embed.no_sync()
-        return synced
-    return nullcontext()
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
@@ -149,10 +143,12 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
 
 
 def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
-    """Collect what losses need to know about the data: numbers of classes, fine and at every level; paths; dimension."""
-    paths = _paths(labels)
+    """Collect what losses need to know about the data: numbers of classes, fine and at every level; the path of every fine
+    class, coarse to fine, which is the first item's for a class without items; dimension."""
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
-    return {"classes": counts[-1], "level_classes": counts, "paths": paths, "dim": dim}
+    paths = labels[:1].repeat(counts[-1], axis=0)
+    paths[labels[:, -1]] = labels
+    return {"classes": counts[-1], "level_classes": counts, "paths": paths.tolist(), "dim": dim}
 
 
 def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,11 +159,3 @@ def completed(name: str, params: Mapping[str, Any], facts: Mapping[str, Any]) ->
     if name == "xbm" and "loss" in complete:
         complete["params"] = completed(complete["loss"], complete.get("params", {}), facts)
     return complete
-
-
-def _paths(labels: Labels) -> list[list[int]]:
-    """Return the path of every fine class 0 … C−1, coarse to fine; a class without items gets the first item's path."""
-    paths = labels[:1].repeat(int(labels[:, -1].max()) + 1, axis=0)
-    paths[labels[:, -1]] = labels
-    path_lists: list[list[int]] = paths.tolist()
-    return path_lists
