@@ -126,7 +126,7 @@ def test_the_cache_replays_a_run_without_any_server(tmp_path):
 def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path):
     world = world_of(120)
     with scraping(world, tmp_path / "cache.sqlite") as (server, client):
-        endpoint = api.Endpoint(f"{server.url}/wikidata/w/api.php")
+        endpoint = f"{server.url}/wikidata/w/api.php"
         params = api.COMMON | {"action": "wbgetentities", "props": "info|claims"}
         ids = [*sorted(world.items)[:70], "bogus", *sorted(world.items)[70:100]]
         batches = list(client.ask_batched(endpoint, params, "ids", ids, size=101))
@@ -148,7 +148,7 @@ def test_an_unknown_parameter_stops_the_run_instead_of_answering_another_questio
     unknown = api.COMMON | {"action": "query", "ppporp": "wikibase_item"}
     running = scraping(world_of(1), tmp_path / "cache.sqlite")
     with running as (server, client), pytest.raises(SourceError, match="did not understand"):
-        client.ask(api.Endpoint(f"{server.url}/w/api.php"), unknown)
+        client.ask(f"{server.url}/w/api.php", unknown)
 
 
 @pytest.mark.parametrize("contact", ["", "me", "me@", "<me@example.org>", "a b@example.org"])

@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +29,7 @@ from hbench.datasets.download.records import LOCKED, disk_errors
 BLOCK = 1 << 20
 RECORDS, ADOPTED = ".hbench", "adopted.txt"  # names of hbench's records in a raw folder, which no archive may write
 LONGEST_NAME = 240  # bytes
+Member = tuple[str, int, Callable[[], IO[bytes]]]  # a regular file: its safe relative path, its size, what opens it
 UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ud800-\udfff]")
 ZIP_LINK = 0o120000
 FILES_ALLOWED, BYTES_A_FILE = 10_000, 64  # files that any archive may hold; a larger one, a file per this many bytes
@@ -37,15 +38,6 @@ DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, NotImplementedError, OSError, ValueError),  # bz2 raises OSError for damage, and so does the system
 )
-
-
-@dataclass(frozen=True)
-class Member:
-    """A regular file in an archive: its safe relative path, its size, and a function that opens it."""
-
-    path: str
-    size: int
-    open: Callable[[], IO[bytes]]
 
 
 def unpack(
@@ -66,14 +58,14 @@ def unpack(
     with disk_errors(folder), _readable(archive):
         root.mkdir(parents=True, exist_ok=True)
         try:
-            for member in members(archive):
+            for path, _, opened in members(archive):
                 if stop is not None and stop.is_set():
                     raise DownloadInterrupted
-                target = root / member.path
+                target = root / path
                 if not target.resolve().is_relative_to(root):
                     raise ValueError(f"{target} leads out of {root} by a link that lies there")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with member.open() as body, temporary.open("wb") as file:
+                with opened() as body, temporary.open("wb") as file:
                     shutil.copyfileobj(body, file, BLOCK)
                 temporary.replace(target)
                 number += 1
@@ -86,13 +78,14 @@ def unpack(
 def not_unpacked(archive: Path, folder: Path) -> list[str]:
     """List the files of an archive that are missing below `folder` or have other content there."""
     with _readable(archive):
-        return [member.path for member in members(archive) if not _is_unpacked(member, folder / member.path)]
+        return [member[0] for member in members(archive) if not _is_unpacked(*member, folder)]
 
 
-def _is_unpacked(member: Member, file: Path) -> bool:
-    if not file.is_file() or file.stat().st_size != member.size:
+def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: Path) -> bool:
+    file = folder / path
+    if not file.is_file() or file.stat().st_size != size:
         return False
-    with member.open() as body, file.open("rb") as unpacked:
+    with opened() as body, file.open("rb") as unpacked:
         while block := body.read(BLOCK):
             if unpacked.read(len(block)) != block:
                 return False
@@ -108,7 +101,7 @@ def members(archive: Path) -> Iterator[Member]:
     for number, member in enumerate(_zip_members(archive) if is_zip else _tar_members(archive), start=1):
         if number > most_files:
             raise ValueError(f"it has more than {most_files:,} files in {size:,} bytes")
-        unpacked += member.size
+        unpacked += member[1]
         refuse_bomb(size, unpacked)
         yield member
 
@@ -137,7 +130,7 @@ def _zip_members(archive: Path) -> Iterator[Member]:
             if info.flag_bits & 1:
                 raise ValueError(f"{path} is encrypted: unpack it yourself with its password, then --adopt the folder")
             if not info.is_dir():
-                yield Member(path, info.file_size, lambda info=info: opened.open(info))  # type: ignore[misc]
+                yield path, info.file_size, partial(opened.open, info)
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
@@ -150,7 +143,7 @@ def _tar_members(archive: Path) -> Iterator[Member]:
             if not info.isdir() and (not info.isreg() or info.issparse()):
                 raise ValueError(f"{path} is a link, a device or a sparse file")
             if not info.isdir():
-                yield Member(path, info.size, lambda info=info: opened.extractfile(info))  # type: ignore[misc,arg-type]
+                yield path, info.size, partial(opened.extractfile, info)  # type: ignore[misc]
         opened.fileobj.seek(opened.offset)
         rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))
         if rest < tarfile.BLOCKSIZE:

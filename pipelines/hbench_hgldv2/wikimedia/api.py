@@ -20,7 +20,7 @@ import mwparserfromhell
 
 from hbench.core.errors import SourceError
 from hbench_hgldv2.wikimedia import facts
-from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
+from hbench_hgldv2.wikimedia.client import SERVERS, Client, Servers
 from hbench_hgldv2.wikimedia.query_service import QueryService
 from hbench_hgldv2.wikimedia.responses import Refused
 
@@ -38,10 +38,9 @@ REDIRECT_TEMPLATES = (
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
     """Make a source of the two APIs, and of the query service for P373."""
-    commons, wikidata = Endpoint(servers.commons), Endpoint(servers.wikidata)
 
     def read(
-        endpoint: Endpoint,
+        endpoint: str,
         params: Mapping[str, str],
         name: str,
         values: Sequence[str],
@@ -57,15 +56,15 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
-        texts = read(commons, WIKITEXTS, "titles", titles, wikitexts_of)
+        texts = read(servers.commons, WIKITEXTS, "titles", titles, wikitexts_of)
         return {title: target for title, text in texts.items() if (target := soft_redirect(text))}
 
     return facts.FactSource(
-        pages=lambda titles: read(commons, PAGES, "titles", titles, pages_of),
+        pages=lambda titles: read(servers.commons, PAGES, "titles", titles, pages_of),
         soft_targets=soft_targets,
         by_category=QueryService(client, servers).by_category,
-        entities=lambda ids: read(wikidata, ENTITIES, "ids", ids, entities_of),
-        names=lambda ids: read(wikidata, LABELS, "ids", ids, names_of),
+        entities=lambda ids: read(servers.wikidata, ENTITIES, "ids", ids, entities_of),
+        names=lambda ids: read(servers.wikidata, LABELS, "ids", ids, names_of),
     )
 
 

@@ -50,13 +50,6 @@ Rate = Annotated[float, "Most requests per second."]
 CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in the work folder."]
 
 
-class Endpoint(NamedTuple):
-    """The address of a service: MediaWiki APIs take `maxlag` and GET, or else POST; a query service always gets POST."""
-
-    url: str
-    is_query_service: bool = False
-
-
 @dataclass(frozen=True)
 class Manners:
     """The limits of a client: at most `rate` requests per second, waits in seconds, `attempts` per request."""
@@ -131,7 +124,10 @@ class Cache:
 
 @dataclass
 class Client:
-    """Sends requests one at a time; with `contact` None it only reads the cache. `tell` is called with remarks."""
+    """Sends requests one at a time; with `contact` None it only reads the cache. `tell` is called with remarks.
+
+    MediaWiki APIs, whose requests have an action, take `maxlag` and GET, or else POST; a query service always gets POST.
+    """
 
     contact: str | None
     cache: Cache
@@ -150,13 +146,13 @@ class Client:
         # Another run may have sent a request a moment ago and been killed, so even the first request waits.
         self._last = self.clock.monotonic()
 
-    def ask(self, endpoint: Endpoint, params: Mapping[str, str]) -> Good | Refused:
+    def ask(self, endpoint: str, params: Mapping[str, str]) -> Good | Refused:
         """Return the answer to one request, from the cache, or else from the server.
 
         Raises SourceError when the server does not answer in `attempts` tries, DataError for a request that is not in the
         cache if only the cache may be used.
         """
-        request = canonical(endpoint.url, params)
+        request = canonical(endpoint, params)
         answer = self.cache.get(request)
         self.counts["requests" if answer is None else "cached"] += 1
         if answer is None:
@@ -166,7 +162,7 @@ class Client:
         return verdict
 
     def ask_batched(
-        self, endpoint: Endpoint, params: Mapping[str, str], name: str, values: Sequence[str], *, size: int = BATCH
+        self, endpoint: str, params: Mapping[str, str], name: str, values: Sequence[str], *, size: int = BATCH
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
         """Yield batches of values with the answers to a request and its continuations.
 
@@ -187,7 +183,7 @@ class Client:
             self.on_progress(answered, len(values))
             yield batch, answer if isinstance(answer, Refused) else [a for a in answers if isinstance(a, Good)]
 
-    def _fetch(self, endpoint: Endpoint, params: Mapping[str, str], request: str) -> Good | Refused:
+    def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
         if self.contact is None:
             raise DataError(
                 "this request is not in the cache",
@@ -195,7 +191,7 @@ class Client:
                 found=request[:200],
                 fix="run without --offline to ask the server",
             )
-        posts, failures = endpoint.is_query_service, 0
+        posts, failures = "action" not in params, 0
         while True:
             verdict, answer = self._try(endpoint, params, posts=posts)
             if isinstance(verdict, TooLong) and not posts:
@@ -211,18 +207,18 @@ class Client:
             failures += 1
             self._wait(verdict, failures, endpoint)
 
-    def _try(self, endpoint: Endpoint, params: Mapping[str, str], *, posts: bool) -> tuple[Verdict, Answer]:
+    def _try(self, endpoint: str, params: Mapping[str, str], *, posts: bool) -> tuple[Verdict, Answer]:
         """Send one request, no sooner than 1/rate seconds after the previous one."""
         turn = self._last + 1 / self.manners.rate - self.clock.monotonic()
         if turn > 0:
             self.clock.sleep(turn)
         self._last = self.clock.monotonic()
         fetched = datetime.datetime.fromtimestamp(self.clock.time(), datetime.UTC).isoformat(timespec="seconds")
-        sent = dict(params) if endpoint.is_query_service else {**params, "maxlag": str(self.manners.maxlag)}
+        sent = {**params, "maxlag": str(self.manners.maxlag)} if "action" in params else dict(params)
         try:
             response = self._session.request(
                 "POST" if posts else "GET",
-                endpoint.url,
+                endpoint,
                 params=None if posts else sent,
                 data=sent if posts else None,
                 timeout=self.manners.timeout,
@@ -237,12 +233,12 @@ class Client:
             self.tell(f"the server warns: {warning}")
         return verdict, Answer(status, dict(headers), body, fetched)
 
-    def _wait(self, verdict: Again, failures: int, endpoint: Endpoint) -> None:
+    def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:
         """Wait as long as the server asks, or twice as long after each failure; raise SourceError after the last try."""
         self.counts["retries"] += 1
         if failures == self.manners.attempts:
             raise SourceError(
-                f"{endpoint.url} did not answer in {failures} tries",
+                f"{endpoint} did not answer in {failures} tries",
                 found=verdict.why,
                 fix="run again later: the answers so far are kept",
             )

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from hbench.core.errors import SourceError
 from hbench_hgldv2.wikimedia import facts
-from hbench_hgldv2.wikimedia.client import SERVERS, Client, Endpoint, Servers
+from hbench_hgldv2.wikimedia.client import SERVERS, Client, Servers
 from hbench_hgldv2.wikimedia.responses import Good
 
 COMMONS_PAGE = "https://commons.wikimedia.org/wiki/"
@@ -59,7 +59,7 @@ class QueryService:
     """The queries of this source, sent by one client."""
 
     def __init__(self, client: Client, servers: Servers) -> None:
-        self._client, self._endpoint = client, Endpoint(servers.query, is_query_service=True)
+        self._client, self._endpoint = client, servers.query
 
     def pages(self, titles: Sequence[str]) -> dict[str, facts.Page]:
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
