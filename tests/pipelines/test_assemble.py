@@ -99,11 +99,8 @@ def test_images_place_what_no_class_places_and_the_source_says_so():
     ]
     assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in assemble.card({"index": found}, [], {})
     again = released.decisions_of([assemble.official(found)])
-    assert {name for decision in again.decisions for name in decision.labels} == {
-        "label:q1",
-        "label:q1 / q3",
-        "label:q4",
-    }
+    named = {name for decision in again.decisions for name in decision.labels}
+    assert named == {"label:q1", "label:q1 / q3", "label:q4"}
     with pytest.raises(DataError, match="landmark 3 is assigned to 'sea'"):
         assemble.assemble(selection, mapping, "index", [Assigned(3, "sea", 1, 1.0)])
 

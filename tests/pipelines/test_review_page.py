@@ -80,20 +80,12 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
     decisions = decisions_file.loads(text)
     assert decisions_file.dumps(decisions) == text
     first, _, second, _ = decisions.decisions
-    assert (first.op, first.choices, first.use, first.rule) == (
-        "ambiguous",
-        ("church", "monastery"),
-        "monastery",
-        "what the photo shows",
-    )
+    assert (first.op, first.choices, first.use) == ("ambiguous", ("church", "monastery"), "monastery")
+    assert first.rule == "what the photo shows"
     assert (second.choices, second.use) == (("lake", "ruins"), None)
     found = places(material, decisions)
-    assert (found["abbey"], found["church ruin"], found["lake"], found["river"]) == (
-        "monastery",
-        "church",
-        "church",
-        "unassigned",
-    )
+    expected = {"abbey": "monastery", "church ruin": "church", "lake": "church", "river": "unassigned"}
+    assert found.items() >= expected.items()
     keys(page, "u", "u")
     assert card(page, "lake …").locator(".row").count() == 2
     again = opened(material_of(CLUSTERS, decisions))
@@ -141,11 +133,8 @@ def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(op
     output = dict(
         page.locator("#details-table tr").evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))")
     )
-    assert (output["class id"], output["silhouette"], output["suggestions"]) == (
-        "Q1",
-        "0.2000",
-        "church, ruins, ocean area ",
-    )
+    told = {"class id": "Q1", "silhouette": "0.2000", "suggestions": "church, ruins, ocean area "}
+    assert output.items() >= told.items()
     assert "move church building → “ruins”" in page.locator("#details-list li").all_text_contents()[0]
     page.click("#details-close")
     keys(page, "1")  # without a selection too: a group has no name to accept

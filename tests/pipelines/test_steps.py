@@ -19,6 +19,7 @@ from hbench.core.errors import ComparisonError, DataError, IntegrityError, Usage
 from hbench.datasets.benchmarks import gldv2
 from tests.command_line import call, refusal
 from tests.pipelines.official import GOLDEN
+from tests.pipelines.official import rows_of as table
 from tests.pipelines.wikimedia_server import Server, serving
 from tests.pipelines.wikimedia_world import world_of
 
@@ -50,11 +51,6 @@ def raw_folder(world, folder):
 def write(path, header, rows):
     with path.open("w", encoding="utf-8", newline="") as out:
         csv.writer(out).writerows([header, *rows])
-
-
-def table(path):
-    with path.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def curate(work):
@@ -234,11 +230,8 @@ def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path):
     for rows, kind, name in ((links, scrape.Link, "links.csv"), (names, scrape.ClassName, "classes.csv")):
         artefact.write_rows(tmp_path / name, rows, kind, record=artefact.made_by("scrape", [], {}), counts={})
     run(tmp_path, "clean")
-    parents = {f"Q{9000 + n}": (f"Q{9100 + n // 3}",) for n in range(6)} | {
-        "Q9100": ("Q9200",),
-        "Q9101": ("Q9200",),
-        "Q9200": (),
-    }
+    parents = {f"Q{9000 + n}": (f"Q{9100 + n // 3}",) for n in range(6)}
+    parents |= {"Q9100": ("Q9200",), "Q9101": ("Q9200",), "Q9200": ()}
     source = FactSource(
         pages=dict,
         soft_targets=dict,
@@ -248,11 +241,8 @@ def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path):
     )
     taxonomy.propose(tmp_path, source, least=1)
     rows = table(tmp_path / "taxonomy.csv")
-    assert [(row["label"], row["depth"]) for row in rows][:3] == [
-        ("above Q9200", "1"),
-        ("above Q9100", "2"),
-        ("class 0", "3"),
-    ]
+    first = [("above Q9200", "1"), ("above Q9100", "2"), ("class 0", "3")]
+    assert [(row["label"], row["depth"]) for row in rows][:3] == first
     run(tmp_path, "encode", "--encoder", "tfidf")
     run(tmp_path, "cluster", "--k", "2", "--resamples", "2")
     assert all(0 <= float(row["coassociation"]) <= 1 for row in table(tmp_path / "clusters.csv"))
@@ -305,10 +295,8 @@ def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path):
     two = [tmp_path / "sample.yaml", work / "decisions.yaml"]
     assert json.loads(run(work, "agreement", *two, "--json").stdout)["queue"] == []
     run(work, "replay", "--strict")
-    with (work / "mapping.csv").open(encoding="utf-8", newline="") as lines:
-        placed = {
-            row["label"]: (row["group"], row["kind"]) for row in csv.DictReader(lines) if row["status"] == "group"
-        }
+    mapped = [row for row in table(work / "mapping.csv") if row["status"] == "group"]
+    placed = {row["label"]: (row["group"], row["kind"]) for row in mapped}
     for row in (row for row in released.read(sample) if row.hierarchical_label):
         assert placed[normalised(row.supercategory)] == (row.hierarchical_label, row.natural_or_human_made)
 
