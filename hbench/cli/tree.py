@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
@@ -18,6 +17,7 @@ from rich.tree import Tree
 
 from hbench.cli import refuse_gone
 from hbench.cli.names import FILE
+from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json, show_table, watched
 from hbench.core.errors import UnknownName, visible
 from hbench.tree import ROOT, LabelTree, Node
@@ -111,54 +111,26 @@ def command() -> None:
     """
 
 
-class TreeSource(NamedTuple):
-    """The source that a verb of trees reads: as it was named, its names, and the policies to mend them."""
-
-    name: str
-    table: NameTable
-    levels: list[str]
-    policies: tuple[str, ...]
-
-    def mended(self) -> Mended:
-        """The names after the policies."""
-        return mend(self.table, self.policies)
+def _listed(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
+    return [level.strip() for level in value.split(",") if level.strip()]
 
 
-def source_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb what every verb of trees reads, and how; it takes it as one TreeSource."""
-    options = (
-        click.argument("source"),
-        click.option("--levels", default="", help="A table's columns of names, coarse to fine, with commas between."),
-        click.option("--split", help="One split of a dataset, such as train; by default all of them."),
-        click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May be repeated."),
-        click.option(
-            "--placeholder",
-            "placeholders",
-            multiple=True,
-            help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
-        ),
-    )
-
-    @wraps(function)
-    def reading(
-        *,
-        source: str,
-        levels: str,
-        split: str | None,
-        policies: tuple[str, ...],
-        placeholders: Sequence[str],
-        **own: Any,
-    ) -> None:
-        columns = [level.strip() for level in levels.split(",") if level.strip()]
-        function(TreeSource(source, _table(source, columns, split, placeholders), columns, policies), **own)
-
-    for option in reversed(options):
-        reading = option(reading)
-    return reading
+SOURCE = [
+    click.argument("source"),
+    click.option(
+        "--levels", default="", callback=_listed, help="A table's columns of names, coarse to fine, with commas between."
+    ),
+    click.option("--split", help="One split of a dataset, such as train; by default all of them."),
+    click.option("--policy", "policies", multiple=True, help="Mend the names by this policy. May be repeated."),
+    click.option(
+        "--placeholder", "placeholders", multiple=True,
+        help='Instead of "NA", "unknown" …: a missing name. May be repeated.',
+    ),
+]  # fmt: skip
 
 
 @command.command("show")
-@source_options
+@with_options(SOURCE)
 @click.option("--depth", type=click.IntRange(1), help="Print this many levels.")
 @click.option(
     "--max-children",
@@ -168,7 +140,7 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
     help="Print this many children of a node (0: all).",
 )
 @click.option("--json", "as_json", is_flag=True, help="The statistics and the whole tree as JSON.")
-def show_command(source: TreeSource, *, depth: int | None, max_children: int, as_json: bool) -> None:
+def show_command(*, depth: int | None, max_children: int, as_json: bool, **source: Any) -> None:
     """Print a tree, and how it branches.
 
     Example: hbench tree show glyphs --depth 2
@@ -178,7 +150,7 @@ def show_command(source: TreeSource, *, depth: int | None, max_children: int, as
     from hbench.tree.files import nested
     from hbench.tree.statistics import statistics
 
-    tree, items = source.mended().table.tree()
+    tree, items = _read(**source)[1].table.tree()
     figures = statistics(tree, items)
     if as_json:
         show_json({"statistics": [level._asdict() for level in figures], "tree": nested(tree, items)})
@@ -201,11 +173,11 @@ def show_command(source: TreeSource, *, depth: int | None, max_children: int, as
 
 
 @command.command("validate", short_help="Name what is not a tree, and what policies do about it.")
-@source_options
+@with_options(SOURCE)
 @click.option("--out", "-o", type=FILE, help="Write the mended names here, and OUT.changes.json beside.")
 @click.option("--all", "all_of_them", is_flag=True, help=f"Print every problem and change, not {SHOWN} of a kind.")
 @click.option("--json", "as_json", is_flag=True, help="Problems and changes as JSON.")
-def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool, as_json: bool) -> None:
+def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **source: Any) -> None:
     """Name everything that keeps SOURCE from being a tree, and what each policy would do about it.
 
     Exit code 0: a tree, perhaps with remarks, by itself or after the policies asked for; 3: no tree.
@@ -215,7 +187,8 @@ def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool,
     from hbench.tree.names import find_problems, refuse
     from hbench.tree.record import write_mended
 
-    table, mended = source.table, source.mended()
+    table, mended = _read(**source)
+    name, policies = source["source"], source["policies"]
     problems, left = find_problems(table), find_problems(mended.table)
     most = None if all_of_them else SHOWN
     if as_json:
@@ -232,23 +205,23 @@ def validate_command(source: TreeSource, *, out: Path | None, all_of_them: bool,
         )
     else:
         show("\n".join(problem_lines(table, problems, most=most)))
-        if source.policies:
+        if policies:
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
-    refuse(left, source.name)
+    refuse(left, name)
     tree, _ = mended.table.tree()
     counts = " · ".join(f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True))
-    say(f"{source.name} is a tree{' after its policies' * bool(source.policies)}: {counts}")
+    say(f"{name} is a tree{' after its policies' * bool(policies)}: {counts}")
     if out is not None:
-        record = write_mended(out, Path(source.name), mended, levels=source.levels, policies=source.policies)
+        record = write_mended(out, Path(name), mended, levels=source["levels"], policies=policies)
         say(f"wrote {out} and {record.name}")
 
 
 @command.command("export", short_help="Write a tree as CSV, JSON, GraphML, Newick or DOT.")
-@source_options
+@with_options(SOURCE)
 @click.option("--out", "-o", type=FILE, help="The file to write; its ending is the format.")
 @click.option("--format", "kind", help="csv, tsv, json, graphml, nwk or dot; by default the ending of --out, else csv.")
-def export_command(source: TreeSource, *, out: Path | None, kind: str | None) -> None:
+def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None:
     """Write a tree as CSV (one row per class), JSON, GraphML, Newick or DOT, to a file or stdout.
 
     Example: hbench tree export glyphs --out glyphs.graphml
@@ -259,7 +232,7 @@ def export_command(source: TreeSource, *, out: Path | None, kind: str | None) ->
     suffix = f".{kind}" if kind else out.suffix.lower() if out else ".csv"
     if suffix not in tree_files.WRITERS:
         raise UnknownName("format", suffix.removeprefix("."), [name.removeprefix(".") for name in tree_files.WRITERS])
-    tree, _ = source.mended().table.tree()
+    tree, _ = _read(**source)[1].table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
         show(text.removesuffix("\n"))
@@ -274,12 +247,12 @@ def _gone(_context: click.Context, option: click.Parameter, value: str | None) -
 
 
 @command.command("draw", short_help="Draw a tree as a picture.")
-@source_options
+@with_options(SOURCE)
 @click.option("--out", "-o", type=FILE, required=True, help="The .svg, .png or .pdf to write.")
 @click.option("--by-items", is_flag=True, help="Heights by items instead of classes.")
 @click.option("--title", hidden=True, expose_value=False, callback=_gone)
 @click.option("--colour-by", hidden=True, expose_value=False, callback=_gone)
-def draw_command(source: TreeSource, *, out: Path, by_items: bool) -> None:
+def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
     """Draw a tree with a column per level, readable at ten thousand classes.
 
     Example: hbench tree draw glyphs --out glyphs.svg
@@ -290,13 +263,16 @@ def draw_command(source: TreeSource, *, out: Path, by_items: bool) -> None:
     from hbench.look.plots.tree import draw_tree
 
     refuse_suffix(out)
-    tree, items = source.mended().table.tree()
+    tree, items = _read(**source)[1].table.tree()
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
-    draw_tree(tree, sizes, f"{Path(source.name).stem} · {int(sizes.sum()):,} {unit}").write(out)
+    draw_tree(tree, sizes, f"{Path(source['source']).stem} · {int(sizes.sum()):,} {unit}").write(out)
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 
-def _table(source: str, levels: list[str], split: str | None, placeholders: Sequence[str]) -> NameTable:
+def _read(
+    *, source: str, levels: list[str], split: str | None, policies: Sequence[str], placeholders: Sequence[str]
+) -> tuple[NameTable, Mended]:
+    """Read the names that the options of SOURCE mean; return them, and what the policies make of them."""
     from hbench.core.tables import text_rows
     from hbench.datasets import load, own_names, specs
     from hbench.datasets.manifest import name_table_of
@@ -315,5 +291,5 @@ def _table(source: str, levels: list[str], split: str | None, placeholders: Sequ
             raise UnknownName("split", split, manifests)
         table = name_table_of([manifests[split]] if split else list(manifests.values()))
     if placeholders:
-        return dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
-    return table
+        table = dataclasses.replace(table, placeholders=frozenset(text.strip().casefold() for text in placeholders))
+    return table, mend(table, policies)
