@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.names import BOARD, DATASET, FILE
+from hbench.cli.reporting import with_options
 from hbench.cli.terminal import progress, say, show, show_csv, show_json, show_table, watched
 from hbench.core.errors import ConfigError
 
@@ -34,19 +35,14 @@ def command() -> None:
     """
 
 
-def selecting(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which rows, by which metric, with which columns."""
-    options = [
-        click.argument("name", type=BOARD),
-        click.option("--metric", help="Rank by this metric.  [default: the leaderboard's own]"),
-        click.option("--columns", help="Show these metrics, separated by commas.  [default: all that fit]"),
-        click.option("--paper", "papers", multiple=True, help="Only rows whose source contains this text; repeatable."),
-        click.option("--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."),
-        click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+SELECTION = [  # which rows, by which metric, with which columns
+    click.argument("name", type=BOARD),
+    click.option("--metric", help="Rank by this metric.  [default: the leaderboard's own]"),
+    click.option("--columns", help="Show these metrics, separated by commas.  [default: all that fit]"),
+    click.option("--paper", "papers", multiple=True, help="Only rows whose source contains this text; repeatable."),
+    click.option("--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."),
+    click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
+]
 
 
 @command.command("list", short_help="List the leaderboards, their size and who leads.")
@@ -84,7 +80,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
 
 
 @command.command("show", short_help="Show a leaderboard ranked by one metric.")
-@selecting
+@with_options(SELECTION)
 @click.option("--format", "form", type=click.Choice(["table", *FORMATS]), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def show_(form: str, as_json: bool, **selection: Any) -> None:
@@ -100,7 +96,7 @@ def show_(form: str, as_json: bool, **selection: Any) -> None:
 
 
 @command.command("export", short_help="Write a leaderboard as Markdown, LaTeX, CSV, JSON, BibTeX.")
-@selecting
+@with_options(SELECTION)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True)
 @click.option("--out", "-o", "output", type=FILE, help="Write this file instead of stdout.")
 def export(form: str, output: Path | None, **selection: Any) -> None:
