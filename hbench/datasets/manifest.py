@@ -184,13 +184,8 @@ def from_names(
     """Make a manifest from the names of each item, coarse to fine; by default every item is a query and in the gallery."""
     tree, labels = LabelTree.from_names(rows, levels=levels)
     everyone = np.ones(len(items), dtype=bool)
-    return Manifest(
-        np.asarray(items, dtype=object),
-        labels,
-        tree,
-        everyone if query is None else query,
-        everyone if gallery is None else gallery,
-    )
+    queries, ranked = (everyone if mask is None else mask for mask in (query, gallery))
+    return Manifest(np.asarray(items, dtype=object), labels, tree, queries, ranked)
 
 
 TYPES = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
