@@ -29,12 +29,12 @@ OnRemark = Callable[[str], None]
 class OwnSource:
     """A CSV or parquet table, or a folder of images, and how to read it.
 
-    `levels`: columns, coarse to fine, or names of the nested folders; also as one text with commas.
-    `root`: the folder of the images, by default that of the
-    table; `image_column`: the column of their paths below it. `depth`: the number of nested folders that are levels. The split
-    is in `split_column`, or in the outermost folders (`split_folders`), or `split_by` names a level of which `test_fraction` of
-    the nodes are tested, by `seed`. `policies` mend labels that do not form a tree. `tree`: the file of a tree whose nodes the
-    only level names. `copies`: "keep", "first" or "merge". `background`: the colour under transparent images, or "none".
+    `levels`: columns, coarse to fine, or names of the nested folders; also as one text with commas. `root`: the folder of the
+    images, by default that of the table; `image_column`: the column of their paths below it. `depth`: the number of nested
+    folders that are levels. The split is in `split_column`, or in the outermost folders (`split_folders`), or `split_by` names
+    a level of which `test_fraction` of the nodes are tested, by `seed`. `policies` mend labels that do not form a tree.
+    `tree`: the file of a tree whose nodes the only level names. `copies`: "keep", "first" or "merge". `background`: the colour
+    under transparent images, or "none".
     """
 
     path: Path
@@ -83,8 +83,12 @@ def build_own(
     root = folder / IMAGES if images else root
     changed: dict[str, object] = {}
     if source.policies:
-        table, levels, numbers = _mended(table, levels, source.policies, on_remark)
-        changed.update(numbers)
+        table, mended = mend_sheet(table, levels, source.policies)
+        levels = list(mended.table.levels)
+        for policy in source.policies:
+            rows = sum(change.policy == policy for change in mended.changes)
+            changed[f"changed by {policy}"] = rows
+            on_remark(f"{rows:,} rows of names changed by {policy}")
     copies = None
     if {item, *levels} <= set(table.column_names):
         copies = copies_in(table, root, item=item, levels=levels, images=images)
@@ -96,9 +100,8 @@ def build_own(
     try:
         dataset = own_dataset(name, table, root, levels=levels, item=item, split=split)
     except TreeError:
-        mend_to_tree(
-            NameTable.of(levels, text_rows(table, levels)), (), str(source.path)
-        )  # raises the problems by node, with advice
+        # this raises the problems by node, with advice
+        mend_to_tree(NameTable.of(levels, text_rows(table, levels)), (), str(source.path))
         raise
     for remark in remarks_on(name_table_of(list(dataset.manifests.values()))):
         on_remark(f"note: {remark}")
@@ -149,14 +152,3 @@ def _split(
     if split is None and SPLIT in table.column_names and SPLIT not in levels:
         on_remark("note: the column split is not used, every row is tested; --split-column split uses it")
     return table, split
-
-
-def _mended(
-    table: pa.Table, levels: list[str], policies: Sequence[str], on_remark: OnRemark
-) -> tuple[pa.Table, list[str], dict[str, int]]:
-    """Mend a table by policies; return it, its levels, and, for the card, the number of rows of names that each changed."""
-    table, mended = mend_sheet(table, levels, policies)
-    changed = {f"changed by {policy}": sum(change.policy == policy for change in mended.changes) for policy in policies}
-    for text, rows in changed.items():
-        on_remark(f"{rows:,} rows of names {text}")
-    return table, list(mended.table.levels), changed
