@@ -58,9 +58,9 @@ class Setup(BaseModel):
     trained_on: str | None = None
     batch_size: int | None = None
     resolution: int | None = None
-    parameters: int | None = Field(None, gt=0)
-    licence: str | None = Field(None, pattern=ONE_LINE)
-    revision: str | None = Field(None, pattern=ONE_LINE)
+    parameters: Annotated[int | None, Field(gt=0)] = None
+    licence: Annotated[str | None, Field(pattern=ONE_LINE)] = None
+    revision: Annotated[str | None, Field(pattern=ONE_LINE)] = None
 
     @property
     def text(self) -> str:
