@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,14 @@ VARIABLES = ("HBENCH_HOME", "HBENCH_DATA", "HBENCH_CACHE", "NUMBA_CACHE_DIR", "N
 def environment() -> dict[str, Any]:
     """Versions, hardware, folders and variables as JSON-ready values."""
     return {
-        "versions": versions(),
-        "processor": processor(),
-        "folders": {"data": folder_of(data_home()), "cache": folder_of(cache_home())},
+        "versions": _versions(),
+        "processor": _processor(),
+        "folders": {"data": _folder(data_home()), "cache": _folder(cache_home())},
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
 
-def versions() -> dict[str, str]:
-    """hbench, Python, the system, and the packages that are installed."""
+def _versions() -> dict[str, str]:
     found = {"hbench": __version__, "python": platform.python_version(), "system": platform.platform()}
     for name in PACKAGES:
         try:
@@ -43,13 +43,16 @@ def versions() -> dict[str, str]:
     return found
 
 
-def processor() -> dict[str, Any]:
-    """Describe the processor: its model, threads, numpy's product library, whether kernels are compiled and where they are kept."""
+def _processor() -> dict[str, Any]:
     from threadpoolctl import threadpool_info
 
+    model = platform.processor() or "unknown"
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     blas = [f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in threadpool_info()]
     return {
-        "model": _model(),
+        "model": model,
         "machine": platform.machine(),
         "threads": available_threads(),
         "blas": ", ".join(dict.fromkeys(blas)) or "unknown",
@@ -57,8 +60,7 @@ def processor() -> dict[str, Any]:
     }
 
 
-def folder_of(path: Path) -> dict[str, Any]:
-    """Describe a folder: where, whether there, whose, and whether only its owner writes to it."""
+def _folder(path: Path) -> dict[str, Any]:
     there = path.exists()
     return {
         "path": str(path),
@@ -74,12 +76,3 @@ def _owner(path: Path) -> str:
         return path.owner()
     except (KeyError, NotImplementedError, OSError):  # a number without a name, or a system without owners
         return str(path.stat().st_uid)
-
-
-def _model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or "unknown"
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or "unknown")

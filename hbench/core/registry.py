@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from hbench.core.errors import UnknownName, one_line, shorten
@@ -64,19 +64,17 @@ class Registry(Generic[T]):
             try:
                 entry: Any = point.load()
             except (Exception, SystemExit) as error:  # somebody else's module raises whatever it likes
-                self._leave_out(point, f"{type(error).__name__}: {error}")
-                continue
-            if point.name in self._entries:  # registered by its module as it was imported
-                continue
-            if isinstance(entry, self.type):
-                self._entries[point.name] = cast("T", entry)
+                why = f"{type(error).__name__}: {error}"
             else:
-                self._leave_out(point, f"{point.value} is a {type(entry).__name__}, not a {self.type.__name__}")
-
-    def _leave_out(self, point: EntryPoint, why: str) -> None:
-        package = point.dist.name if point.dist else point.module
-        text = f"the {self.kind} {point.name!r} of the package {package} is left out: {why}"
-        warnings.warn(shorten(one_line(text), 300), PluginWarning, stacklevel=4)
+                if point.name in self._entries:  # registered by its module as it was imported
+                    continue
+                if isinstance(entry, self.type):
+                    self._entries[point.name] = cast("T", entry)
+                    continue
+                why = f"{point.value} is a {type(entry).__name__}, not a {self.type.__name__}"
+            package = point.dist.name if point.dist else point.module
+            text = f"the {self.kind} {point.name!r} of the package {package} is left out: {why}"
+            warnings.warn(shorten(one_line(text), 300), PluginWarning, stacklevel=3)
 
 
 class PluginWarning(UserWarning):
