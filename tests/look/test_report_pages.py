@@ -504,8 +504,8 @@ def test_every_picture_is_where_it_is_said_to_be(reported, tmp_path):
     assert set(places[50:]) == {-1}
     for item in range(50):
         place = sprite_of(int(places[item]))
-        with Image.open(tmp_path / f"{place.sheet}.webp") as sheet:
-            seen = sheet.getpixel((place.x + 48, place.y + 48))
+        with Image.open(tmp_path / f"{place['sheet']}.webp") as sheet:
+            seen = sheet.getpixel((place["x"] + 48, place["y"] + 48))
         assert np.abs(np.subtract(seen, color[manifest.items[item]])).max() < 12
 
 

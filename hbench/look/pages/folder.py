@@ -35,9 +35,8 @@ ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 def refuse_folder(folder: Path, kind: str) -> None:
     """Raise UsageError for a folder that is not empty and does not hold pages of this kind."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark_of(kind)).exists():
-        raise UsageError(
-            f"{folder} holds other files", expected=f"a new folder, or one of a {kind}", fix="choose another -o"
-        )
+        expected = f"a new folder, or one of a {kind}"
+        raise UsageError(f"{folder} holds other files", expected=expected, fix="choose another -o")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", expected="the path of a folder")
 
@@ -93,9 +92,8 @@ class Pages:
     """Renders the templates of a package, and those that all pages share, with common variables and filters."""
 
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
-        loader = jinja2.ChoiceLoader(
-            [jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]
-        )
+        loaders = [jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]
+        loader = jinja2.ChoiceLoader(loaders)
         self.environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
         self.environment.globals |= shared
         self.environment.filters |= {
@@ -114,11 +112,9 @@ class Pages:
 def level_styles(depth: int) -> str:
     """Write the style rules of the levels 0 … depth: their colours, and those of text on them."""
     colors = [color_of(level, depth) for level in range(depth + 1)]
-    rules = [
-        f".level-{level} {{ --level: {color}; --on-level: {text_color_on(color)}; }}"
-        for level, color in enumerate(colors)
-    ]
-    return "\n".join(rules) + "\n"
+    pairs = [(color, text_color_on(color)) for color in colors]
+    rules = [f".level-{level} {{ --level: {own}; --on-level: {on}; }}\n" for level, (own, on) in enumerate(pairs)]
+    return "".join(rules)
 
 
 def page_points(value: float, digits: int = 2) -> str:

@@ -72,8 +72,7 @@ def draw_confusion(names: Sequence[str], counts: NDArray[np.int64], level: str, 
 def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
-    shade = LinearSegmentedColormap.from_list("shares", SHADES)
-    scale = PowerNorm(0.5, 0, 100)
+    shade, scale = LinearSegmentedColormap.from_list("shares", SHADES), PowerNorm(0.5, 0, 100)
     edges = np.arange(len(shares) + 1) - 0.5
     panel.pcolormesh(edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8)
     panel.invert_yaxis()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,16 +32,6 @@ GENERAL = "This is a property of the data or the file, not of a single query: me
 Cell = tuple[int, str, Score | None]  # the number of a run, the metric, and its score, if the run has one
 ScoreRow = tuple[str, list[Cell]]  # the label of a line in a table of scores, and a cell per run
 Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, coarse to fine
-
-
-class Severity(NamedTuple):
-    """The levels of a run's first results. `first`: (level, queries, share), finest first; `within`: (k, the share of every
-    level 0 … L among the first k results)."""
-
-    run: int
-    name: str
-    first: list[tuple[str, int, float]]
-    within: list[tuple[int, list[float]]]
 
 
 def overview_of(reported: Reported) -> dict[str, Any]:
@@ -128,7 +118,9 @@ def points(curve: Curve) -> dict[str, Any]:
     return {"line": list(zip(edges, heights, strict=True)), "band": band, "area": curve.area, "queries": curve.queries}
 
 
-def _severity(number: int, run: ReportedRun, test: str) -> Severity:
+def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
+    """Collect the levels of a run's first results. `first`: (level, queries, share), finest first; `within`: (k, the share of
+    every level 0 … L among the first k results)."""
     counts = run.document.mistakes.get(test, {})
     total = max(1, sum(counts.values()))
     first = [(level, count, count / total) for level, count in counts.items()]
@@ -136,7 +128,7 @@ def _severity(number: int, run: ReportedRun, test: str) -> Severity:
     if run.top is not None:
         depth, listed = len(run.document.levels), run.top.items.shape[1]
         within = [(k, levels_within(run.top, depth, k)) for k in RANKS if k <= listed]
-    return Severity(number, run.name, first, within)
+    return {"run": number, "name": run.name, "first": first, "within": within}
 
 
 def advice(run: ReportedRun) -> list[tuple[str, str]]:

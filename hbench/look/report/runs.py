@@ -127,11 +127,9 @@ def _dataset(document: Document, name: str | None) -> Dataset | None:
         return without_items(data, document.embedding.left_out if document.embedding else ())[0]
     if name is None:
         return None
-    raise DataError(
-        f"{name} is not the dataset of this report",
-        expected=f"digest {document.dataset_digest[:12]}…, {document.dataset}@{document.dataset_version}",
-        found=f"{digest_of(data)[:12]}…, {data.name}@{data.version}",
-    )
+    expected = f"digest {document.dataset_digest[:12]}…, {document.dataset}@{document.dataset_version}"
+    found = f"{digest_of(data)[:12]}…, {data.name}@{data.version}"
+    raise DataError(f"{name} is not the dataset of this report", expected=expected, found=found)
 
 
 def _metric(document: Document, name: str | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +19,14 @@ PER_SHEET = SIDE * SIDE
 QUALITY = 82
 
 
-class Sprite(NamedTuple):
-    """The place of an item's picture: the number of the sheet, and the corner there."""
-
-    sheet: int
-    x: int
-    y: int
-
-
-def sprite_of(place: int) -> Sprite | None:
+def sprite_of(place: int) -> dict[str, int] | None:
     """Find the sheet and corner of a picture by its place among all; None for -1, an item without a picture.
 
     >>> sprite_of(37)
-    Sprite(sheet=1, x=96, y=0)
+    {'sheet': 1, 'x': 96, 'y': 0}
     """
-    if place < 0:
-        return None
     row, column = divmod(place % PER_SHEET, SIDE)
-    return Sprite(place // PER_SHEET, CELL * column, CELL * row)
+    return None if place < 0 else {"sheet": place // PER_SHEET, "x": CELL * column, "y": CELL * row}
 
 
 def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -127,19 +127,14 @@ def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
         }
         for row in result
     ]  # fmt: skip
-    return {
-        name: list(dict.fromkeys(str(values[name]) for values in of_rows if values[name] is not None))
-        for name in of_rows[0]
-    }
+    known = {name: [values[name] for values in of_rows if values[name] is not None] for name in of_rows[0]}
+    return {name: list(dict.fromkeys(map(str, values))) for name, values in known.items()}
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
     """List what the source of a row states in addition to scores, and what is needed to score a run again."""
-    facts = [
-        (name.replace("_", " "), f"{value:,}" if name == "parameters" else str(value))
-        for name, value in row.setup
-        if value
-    ]
+    stated = [(name, f"{value:,}" if name == "parameters" else str(value)) for name, value in row.setup if value]
+    facts = [(name.replace("_", " "), text) for name, text in stated]
     if row.paper:
         facts.append(("source", row.source))
     if row.run:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from hbench.core.errors import UsageError
 from hbench.core.version import __version__
@@ -20,29 +19,26 @@ PACKAGE = "hbench.look.site"
 FORMATS = (("csv", "CSV"), ("json", "JSON"), ("tex", "LaTeX"), ("bib", "BibTeX"), ("md", "Markdown"))
 
 
-class SitePage(NamedTuple):
-    """The content of a leaderboard's page; `slug`: the name of its files."""
-
-    slug: str
-    view: BoardView
-    card: DatasetCard
-
-
 def write_site(names: Sequence[str], folder: Path) -> Path:
     """Write the pages of these leaderboards and return the path of the first page.
 
     Raises UsageError for a folder with other files, UnknownName or ConfigError for a leaderboard.
     """
-    site_pages = [SitePage(slug_of(name), view_of(board), card_of(board.dataset)) for name, board in _read(names)]
+    slugs = [slug_of(name) for name in names]
+    if twice := sorted({slug for slug in slugs if slugs.count(slug) > 1}):
+        raise UsageError("every leaderboard has a separate page", found=f"{', '.join(twice)} several times")
+    boards = map(leaderboard.read, names)
+    site_pages = [(slug, view_of(board), card_of(board.dataset)) for slug, board in zip(slugs, boards, strict=True)]
     with replacing_folder(folder, "site") as temporary:
         copy_assets(temporary / "assets", PACKAGE)
         for place in ("data", "downloads"):
             (temporary / place).mkdir()
         present = [("index", "Leaderboards")]
         pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
-        pages.write(temporary, "index", boards=site_pages, rows=sum(len(page.view.rows) for page in site_pages))
+        listed = [{"slug": slug, "view": view, "card": card} for slug, view, card in site_pages]
+        pages.write(temporary, "index", boards=listed, rows=sum(len(view.rows) for _, view, _ in site_pages))
         for page in site_pages:
-            _write_board(temporary, pages, page)
+            _write_board(temporary, pages, *page)
     return folder / "index.html"
 
 
@@ -55,15 +51,7 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", Path(name).name.removesuffix(".toml"))
 
 
-def _read(names: Sequence[str]) -> list[tuple[str, Leaderboard]]:
-    slugs = [slug_of(name) for name in names]
-    if twice := sorted({slug for slug in slugs if slugs.count(slug) > 1}):
-        raise UsageError("every leaderboard has a separate page", found=f"{', '.join(twice)} several times")
-    return [(name, leaderboard.read(name)) for name in names]
-
-
-def _write_board(folder: Path, pages: Pages, page: SitePage) -> None:
-    slug, view, card = page
+def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: DatasetCard) -> None:
     pages.write(folder, f"board-{slug}", "board", slug=slug, view=view, board=view.board, card=card)
     write_script(folder / "data", f"board-{slug}", script_of(view))
     if card.tree is not None:
