@@ -1,5 +1,7 @@
 """Raw folders of benchmarks, made in tests, and what is built from them."""
 
+import io
+import tarfile
 from pathlib import Path
 
 from hbench.datasets import build as building
@@ -15,6 +17,21 @@ def touch(root, items, body=b"image"):
     for item in items:
         (root / item).parent.mkdir(parents=True, exist_ok=True)
         (root / item).write_bytes(body)
+    return root
+
+
+def tar_of(files, mode="w"):
+    """The bytes of a tar with a folder, set, and files by name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        folder = tarfile.TarInfo("./set")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for name, body in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+    return buffer.getvalue()
 
 
 def omniglot_archives():

@@ -12,6 +12,7 @@ import pytest
 from hbench.datasets import load, manifest, save
 from hbench.tree.files import read
 from tests.command_line import in_folder
+from tests.raw_folders import touch
 
 TREES = Path(__file__).parents[1] / "golden" / "trees"
 INAT, CUB = TREES / "inat2018_names.csv.gz", TREES / "cub_species_family_order.csv"
@@ -67,9 +68,7 @@ def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_p
 
 
 def test_a_folder_of_images_is_validated_as_it_lies(tmp_path):
-    for item in ("bird/crow/1.jpg", "fish/crow/1.jpg"):
-        (tmp_path / "zoo" / item).parent.mkdir(parents=True)
-        (tmp_path / "zoo" / item).touch()
+    touch(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/crow/1.jpg"])
     output = hbench(tmp_path, "validate", "zoo", code=3).stdout
     assert "level2 'crow' in bird and fish (2 items)" in output
     assert hbench(tmp_path, "validate", "zoo", "--policy", "by-path").stderr.startswith("zoo is a tree")

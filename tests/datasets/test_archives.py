@@ -1,7 +1,6 @@
 """Unpacking: every kind of archive comes out whole; hostile and damaged ones are refused, and leave nothing outside."""
 
 import gzip
-import io
 import os
 import struct
 import tarfile
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from hbench.core.errors import IntegrityError
 from hbench.datasets.download import DownloadInterrupted
 from hbench.datasets.download.archives import not_unpacked, safe_path, unpack
+from tests.raw_folders import tar_of
 
 FILES = {"set/a/1.jpg": b"one" * 1000, "set/a/2.jpg": b"", "set/b/ñ 3.jpg": os.urandom(5000), "readme.txt": b"hello"}
 
@@ -28,14 +28,7 @@ def make_zip(path, files):
 
 
 def make_tar(path, files, mode="w:gz"):
-    with tarfile.open(path, mode) as archive:
-        folder = tarfile.TarInfo("./set")
-        folder.type = tarfile.DIRTYPE
-        archive.addfile(folder)
-        for name, body in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(body)
-            archive.addfile(info, io.BytesIO(body))
+    path.write_bytes(tar_of(files, mode))
     return path
 
 

@@ -1,13 +1,11 @@
 """Fetching whole datasets through the command line, in real processes: killed, resumed, verified, repaired, adopted."""
 
 import hashlib
-import io
 import json
 import random
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 
 import filelock
@@ -21,7 +19,7 @@ from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all
 from hbench.datasets.download.records import read_record, state_of
 from hbench.datasets.download.sources import RemoteFile, sources_of
 from tests.file_server import PAGE, FileServer, status
-from tests.raw_folders import omniglot_archives
+from tests.raw_folders import omniglot_archives, tar_of
 
 HBENCH = [sys.executable, "-m", "hbench"]
 
@@ -29,16 +27,6 @@ HBENCH = [sys.executable, "-m", "hbench"]
 def random_files(number, seed=0, size=2_000):
     rng = random.Random(seed)
     return {f"a/{i % 7}/{seed}_{i}.jpg": rng.randbytes(rng.randrange(size)) for i in range(number)}
-
-
-def tar_of(files, mode="w"):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        for name, body in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(body)
-            archive.addfile(info, io.BytesIO(body))
-    return buffer.getvalue()
 
 
 def found(folder):

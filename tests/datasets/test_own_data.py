@@ -15,6 +15,7 @@ from hbench.cli.build import command
 from hbench.core.errors import DataError, TreeError, UnknownName, UsageError
 from hbench.datasets import card, load, save, specs
 from hbench.datasets.spec import held_out
+from tests.raw_folders import touch
 
 BIRDS = """path,order,family,species,fold
 a1.jpg,Passeriformes,Corvidae,crow,train
@@ -38,11 +39,14 @@ def build(*arguments):
     return CliRunner().invoke(command, [str(part) for part in arguments], catch_exceptions=False)
 
 
+def png(colour):
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4), colour).save(file, "PNG")
+    return file.getvalue()
+
+
 def folder_of_images(root, items):
-    for item in items:
-        (root / item).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (4, 4)).save(root / item)
-    return root
+    return touch(root, items, png("black"))
 
 
 def test_a_table_becomes_a_dataset_known_by_its_name(birds):
@@ -225,12 +229,6 @@ def test_a_split_column_that_is_not_used_is_named(birds):
     assert "is not used" not in output.stderr
 
 
-def png(colour):
-    file = io.BytesIO()
-    Image.new("RGB", (4, 4), colour).save(file, "PNG")
-    return file.getvalue()
-
-
 @pytest.fixture
 def hugging_face(tmp_path):
     """A parquet file as the datasets library writes it: an Image column, and a number per class."""
@@ -294,8 +292,7 @@ ICONS = {  # close and cross are aliases: they hold the same pictures; star shar
 @pytest.fixture
 def icons(tmp_path):
     for item, colour in ICONS.items():
-        (tmp_path / "icons" / item).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "icons" / item).write_bytes(png(colour))
+        touch(tmp_path / "icons", [item], png(colour))
     return tmp_path / "icons"
 
 

@@ -24,21 +24,10 @@ KINDS = {
     "ocean area ": "natural",
 }
 HOSTILE = [
-    "<script>document.title='owned'</script>",
-    "=cmd|' /C calc'!A0",
-    "+1+1",
-    "-2",
-    "@SUM(A1)",
-    '<img src=x onerror="document.title=1">',
-    "\u202eright to left\u202c",
-    "קתדרלה",
-    "🏰🗼",
-    "a\u2028b\u0085c",
-    "</script><b>bold</b>",
-    "{{ 7*7 }}",
-    'quote " and \\ slash',
-    "&lt;b&gt;",
-]
+    "<script>document.title='owned'</script>", "=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(A1)",
+    '<img src=x onerror="document.title=1">', "\u202eright to left\u202c", "קתדרלה", "🏰🗼", "a\u2028b\u0085c",
+    "</script><b>bold</b>", "{{ 7*7 }}", 'quote " and \\ slash', "&lt;b&gt;",
+]  # fmt: skip
 
 
 def material_of(
