@@ -27,15 +27,9 @@ from hbench.losses.entry import LossEntry, entry_of
 from hbench.losses.wrappers import CrossBatchMemory, per_level
 
 __all__ = [
-    "CrossBatchMemory",
-    "LossEntry",
-    "blackbox_rank",
-    "build_loss",
-    "decomposability_gap",
-    "loss_entry",
-    "losses",
+    "CrossBatchMemory", "LossEntry", "blackbox_rank", "build_loss", "decomposability_gap", "loss_entry", "losses",
     "per_level",
-]
+]  # fmt: skip
 
 losses: Registry[LossEntry | Callable[..., nn.Module]] = Registry("loss", group="hbench.losses")
 for _name, _entry in catalogue().items():
@@ -62,14 +56,9 @@ def loss_entry(name: str) -> LossEntry:
 
 
 def cross_batch_memory(
-    loss: str,
-    size: int,
-    params: Mapping[str, Any] | None = None,
-    *,
-    warm_up: int = 0,
-    batch_weight: float = 1.0,
+    loss: str, size: int, params: Mapping[str, Any] | None = None, *, warm_up: int = 0, batch_weight: float = 1.0,
     memory_weight: float = 1.0,
-) -> nn.Module:
+) -> nn.Module:  # fmt: skip
     """Build a loss by name and apply it to the batch and to a memory of the last `size` embeddings."""
     inner = build_loss(loss, **(params or {}))
     return CrossBatchMemory(inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight)

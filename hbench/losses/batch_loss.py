@@ -135,6 +135,13 @@ def require_tree(batch: LossBatch) -> None:
         check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
+def require_positive(**values: float) -> None:
+    """Raise ConfigError for a setting that is not above 0."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ConfigError(f"{name} is not positive", expected=f"{name} > 0", found=f"{value:g}")
+
+
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
     """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one of them ends, in −1."""
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
@@ -178,9 +185,8 @@ def _sorted_out(third: Any, fourth: Any, fifth: Any) -> tuple[Indices | None, An
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
     if isinstance(third, tuple | list):
-        raise ConfigError(
-            "the third argument is not mined pairs", expected="3 or 4 tensors of indices", found=f"{len(third)} of them"
-        )
+        found = f"{len(third)} of them"
+        raise ConfigError("the third argument is not mined pairs", expected="3 or 4 tensors of indices", found=found)
     if third is None and fourth is not None and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth

@@ -105,17 +105,9 @@ def suprank(
 
 
 def suprank_with_h_rank(
-    tau: float = 0.01,
-    rho: float = 100.0,
-    delta: float = 0.05,
-    offset: float | None = None,
-    start: float = 0.5,
-    *,
-    h_rank: str = "exact",
-    beta: float = 25.0,
-    gamma: float = 0.5,
-    leak: float = 10.0,
-) -> RankSteps:
+    tau: float = 0.01, rho: float = 100.0, delta: float = 0.05, offset: float | None = None, start: float = 0.5, *,
+    h_rank: str = "exact", beta: float = 25.0, gamma: float = 0.5, leak: float = 10.0,
+) -> RankSteps:  # fmt: skip
     """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items in H-rank."""
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import ConfigError
+from hbench.losses.batch_loss import require_positive
 
 
 class Step(Protocol):
@@ -36,7 +37,7 @@ class Sigmoid:
     tau: float = 0.01
 
     def __post_init__(self) -> None:
-        _require_positive("tau", self.tau)
+        require_positive(tau=self.tau)
 
     def value(self, t: Tensor) -> Tensor:
         return (t / self.tau).sigmoid_()
@@ -61,7 +62,7 @@ class SupRank:
     start: float = 0.5
 
     def __post_init__(self) -> None:
-        _require_positive("tau", self.tau)
+        require_positive(tau=self.tau)
         for name, value in (("rho", self.rho), ("delta", self.delta)):
             if value < 0:
                 raise ConfigError(f"the step's {name} is negative", expected=f"{name} ≥ 0", found=f"{value:g}")
@@ -112,8 +113,3 @@ class LowerBound:
 def _sigmoid_slope(t: Tensor, tau: float) -> Tensor:
     value = (t / tau).sigmoid_()
     return value.addcmul_(value, value, value=-1).div_(tau)  # σ − σ²
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise ConfigError(f"the step's {name} is not positive", expected=f"{name} > 0", found=f"{value:g}")

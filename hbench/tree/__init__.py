@@ -107,10 +107,9 @@ class LabelTree:
         if short := [row for row in rows if len(row) != len(levels)]:
             raise TreeError(
                 f"{len(short)} rows have no name at some level, or one too many",
-                expected=f"{len(levels)} names per row: {', '.join(levels)}",
-                found=examples(map(list, short)),
+                expected=f"{len(levels)} names per row: {', '.join(levels)}", found=examples(map(list, short)),
                 fix="a policy makes a ragged tree even: hbench tree validate --help",
-            )
+            )  # fmt: skip
         return cls.from_columns([[row[level] for row in rows] for level in range(len(levels))], levels=levels)
 
     @classmethod
@@ -145,9 +144,8 @@ class LabelTree:
         graph: nx.DiGraph[Node] = nx.DiGraph()
         graph.add_node((0, 0), name=ROOT, level=ROOT)
         for depth, level in enumerate(self.levels, start=1):
-            graph.add_nodes_from(
-                ((depth, i), {"name": name, "level": level}) for i, name in enumerate(self.names[depth - 1])
-            )
+            named = enumerate(self.names[depth - 1])
+            graph.add_nodes_from(((depth, i), {"name": name, "level": level}) for i, name in named)
         for depth, parents in enumerate(self.parents, start=1):
             graph.add_edges_from(((depth - 1, int(parent)), (depth, i)) for i, parent in enumerate(parents))
         return graph
@@ -170,9 +168,8 @@ class LabelTree:
 
     def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
         """Count the rows of `labels` (N, L) of every node, level by level."""
-        return tuple(
-            np.bincount(column, minlength=len(names)) for column, names in zip(labels.T, self.names, strict=True)
-        )
+        pairs = zip(labels.T, self.names, strict=True)
+        return tuple(np.bincount(column, minlength=len(names)) for column, names in pairs)
 
 
 def refuse_depth(depth: int) -> None:
@@ -205,11 +202,10 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
         raise TreeError(
-            "labels must be integers of shape (items, levels)",
-            expected="a column per level, coarse to fine",
+            "labels must be integers of shape (items, levels)", expected="a column per level, coarse to fine",
             found=f"{array.dtype} of shape {array.shape}",
             fix="hbench.LabelTree.from_names makes them from names" if array.dtype.kind in "OU" else None,
-        )
+        )  # fmt: skip
     return array.astype(np.int64, order="F")  # a column is contiguous, since all uses are level by level
 
 

@@ -152,11 +152,10 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
             raise UnknownName("node of the tree", node, list(places))
         if len(places[node]) > 1:
             raise TreeError(
-                f"{node!r} is in several places of the tree",
-                expected="one path for each node that labels an item",
+                f"{node!r} is in several places of the tree", expected="one path for each node that labels an item",
                 found=examples(" > ".join(row) for row in sorted(places[node])),
                 fix="mend the tree first (hbench tree validate), or give the items a column per level",
-            )
+            )  # fmt: skip
         paths += places[node]
     return paths
 

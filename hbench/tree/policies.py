@@ -85,9 +85,8 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     chosen = sorted({policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name))
     for one, other in itertools.pairwise(chosen):
         if _exclude_each_other(one, other):
-            raise UsageError(
-                f"{one.name} and {other.name} both mend {' and '.join(one.mends)}", fix="choose one of them"
-            )
+            both = f"{one.name} and {other.name} both mend {' and '.join(one.mends)}"
+            raise UsageError(both, fix="choose one of them")
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}
     for step in chosen:
@@ -119,10 +118,8 @@ def trim(table: NameTable) -> NewRows:
 @policy("normalise", mends=["alike"], stage=0)
 def normalise(table: NameTable) -> NewRows:
     """Names under one parent that differ only in case, blanks, encoding or invisible marks become the most frequent."""
-    chosen = {
-        path: min(spellings, key=lambda name: (-spellings[name], name))
-        for path, spellings in look_alikes(table).items()
-    }
+    found = look_alikes(table).items()
+    chosen = {path: min(counts, key=lambda name: (-counts[name], name)) for path, counts in found}
     paths = {row: tuple(map(folded, row)) for row in table.rows}
     return {row: tuple(chosen[path[: i + 1]] for i in range(len(row))) for row, path in paths.items()}
 
@@ -204,12 +201,12 @@ def majority_parent(table: NameTable) -> NewRows:
         upwards: list[Key] = []
         while key != ROOT_KEY:
             if key in upwards:
-                raise TreeError(
+                found = " > ".join(names[-1] for _, names in reversed([*upwards, key]))
+                reason, expected = (
                     "the policy majority-parent puts a node below itself",
-                    expected="names that lead up to the root",
-                    found=" > ".join(names[-1] for _, names in reversed([*upwards, key])),
-                    fix="use another policy first",
+                    "names that lead up to the root",
                 )
+                raise TreeError(reason, expected=expected, found=found, fix="use another policy first")
             upwards.append(key)
             key = chosen[key]
         return tuple(names[-1] for _, names in reversed(upwards))

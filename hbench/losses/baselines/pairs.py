@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hbench.losses.baselines.proxies import require_positive
-from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch, full_precision, sum_over_blocks
+from hbench.losses.batch_loss import BatchLoss, Indices, LossBatch, full_precision, require_positive, sum_over_blocks
 
 Choose = Callable[[Tensor, Tensor, Tensor], Indices]  # cosines (B, N), positive and negative pairs bool (B, N)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hbench.core.errors import ConfigError
-from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision
+from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, require_positive
 
 CSL_MARGINS = {1: (0.25,), 2: (0.45, 0.25), 3: (0.45, 0.35, 0.25), 7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15)}
 
@@ -72,11 +72,9 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
         to_class = cosine.gather(1, target[:, None])
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()  # the slope of √ is infinite at 0
-        turned = torch.where(
-            to_class > math.cos(math.pi - margin),
-            to_class * math.cos(margin) - sine * math.sin(margin),
-            to_class - margin * math.sin(margin),
-        )
+        beyond = to_class - margin * math.sin(margin)
+        within = to_class * math.cos(margin) - sine * math.sin(margin)
+        turned = torch.where(to_class > math.cos(math.pi - margin), within, beyond)
         return scale * cosine.scatter(1, target[:, None], turned)
 
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
@@ -111,10 +109,8 @@ class CompositeSoftTriplet(BatchLoss):
         with torch.autocast(embeddings.device.type, enabled=False):
             logits = self.scale * (embeddings @ functional.normalize(proxies).T)
             assert isinstance(self.groups, Tensor)
-            terms = [
-                self._level(logits, groups[fine, None] == groups, fine, margin)
-                for groups, margin in zip(self.groups, self.margins, strict=True)
-            ]
+            pairs = zip(self.groups, self.margins, strict=True)
+            terms = [self._level(logits, groups[fine, None] == groups, fine, margin) for groups, margin in pairs]
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
@@ -126,10 +122,9 @@ class CompositeSoftTriplet(BatchLoss):
 def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
     """Return the margins m_1 … m_L, coarse to fine; None means the papers' margins, for 1, 2, 3 or 7 levels."""
     if margins is None and depth not in CSL_MARGINS:
+        expected = f"margins: {depth} numbers, coarse to fine"
         raise ConfigError(
-            f"csl has no default margins for {depth} levels",
-            expected=f"margins: {depth} numbers, coarse to fine",
-            fix="set the parameter margins",
+            f"csl has no default margins for {depth} levels", expected=expected, fix="set the parameter margins"
         )
     chosen = CSL_MARGINS[depth] if margins is None else tuple(margins)
     if len(chosen) != depth:
@@ -140,13 +135,6 @@ def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...
 def _groups(paths: Tensor) -> Tensor:
     """Number the distinct beginnings of paths at each level: int64 (L, C)."""
     return torch.stack([paths[:, : level + 1].unique(dim=0, return_inverse=True)[1] for level in range(paths.shape[1])])
-
-
-def require_positive(**values: float) -> None:
-    """Raise ConfigError for a setting that is not above 0."""
-    for name, value in values.items():
-        if not value > 0:
-            raise ConfigError(f"{name} is not positive", expected=f"{name} > 0", found=f"{value:g}")
 
 
 def require_classes(labels: Tensor, classes: int) -> None:

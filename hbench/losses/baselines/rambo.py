@@ -131,20 +131,13 @@ class RamboClasses(nn.Module):
     """
 
     def __init__(
-        self,
-        lam: float = 0.5,
-        margin: float = 0.15,
-        memory: int = 7,
-        joint: float = 1 / 3,
-        *,
-        shift: Shift | None = None,
+        self, lam: float = 0.5, margin: float = 0.15, memory: int = 7, joint: float = 1 / 3, *, shift: Shift | None = None,
         smoothing: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if not 0 <= joint <= 1:
-            raise ConfigError(
-                "the weight of the joint AP is out of range", expected="joint in 0 … 1", found=f"{joint:g}"
-            )
+            reason = "the weight of the joint AP is out of range"
+            raise ConfigError(reason, expected="joint in 0 … 1", found=f"{joint:g}")
         self.lam, self.joint, self.smoothing = lam, joint, smoothing
         self.shift = score_margin(margin) if shift is None else shift
         self.memory = ScoreMemory(memory, dim=1)
