@@ -95,8 +95,6 @@ def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
 def _error(text: str, place: int) -> DataError:
     line = text.count("\n", 0, place) + 1
     excerpt = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
-    return DataError(
-        "this is not a Newick tree",
-        expected="(children)name; with single quotes around names that hold brackets, commas or spaces",
-        found=f"{excerpt} at line {line}, character {place - text.rfind(chr(10), 0, place)}",
-    )
+    expected = "(children)name; with single quotes around names that hold brackets, commas or spaces"
+    found = f"{excerpt} at line {line}, character {place - text.rfind(chr(10), 0, place)}"
+    return DataError("this is not a Newick tree", expected=expected, found=found)

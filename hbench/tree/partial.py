@@ -50,19 +50,16 @@ def known_levels(tree: LabelTree) -> Known:
         if not unknown.any():
             continue
         here = unknown[tree.paths[:, level - 1]]
-        if level == 1 or (here & (known > level)).any():
-            _refuse(tree, np.flatnonzero(here & (known > level) | (level == 1) & here))
+        bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
+        if bad:
+            raise TreeError(
+                f"{len(bad)} paths of partial labels begin with an unknown name, or have a name below one",
+                expected="known names from the coarsest level on, then unknown ones down to the finest",
+                found=examples(tree.names[-1][i] for i in bad),
+                fix="take the names from the source again, by --policy unknown",
+            )
         known[here] = level - 1
     return known
-
-
-def _refuse(tree: LabelTree, classes: NDArray[np.intp]) -> None:
-    raise TreeError(
-        f"{len(classes)} paths of partial labels begin with an unknown name, or have a name below one",
-        expected="known names from the coarsest level on, then unknown ones down to the finest",
-        found=examples(tree.names[-1][i] for i in classes.tolist()),
-        fix="take the names from the source again, by --policy unknown",
-    )
 
 
 def is_partial(tree: LabelTree) -> bool:
