@@ -63,24 +63,15 @@ def command(
     from hbench.datasets.build import build, save_built, writable_folder
     from hbench.datasets.own.source import OwnSource
 
-    force, cards, unofficial = (options.pop(option) for option in ("force", "cards", "unofficial"))
+    flags = {flag: options.pop(flag) for flag in ("force", "cards", "unofficial")}
     work, contact = options.pop("from_scratch"), options.pop("contact")
     if source is None and name is not None and work is not None:
         dataset = _from_scratch(specs[name], root, work, contact)
-        save_built(dataset, out or writable_folder(dataset.name), cards=cards, on_remark=terminal.say)
+        save_built(dataset, out or writable_folder(dataset.name), cards=flags["cards"], on_remark=terminal.say)
     else:
         levels, policies = options.pop("levels") or (), options.pop("policy")
         given = None if source is None else OwnSource(source, levels, root, policies=policies, **options)
-        dataset = build(
-            name,
-            source=given,
-            root=root,
-            out=out,
-            unofficial=unofficial,
-            force=force,
-            cards=cards,
-            on_remark=terminal.say,
-        )
+        dataset = build(name, source=given, root=root, out=out, on_remark=terminal.say, **flags)
     _tell(dataset, out or writable_folder(dataset.name), as_json=as_json)
 
 
@@ -107,15 +98,8 @@ def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
     numbers = {split: counted(manifest) for split, manifest in dataset.manifests.items()}
     if as_json:
         digests = {split: manifest.digest for split, manifest in dataset.manifests.items()}
-        terminal.show_json(
-            {
-                "name": dataset.name,
-                "version": dataset.version,
-                "folder": str(folder),
-                "counts": numbers,
-                "digests": digests,
-            }
-        )
+        built = {"name": dataset.name, "version": dataset.version, "folder": str(folder)}
+        terminal.show_json({**built, "counts": numbers, "digests": digests})
         return
     header = [f"{dataset.name}@{dataset.version}", *next(iter(numbers.values()))]
     rows = [[split, *(f"{number:,}" for number in counts.values())] for split, counts in numbers.items()]

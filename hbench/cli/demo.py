@@ -9,7 +9,7 @@ import click
 
 from hbench.cli.names import FOLDER
 from hbench.cli.reporting import bars, examined, show_report, write_report
-from hbench.cli.terminal import progress, say
+from hbench.cli.terminal import bar, progress, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,7 @@ def _pages(report: Path, embedding: Path, folder: Path) -> Path:
     from hbench.look.report.folder import write_report as write_pages
     from hbench.look.report.runs import read_runs, with_embeddings
 
-    with progress() as shown:
-        shown.add_task("making pages", total=None)
+    with bar("making pages"):
         return write_pages(with_embeddings(read_runs([report]), [embedding], RESULTS), folder)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,16 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, TaskID, TimeRemainingColumn, TransferSpeedColumn
 
 from hbench.cli import terminal
 from hbench.cli.names import DATASET, FOLDER
@@ -40,16 +30,7 @@ if TYPE_CHECKING:
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     """Bars on stderr, silent where it is not a terminal; yields the function that moves them."""
     bytes_to_come = sum(source.size or 0 for source in sources) or None
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    ) as progress:
+    with terminal.progress(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as progress:
         total = progress.add_task("all files", total=bytes_to_come)
         tasks: dict[str, TaskID] = {}
         lock = threading.Lock()

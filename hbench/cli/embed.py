@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 EVERY = 10  # seconds between two lines, where no bar is watched
 
 
+def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tuple[float, ...]:
+    try:
+        scales = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        scales = ()
+    if not scales or min(scales) <= 0:
+        raise click.BadParameter(f"{text!r}: expected numbers above 0, such as 1,0.7071,0.5")
+    return scales
+
+
 @click.command("embed")
 @click.argument("model", required=False)
 @click.option("--models", type=FILE, help="Instead of MODEL: a file with a model per line; --out is a folder.")
@@ -32,7 +42,11 @@ EVERY = 10  # seconds between two lines, where no bar is watched
 @click.option("--size", type=click.IntRange(min=1), help="Side of the images.  [default: the model's]")
 @click.option("--weights", default="pretrained", show_default=True, help="pretrained, random, or a file of weights.")
 @click.option(
-    "--scales", default="1", show_default=True, help="Embed at several scales and take the mean: 1,0.7071,0.5."
+    "--scales",
+    default="1",
+    show_default=True,
+    callback=_scales,
+    help="Embed at several scales and take the mean: 1,0.7071,0.5.",
 )
 @click.option("--flip", is_flag=True, help="Embed the mirrored image too, and take the mean.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time.")
@@ -67,16 +81,10 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
         raise click.UsageError("Give either MODEL or --models.")
     listed = embed_models.read_models(models, out) if models else {}
     data = datasets.load(dataset)
-    chosen = embedding.EmbedOptions(
-        batch=options["batch"],
-        workers=options["workers"],
-        scales=_scales(options["scales"]),
-        flip=options["flip"],
-        precision=options["precision"],
-        skip_unreadable=options["skip_unreadable"],
-    )
-    make = partial(embedding.embedder, size=options["size"], weights=options["weights"], key_map=options["key_map"])
-    with joined(options["device"]) as processes:
+    size, weights, key_map, device = (options.pop(name) for name in ("size", "weights", "key_map", "device"))
+    make = partial(embedding.embedder, size=size, weights=weights, key_map=key_map)
+    chosen = embedding.EmbedOptions(**options)
+    with joined(device) as processes:
 
         def embed(given: Embedder, file: Path) -> None:
             _embed(given, data, file, split=split, options=chosen, device=processes.device)
@@ -123,13 +131,3 @@ def _embed(
         left_out = embedding.embed(given, data, file, split=split, options=options, device=device, on_progress=watch)
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")
-
-
-def _scales(text: str) -> tuple[float, ...]:
-    try:
-        scales = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        scales = ()
-    if not scales or min(scales) <= 0:
-        raise click.BadParameter(f"{text!r}: expected numbers above 0, such as 1,0.7071,0.5", param_hint="--scales")
-    return scales

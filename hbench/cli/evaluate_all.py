@@ -84,12 +84,9 @@ def _show(standings: list[ModelStanding], metric: str, refused: list[str], *, as
         return
     cells = []
     for standing in standings:
-        gap = standing.behind
-        behind = (
-            (points(gap.difference), points_range(gap.low, gap.high), gap.corrected_in_words)
-            if gap
-            else ("best", "", "")
-        )
+        behind = ("best", "", "")
+        if gap := standing.behind:
+            behind = (points(gap.difference), points_range(gap.low, gap.high), gap.corrected_in_words)
         doubts = str(len(standing.document.doubts)) if standing.document.doubts else ""
         cells.append((standing.document.method or "", formats.margin(standing.score), *behind, doubts))
     header = ("model", metric, "to the best", "95 % interval", "p (Holm)", "doubts")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbench.cli.names import FILE, SIMILARITY, TESTED
-from hbench.cli.terminal import progress, say, show_json, show_table
+from hbench.cli.terminal import bar, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from hbench.evaluation.reports.gap import Gap
 
 
@@ -64,8 +61,7 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
                 expected=f"--batch of at most {items // 2}",
                 found=f"{batch}",
             )
-        with progress() as bars:
-            on_batch = partial(_advance, bars, bars.add_task(f"batches of {name}", total=None))
+        with bar(f"batches of {name}") as on_batch:
             gap = gap_of(
                 sampled(retrieval_of(manifest, given.queries), options["queries"], seed),
                 examined.conditions,
@@ -74,10 +70,6 @@ def command(file: Path, dataset: str, metrics: str, as_json: bool, **options: An
             )
         signature = f"{examined.signature([name])}|queries:{options['queries']}|batch:{batch}|seed:{seed}"
         (show_json if as_json else _show)(_document(gap, signature))
-
-
-def _advance(bars: Progress, task: TaskID, done: int, total: int) -> None:
-    bars.update(task, completed=done, total=total)
 
 
 def _document(gap: Gap, signature: str) -> dict[str, Any]:

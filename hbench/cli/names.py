@@ -6,6 +6,7 @@ Names are listed only when one is given or asked for, so that help stays instant
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -56,28 +57,16 @@ class SimilarityName(Known):
             self.fail(str(error), param, ctx)
 
 
-def _metrics() -> Iterable[str]:
-    from hbench.metrics.definitions import metrics
-
-    return metrics
-
-
-def _protocols() -> Iterable[str]:
-    from hbench.metrics.protocols import protocols
-
-    return protocols
-
-
-def _similarities() -> Iterable[str]:
-    from hbench.engine.similarity import similarities
-
-    return similarities
+def _held(module: str, names: str) -> Listed:
+    """The names that a module holds, which is imported when they are listed."""
+    return lambda: getattr(importlib.import_module(module), names)
 
 
 DATASET, BOARD = Known("dataset", hbench.list_datasets), Known("board", hbench.list_leaderboards)
 LOSS, RECIPE = Known("loss", hbench.list_losses), Known("recipe", hbench.list_recipes)
-METRICS = Known("metrics", _metrics, separator=",")
-PROTOCOL, SIMILARITY = OneOf("protocol", _protocols), SimilarityName("similarity", _similarities)
+METRICS = Known("metrics", _held("hbench.metrics.definitions", "metrics"), separator=",")
+PROTOCOL = OneOf("protocol", _held("hbench.metrics.protocols", "protocols"))
+SIMILARITY = SimilarityName("similarity", _held("hbench.engine.similarity", "similarities"))
 TIES = click.Choice(["pessimistic", "optimistic"])
 TESTED = click.option(
     "--dataset",

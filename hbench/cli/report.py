@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hbench.cli.names import DATASET, FILE
-from hbench.cli.terminal import progress, say, show
+from hbench.cli.terminal import bar, say, show
 
 
 @click.command("report")
@@ -44,14 +43,11 @@ def command(files: tuple[Path, ...], out: Path, embeddings: tuple[Path, ...], k:
     refuse_folder(out, "report")
     reported = read_runs(files, dataset=options["dataset"], test=options["test"], by=options["by"])
     if embeddings:
-        with progress() as bars:
-            task = bars.add_task("ranking", total=None)
-            on_block: Callable[[int, int], None] = lambda done, of: bars.update(task, completed=done, total=of)  # noqa: E731
+        with bar("ranking") as on_block:
             reported = with_embeddings(reported, embeddings, k, on_block)
     for note in reported.missing():
         say(f"note: {note}")
-    with progress() as bars:
-        bars.add_task("writing pages", total=None)
+    with bar("writing pages"):
         page = write_report(reported, out, pictures=options["pictures"])
     say("open this page:")
     show(str(page))

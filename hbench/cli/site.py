@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hbench.cli.names import FILE
-from hbench.cli.terminal import progress, say, show
+from hbench.cli.terminal import bar, say, show
 
 
 @click.command("site")
@@ -26,8 +26,7 @@ def command(names: tuple[str, ...], out: Path) -> None:
     from hbench.look.site.folder import write_site
 
     refuse_folder(out, "site")
-    with progress() as bars:
-        bars.add_task("writing pages", total=None)
+    with bar("writing pages"):
         page = write_site(names or [name for name in leaderboard.names() if leaderboard.read(name).rows], out)
     say("open this page:")
     show(str(page))

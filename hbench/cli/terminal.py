@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, TextIO
 
 import click
+from rich import progress as rich_bars
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hbench.core.errors import visible
@@ -61,13 +62,8 @@ def show_table(
         return
     console = Console(highlight=False, markup=False)
     shown = columns_that_fit(header, cells, console.width)
-    table = Table(
-        title=title and visible(title),
-        caption=caption and visible(caption),
-        title_justify="left",
-        caption_justify="left",
-        expand=False,
-    )
+    above, below = title and visible(title), caption and visible(caption)
+    table = Table(title=above, caption=below, title_justify="left", caption_justify="left")
     for position, name in enumerate(header[:shown]):
         table.add_column(
             visible(name),
@@ -121,15 +117,21 @@ def watched(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def progress() -> Progress:
-    """Bars on stderr with counts, elapsed and remaining time; silent when stderr is not a terminal."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=is_quiet() or not watched(sys.stderr),
-        transient=True,
+def progress(*columns: rich_bars.ProgressColumn) -> rich_bars.Progress:
+    """Bars on stderr with these columns, or counts, elapsed and remaining time; silent when stderr is not a terminal."""
+    columns = columns or (
+        rich_bars.MofNCompleteColumn(),
+        rich_bars.TimeElapsedColumn(),
+        rich_bars.TimeRemainingColumn(),
     )
+    silent = is_quiet() or not watched(sys.stderr)
+    named = (rich_bars.TextColumn("{task.description}"), rich_bars.BarColumn(), *columns)
+    return rich_bars.Progress(*named, console=Console(stderr=True), disable=silent, transient=True)
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """One bar; yields the function that moves it, by what is done and what there is in all."""
+    with progress() as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
