@@ -99,10 +99,8 @@ def distributed(model: nn.Module, processes: Processes) -> nn.Module:
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     if norms and not getattr(model, "freeze_batch_norm", False):
         if processes.device.type != "cuda":
-            raise UsageError(
-                "batch norms cannot see the batches of other processes on a CPU",
-                fix="--set model.freeze_batch_norm=true, or one process",
-            )
+            reason = "batch norms cannot see the batches of other processes on a CPU"
+            raise UsageError(reason, fix="--set model.freeze_batch_norm=true, or one process")
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
@@ -138,9 +136,8 @@ def _device(name: str) -> torch.device:
     if device.type != "cuda":
         return device
     if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError(
-            "several processes cannot share one GPU", expected="--device cuda, one GPU for each", found=name
-        )
+        expected = "--device cuda, one GPU for each"
+        raise UsageError("several processes cannot share one GPU", expected=expected, found=name)
     local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

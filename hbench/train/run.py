@@ -88,8 +88,12 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = ALONE) -> Traini
     manifest, device = training_manifest(data), processes.device
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
-    _refuse_two_passes(model, recipe)
-    precision = precision_on(device) if recipe.precision == "auto" else recipe.precision
+    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    if recipe.two_pass and norms and not model.freeze_batch_norm:
+        reason = "in two passes the batch norms would see parts of the batch only"
+        raise UsageError(reason, fix="--set model.freeze_batch_norm=true, or --set two_pass=0")
+    best = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    precision = best if recipe.precision == "auto" else recipe.precision
     model.precision = PRECISIONS[precision]
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
@@ -123,25 +127,11 @@ def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None
         run.embed = distributed(run.model, processes)
 
 
-def precision_on(device: torch.device) -> str:
-    """Return the default precision of a device: bfloat16 on a GPU that supports it, else float32."""
-    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-
-
 def training_manifest(data: Dataset) -> Manifest:
     """Return the dataset's training manifest; raises DataError where it has none."""
     if data.train is None:
         raise DataError(f"{data.name} has no training images", fix="hbench datasets lists the datasets that have some")
     return data.train
-
-
-def _refuse_two_passes(model: EmbeddingModel, recipe: Recipe) -> None:
-    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-    if recipe.two_pass and norms and not model.freeze_batch_norm:
-        raise UsageError(
-            "in two passes the batch norms would see parts of the batch only",
-            fix="--set model.freeze_batch_norm=true, or --set two_pass=0",
-        )
 
 
 def _begin_projection(model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device) -> None:

@@ -48,9 +48,8 @@ class Files(Dataset[Batch]):
 
     def __init__(self, manifest: Manifest, prepare: Prepare) -> None:
         if manifest.picture is None:
-            raise DataError(
-                "the images of this dataset are not on this disk", fix="hbench download NAME, then hbench build NAME"
-            )
+            fix = "hbench download NAME, then hbench build NAME"
+            raise DataError("the images of this dataset are not on this disk", fix=fix)
         self.items, self.open, self.prepare = manifest.items, manifest.picture, prepare
 
     def __getitems__(self, keys: Keys) -> Batch | Unreadable:
@@ -154,9 +153,8 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
         return tests[0]
     items = np.concatenate([test.items for test in tests])
     first = np.sort(np.unique(items.astype(str), return_index=True)[1])
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(test, name) for test in tests])[first] for name in ("labels", "query", "gallery")
-    }
+    names = ("labels", "query", "gallery")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(test, name) for test in tests])[first] for name in names}
     return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
 
 

@@ -95,11 +95,9 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
     coarse = np.array([labels[items[0], 0] for items in classes])
     width, rest = divmod(settings.batch // m, GROUPS)
     if rest:
-        raise ConfigError(
-            "the batch cannot be shared among the coarse classes",
-            expected=f"sampler.batch a multiple of {GROUPS} × per_class = {GROUPS * m}",
-            found=f"{settings.batch}",
-        )
+        expected = f"sampler.batch a multiple of {GROUPS} × per_class = {GROUPS * m}"
+        reason = "the batch cannot be shared among the coarse classes"
+        raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
     of_coarse = [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
     large = [members for members in of_coarse if len(members) >= width]
     _require_classes(len(large), GROUPS, f"of {width} or more classes at the coarsest level")

@@ -55,9 +55,8 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
 
     def __init__(self, manifest: Manifest, transform: Transform) -> None:
         if manifest.picture is None:
-            raise DataError(
-                "the images of this dataset are not on this disk", fix="hbench download NAME, then hbench build NAME"
-            )
+            fix = "hbench download NAME, then hbench build NAME"
+            raise DataError("the images of this dataset are not on this disk", fix=fix)
         self.items, self.picture, self.transform = manifest.items, manifest.picture, transform
         self.labels = torch.from_numpy(manifest.labels.astype(np.int64))
 

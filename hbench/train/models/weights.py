@@ -47,9 +47,8 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
     from safetensors.torch import load_file
 
     if not path.is_file():
-        raise DataError(
-            f"there is no file of weights {path}", expected="pretrained, random, or a .safetensors or .pth file"
-        )
+        expected = "pretrained, random, or a .safetensors or .pth file"
+        raise DataError(f"there is no file of weights {path}", expected=expected)
     try:
         weights = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
         missing = net.load_state_dict(_renamed(weights, net, key_map), strict=False).missing_keys

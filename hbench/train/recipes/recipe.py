@@ -189,9 +189,8 @@ class Recipe(BaseModel):
             table, _, key = setting.rpartition(".")
             above = tables.get(table) if table else tables
             if isinstance(above, dict) and above.pop(key, unchanging) != unchanging:
-                raise ValueError(
-                    f"{setting} is gone: leave it out (two_pass lets larger batches fit, optimizer.clip bounds gradients)"
-                )
+                instead = "two_pass lets larger batches fit, optimizer.clip bounds gradients"
+                raise ValueError(f"{setting} is gone: leave it out ({instead})")
         return tables
 
     @model_validator(mode="after")

@@ -96,11 +96,7 @@ def _metric(recipe: Recipe, data: Dataset) -> MetricName:
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
     """Make a manifest of the items in a mask, with classes numbered anew; all are queries and in the gallery."""
-    rows = np.flatnonzero(mask)
-    columns = [
-        np.array(names, dtype=object)[ids[rows]]
-        for names, ids in zip(manifest.tree.names, manifest.labels.T, strict=True)
-    ]
-    names = list(zip(*columns, strict=True))
+    rows, paths = np.flatnonzero(mask), class_rows(manifest.tree)
+    names = [paths[fine] for fine in manifest.labels[rows, -1].tolist()]
     part = manifests.from_names(manifest.items[rows].tolist(), names, levels=manifest.levels)
     return dataclasses.replace(part, picture=manifest.picture)
