@@ -42,7 +42,7 @@ def every_scorer(depth, labels, all_pairs):
     levels = [f"level{level}" for level in range(1, depth + 1)]
     weights = ":".join(str(2 * level / (depth * (depth + 1))) for level in range(1, depth + 1))
     names = [
-        *(
+        *[
             "H-AP",
             "wAP",
             "ASI",
@@ -55,7 +55,7 @@ def every_scorer(depth, labels, all_pairs):
             "HD@1",
             "HD@10",
             "HD-mistake",
-        ),
+        ],
         *("H-AP(relevance=exponential)", "H-AP(alpha=3)", "TR(norm=min)@5"),
         *(f"{base}(weights={weights})" for base in ("wAP", "H-AP")),
         *(f"AP#{level}" for level in levels),
@@ -68,12 +68,7 @@ def every_scorer(depth, labels, all_pairs):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.integers(0, 10**9),
-    st.integers(1, 8),
-    st.sampled_from([pessimistic, optimistic]),
-    st.sampled_from(WAYS),
-)
+@given(st.integers(0, 10**9), st.integers(1, 8), st.sampled_from([pessimistic, optimistic]), st.sampled_from(WAYS))
 def test_every_way_equals_the_functions_of_one_level_sequence(monkeypatch, seed, depth, policy, way):
     go(monkeypatch, way)
     rng = np.random.default_rng(seed)

@@ -23,9 +23,6 @@ def go(monkeypatch, way):
 def small_blocks(monkeypatch):
     """Until the test ends, take blocks of 16 queries and chunks of 24 items, so that small sets have many tiles, and half of the
     products of small sets, too."""
-    for module, name, value in (
-        (score_blocks, "BLOCK", 16),
-        (score_blocks, "CHUNK", 24 * 8 * 4),
-        (threads, "LARGE", 0),
-    ):
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(score_blocks, "BLOCK", 16)
+    monkeypatch.setattr(score_blocks, "CHUNK", 24 * 8 * 4)
+    monkeypatch.setattr(threads, "LARGE", 0)

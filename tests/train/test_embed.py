@@ -57,9 +57,8 @@ def model():
 
 
 def test_a_checkpoint_embeds_to_the_vectors_of_its_run(letters, trained, tmp_path):
-    embedding.embed(
-        embedding.embedder(str(trained)), letters, tmp_path / "e.parquet", options=embedding.EmbedOptions(batch=16)
-    )
+    options = embedding.EmbedOptions(batch=16)
+    embedding.embed(embedding.embedder(str(trained)), letters, tmp_path / "e.parquet", options=options)
     ours, runs = (embeddings.read(path) for path in (tmp_path / "e.parquet", trained / "test.parquet"))
     assert ours.ids.tolist() == runs.ids.tolist() == letters.tests["test"].items.tolist()
     np.testing.assert_allclose(ours.vectors, runs.vectors, atol=1e-6)

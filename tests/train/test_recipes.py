@@ -168,12 +168,8 @@ def test_files_that_extend_each_other_in_a_circle_or_cannot_be_read_are_refused(
     (tmp_path / "number.toml").write_text("extends = 3\n")
     (tmp_path / "bad.toml").write_text("dataset = ")
     problems = dict.fromkeys(("a", "b", "x0"), "a recipe extends itself, or too many others")
-    for name, problem in {
-        **problems,
-        "number": "extends 3",
-        "bad": "cannot be read",
-        "absent": "cannot be read",
-    }.items():
+    problems |= {"number": "extends 3", "bad": "cannot be read", "absent": "cannot be read"}
+    for name, problem in problems.items():
         with pytest.raises(ConfigError, match=problem):
             resolve(f"{name}.toml")
 
@@ -271,10 +267,7 @@ def test_what_cannot_be_begun_is_refused():
     def refused(error, words, *changes, model=SMALL, train=True):
         recipe, data = resolve("sop-deit-s-roadmap", changes), synthetic("sop")
         with pytest.raises(error, match=words):
-            begin(
-                recipe.model_copy(update={"model": model}),
-                data if train else dataclasses.replace(data, train=None),
-            )
+            begin(recipe.model_copy(update={"model": model}), data if train else dataclasses.replace(data, train=None))
 
     refused(ConfigError, "did you mean 'tau'", "losses.sup_ap.params.taus=2")
     resting = SMALL.model_copy(update={"dim": 0})

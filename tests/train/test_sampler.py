@@ -96,10 +96,9 @@ def test_within_a_pair_no_class_comes_again_before_all_were_taken():
 def test_unknown_samplers_and_batches_that_the_classes_cannot_fill_are_refused(
     settings, classes, coarse, error, problem
 ):
+    labels = labels_of([9] * classes, coarse=[i % coarse for i in range(classes)])
     with pytest.raises(error, match=problem):
-        plan(
-            labels_of([9] * classes, coarse=[i % coarse for i in range(classes)]), Sampler(**settings), seed=0, epoch=0
-        )
+        plan(labels, Sampler(**settings), seed=0, epoch=0)
 
 
 def long_tailed():

@@ -30,9 +30,8 @@ def folder_dataset(root, images):
     for item, image in images.items():
         (root / item).parent.mkdir(parents=True, exist_ok=True)
         image.save(root / item)
-    manifest = manifests.from_names(
-        list(images), [("all", item.split("/")[0]) for item in images], levels=["any", "class"]
-    )
+    names = [("all", item.split("/")[0]) for item in images]
+    manifest = manifests.from_names(list(images), names, levels=["any", "class"])
     return Dataset("own", "1", Protocol(), None, {"test": manifest}).rooted(root).tests["test"]
 
 
@@ -54,9 +53,8 @@ def test_images_of_every_mode_become_rgb_and_take_a_transform_of_torchvision(tmp
     file = "a/1.tif" if mode in {"CMYK", "I;16"} else "a/1.png"
     test = folder_dataset(tmp_path, {file: Image.new(mode, (30, 20))})
     assert torch_dataset(test)[0][0].shape == (3, 20, 30)
-    transform = v2.Compose(
-        [v2.Resize((25, 25)), v2.CenterCrop(22), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
-    )
+    steps = [v2.Resize((25, 25)), v2.CenterCrop(22), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+    transform = v2.Compose(steps)
     assert torch_dataset(test, transform)[0][0].shape == (3, 22, 22)
 
 
@@ -91,9 +89,8 @@ def test_a_picture_of_600_megapixels_is_refused_without_decoding_it(tmp_path):
     compressor = zlib.compressobj(9)
     body = b"".join(compressor.compress(row) for _ in range(20_000)) + compressor.flush()
     header = (30_000).to_bytes(4) + (20_000).to_bytes(4) + bytes([1, 0, 0, 0, 0])
-    (tmp_path / "big.png").write_bytes(
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
-    )
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    (tmp_path / "big.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
     with pytest.raises(DataError, match=r"(?s)big\.png cannot be read.*600000000 pixels"):
         open_picture(tmp_path, "big.png")
 
@@ -163,10 +160,7 @@ def test_torchvision_reads_the_same_inaturalist(tmp_path):
     ]
     for name in names:
         for folder in ("train_mini", "val"):
-            folder_dataset(
-                tmp_path / folder,
-                {f"{name}/1.jpg": Image.new("RGB", (2, 2)), f"{name}/2.jpg": Image.new("RGB", (2, 2))},
-            )
+            folder_dataset(tmp_path / folder, {f"{name}/{n}.jpg": Image.new("RGB", (2, 2)) for n in (1, 2)})
     (tmp_path / "2021_train_mini").symlink_to(tmp_path / "train_mini")
     levels = ["kingdom", "phylum", "class", "order", "family", "full"]
     theirs = vision.INaturalist(str(tmp_path), version="2021_train_mini", target_type=levels, loader=str)
@@ -181,23 +175,18 @@ def test_torchvision_reads_the_same_aircraft(tmp_path):
     data = tmp_path / "fgvc-aircraft-2013b" / "data"
     (data / "images").mkdir(parents=True)
     rows = [
-        ("1", "707-320", "Boeing 707", "Boeing"),
-        ("2", "727-200", "Boeing 727", "Boeing"),
-        ("3", "A300B4", "A300", "Airbus"),
-    ]
-    for place, (level, plural) in enumerate(
-        [("variant", "variants"), ("family", "families"), ("manufacturer", "manufacturers")], 1
-    ):
+        ("1", "707-320", "Boeing 707", "Boeing"), ("2", "727-200", "Boeing 727", "Boeing"), ("3", "A300B4", "A300", "Airbus"),
+    ]  # fmt: skip
+    levels = {"variant": "variants", "family": "families", "manufacturer": "manufacturers"}
+    for place, (level, plural) in enumerate(levels.items(), 1):
         (data / f"{plural}.txt").write_text("".join(f"{name}\n" for name in dict.fromkeys(row[place] for row in rows)))
         for part in ("trainval", "test"):
             (data / f"images_{level}_{part}.txt").write_text("".join(f"{row[0]} {row[place]}\n" for row in rows))
     splits = specs["fgvc-aircraft"].manifests(data)
     for place, level in enumerate(("manufacturer", "family", "variant")):
         theirs = vision.FGVCAircraft(str(tmp_path), split="test", annotation_level=level)
-        named = {
-            Path(file).name: theirs.classes[label]
-            for file, label in zip(theirs._image_files, theirs._labels, strict=True)
-        }
+        pairs = zip(theirs._image_files, theirs._labels, strict=True)
+        named = {Path(file).name: theirs.classes[label] for file, label in pairs}
         for manifest in splits.values():
             for item, label in zip(manifest.items, manifest.labels[:, place], strict=True):
                 assert manifest.tree.names[place][label] == named[Path(item).name]

@@ -64,9 +64,8 @@ def logged(folder):
 
 
 def test_training_makes_a_better_net_and_leaves_everything_it_takes_to_score_it_again(letters, tmp_path):
-    untrained = loop.train(
-        tiny("glyphs-happier", "optimizer.lr=0", "epochs=1", "steps_per_epoch=1"), tmp_path / "a", dataset=letters
-    )
+    idle = tiny("glyphs-happier", "optimizer.lr=0", "epochs=1", "steps_per_epoch=1")
+    untrained = loop.train(idle, tmp_path / "a", dataset=letters)
     changes = ["epochs=10", "sampler.batch=48", "optimizer.lr=3e-3", "model.dim=32"]
     report = loop.train(tiny("glyphs-happier", *changes), tmp_path / "b", dataset=letters)
     assert report.scores["H-AP"] > untrained.scores["H-AP"] + 0.05
@@ -126,18 +125,14 @@ def test_validation_is_by_class_seeded_and_true(letters, tmp_path):
     learnt, asked = (set(map(tuple, class_rows(each.tree))) for each in (rest.train, manifest))
     assert learnt.isdisjoint(asked)
     assert len(asked) == round(0.25 * 24)
-    again, other = (
-        split_off(letters, tiny("glyphs-happier", *c, "validation=0.25", "evaluate_every=2"))[1]
-        for c in ([], ["seed=1"])
-    )
+    again, other = (split_off(letters, each)[1] for each in (recipe, recipe.model_copy(update={"seed": 1})))
     assert again.tests["validation"].digest == manifest.digest != other.tests["validation"].digest
     loop.train(recipe, tmp_path, dataset=letters)
     (scored,) = [line["validation"] for line in logged(tmp_path) if "validation" in line]
     embedding.embed(embedding.embedder(str(tmp_path)), held, tmp_path / "held.npz", split="validation")
     report = hbench.evaluate(tmp_path / "held.npz", held)
-    assert scored["H-AP"] == pytest.approx(
-        float(report.scores["H-AP"]), abs=1e-3
-    )  # other batches: last bits, a rank or two
+    # other batches: last bits, a rank or two
+    assert scored["H-AP"] == pytest.approx(float(report.scores["H-AP"]), abs=1e-3)
 
 
 def test_a_level_named_for_the_validation_is_held_out_whole(letters):
@@ -145,9 +140,8 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
     rest, held = split_off(letters, recipe)
     levels = letters.levels
     assert levels[2] == "base"
-    bases = [
-        {row[:3] for row in class_rows(each.tree)} for each in (letters.train, rest.train, held.tests["validation"])
-    ]
+    parts = (letters.train, rest.train, held.tests["validation"])
+    bases = [{row[:3] for row in class_rows(each.tree)} for each in parts]
     assert bases[1].isdisjoint(bases[2])
     assert bases[0] == bases[1] | bases[2]
     assert len(bases[2]) == round(0.25 * len(bases[0]))
@@ -321,11 +315,8 @@ def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
     assert first == pytest.approx({"body": 0.1, "head": 0.2, "proxies": 10})
     half = set_rates(run.optimizers, recipe, 3)
     assert half == pytest.approx({"body": (0.1 + 0.01) / 2, "head": (0.2 + 0.01) / 2, "proxies": (10 + 0.5) / 2})
-    steps = [
-        "schedule.name=steps",
-        "schedule.milestones=[1]",
-        "schedule.gamma=0.3",
-    ]  # a lowest rate is the cosine's alone
+    # a lowest rate is the cosine's alone
+    steps = ["schedule.name=steps", "schedule.milestones=[1]", "schedule.gamma=0.3"]
     recipe = tiny("glyphs-nsm", *steps, "optimizer.lr=1", "optimizer.lr_min=0.5")
     run = begin(recipe, letters)
     assert [set_rates(run.optimizers, recipe, epoch)["body"] for epoch in (0, 1)] == [1.0, 0.3]
@@ -551,9 +542,8 @@ def test_a_gradient_is_clipped_to_its_length_and_its_length_is_logged(letters):
         gradients = [weight.grad for weight in each.optimizers[0].param_groups[0]["params"]]
         gradients += [weight.grad for weight in each.optimizers[0].param_groups[1]["params"]]
         lengths.append(torch.cat([gradient.flatten() for gradient in gradients]).norm().item())
-    own = (
-        run.optimizers[1].param_groups[0]["params"][0].grad.norm().item()
-    )  # the proxies have an optimiser of their own
+    (proxies,) = run.optimizers[1].param_groups[0]["params"]  # which have an optimiser of their own
+    own = proxies.grad.norm().item()
     assert free.gradient_norm == pytest.approx(cut.gradient_norm) == pytest.approx(np.hypot(lengths[0], own), rel=1e-5)
     assert lengths[0] > 0.5
     assert lengths[1] == pytest.approx(0.5, rel=1e-4)
