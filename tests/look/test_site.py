@@ -202,6 +202,18 @@ def test_sources_and_doubts_stand_with_the_rows(opened, site):
     assert page.locator(".sources li:target").count() == 1
 
 
+def test_the_contents_lead_to_every_section_and_keep_the_view(opened, site):
+    page = ready(opened(site / "board-sop.html"))
+    page.fill("#method", "HAPPIER")
+    shown = shown_rows(page, "method")
+    links = page.locator("nav.contents a")
+    headings = page.locator("main h2").evaluate_all("all => all.map(e => '#' + e.id)")
+    assert links.evaluate_all("all => all.map(e => e.getAttribute('href'))") == headings
+    links.nth(2).click()
+    assert page.url.endswith(headings[2])
+    assert shown_rows(page, "method") == shown
+
+
 @pytest.mark.parametrize(("name", "metric"), [("cub200", "R@1"), ("sop", "AP"), ("dyml-animal", "ASI")])
 def test_places_that_may_be_chance_are_marked(opened, site, name, metric):
     board = leaderboard.read(name)
