@@ -11,6 +11,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import compress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -46,7 +47,11 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
     A table has the columns `item`, the levels, coarse to fine, and optionally `split` (train, test), `query` and `gallery`
     (true, false); `policies` mend its names.
     """
-    if kind_of(path) == ".parquet" and _is_manifest(path):
+    built: Sequence[str] = ()
+    if kind_of(path) == ".parquet":
+        with suppress(pa.ArrowException, ValueError, OSError):  # a file that cannot be read is refused below
+            built = manifests.levels_in(path)
+    if built:
         if policies:
             raise UsageError(
                 f"{path} is a built manifest", expected="a policy for a table of names", fix="leave --policy out"
@@ -90,14 +95,6 @@ def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> li
             fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, rows))]),
         )
     return rows
-
-
-def _is_manifest(path: Path) -> bool:
-    """Whether the metadata of a parquet file are those of a manifest; False for a file that cannot be read."""
-    try:
-        return bool(manifests.levels_in(path))
-    except (pa.ArrowException, ValueError, OSError):
-        return False
 
 
 def _refuse_texts_as_classes(rows: Sequence[Row], levels: Sequence[str]) -> None:
@@ -179,13 +176,7 @@ def refuse_name(name: str) -> None:
 
 
 def own_dataset(
-    name: str,
-    table: pa.Table,
-    root: Path,
-    *,
-    levels: Sequence[str],
-    item: str = "item",
-    split: str | None = None,
+    name: str, table: pa.Table, root: Path, *, levels: Sequence[str], item: str = "item", split: str | None = None
 ) -> Dataset:
     """Make a dataset of a table's rows; without a column `split` all rows are tested.
 

@@ -90,9 +90,7 @@ def decisions_of(files: Iterable[Sequence[Released]], labels: Iterable[Label] | 
         group = groups.setdefault(row.hierarchical_label, Group.model_validate({"kind": row.natural_or_human_made}))
         if group.kind != row.natural_or_human_made:
             raise DataError(
-                f"group {row.hierarchical_label!r} has two kinds",
-                expected=group.kind,
-                found=row.natural_or_human_made,
+                f"group {row.hierarchical_label!r} has two kinds", expected=group.kind, found=row.natural_or_human_made
             )
         if row.supercategory:
             placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)

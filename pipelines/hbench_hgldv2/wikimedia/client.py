@@ -249,12 +249,7 @@ class Client:
 
 @contextmanager
 def opened(
-    work: Path,
-    *,
-    contact: str | None = None,
-    offline: bool = False,
-    rate: float = 1.0,
-    cache: Path | None = None,
+    work: Path, *, contact: str | None = None, offline: bool = False, rate: float = 1.0, cache: Path | None = None
 ) -> Iterator[Client]:
     """Open a client on the work folder's cache, which one client may use at a time, with a progress bar."""
     if contact is None and not offline:
