@@ -7,41 +7,24 @@ The functions of two arrays, scores and levels, are those of `hbench.metrics.fun
 [0.8333333333333333]
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hbench.metrics.functions import (
-        ap,
-        asi,
-        evaluate,
-        h_ap,
-        hierarchical_distance_at_k,
-        map_at_k,
-        map_at_r,
-        ndcg,
-        precision_at_k,
-        r_precision,
-        recall_at_k,
-        reciprocal_rank,
-        true_recall_at_k,
-        w_ap,
-    )
+from hbench.metrics.functions import (
+    ap,
+    asi,
+    evaluate,
+    h_ap,
+    hierarchical_distance_at_k,
+    map_at_k,
+    map_at_r,
+    ndcg,
+    precision_at_k,
+    r_precision,
+    recall_at_k,
+    reciprocal_rank,
+    true_recall_at_k,
+    w_ap,
+)
 
 __all__ = [
     "ap", "asi", "evaluate", "h_ap", "hierarchical_distance_at_k", "map_at_k", "map_at_r", "ndcg", "precision_at_k",
     "r_precision", "recall_at_k", "reciprocal_rank", "true_recall_at_k", "w_ap",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> object:
-    """The functions load their module when first used, since modules of this wing import each other."""
-    if name not in __all__:
-        raise AttributeError(f"module 'hbench.metrics' has no attribute {name!r}")
-    return getattr(importlib.import_module("hbench.metrics.functions"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
