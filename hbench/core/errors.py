@@ -107,9 +107,7 @@ class ComparisonError(HBenchError):
 
 def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names nearest to `name`, ignoring case, best first; empty when none is near."""
-    by_fold: dict[str, str] = {}
-    for candidate in known:
-        by_fold.setdefault(candidate.casefold(), candidate)
+    by_fold = {candidate.casefold(): candidate for candidate in reversed([*known])}
     return [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=most, cutoff=0.6)]
 
 

@@ -32,10 +32,9 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
     """Load a dataset by its name ("sop", "sop@1"), from the folder it was built in, or from a table of your own.
 
     `name_or_path`: `hbench.list_datasets()` lists the names. `policies` (docs/own-data.md) mend the names in a table (.csv,
-    .tsv, .parquet); a built dataset takes none. Returns
-    a Dataset with its manifests for training and testing. Raises UnknownName for an unknown name, DataError where the
-    files are not on this disk or not readable, IntegrityError where they changed since the dataset was built, UsageError
-    for policies that do not apply.
+    .tsv, .parquet); a built dataset takes none. Returns a Dataset with its manifests for training and testing. Raises
+    UnknownName for an unknown name, DataError where the files are not on this disk or not readable, IntegrityError where
+    they changed since the dataset was built, UsageError for policies that do not apply.
     """
     path = Path(name_or_path)
     name, _, version = str(name_or_path).partition("@")
@@ -62,11 +61,8 @@ def load(name_or_path: str | Path, policies: Sequence[str] = ()) -> Dataset:
         )
     dataset = assemble(specs[name], None) if built is None or not specs[name].markers else _as_published(read(built))
     if version not in {"", dataset.version}:
-        raise DataError(
-            f"another version of {name} is on this disk",
-            expected=f"{name}@{version}",
-            found=f"{name}@{dataset.version}",
-        )
+        there = f"{name}@{dataset.version}"
+        raise DataError(f"another version of {name} is on this disk", expected=f"{name}@{version}", found=there)
     return dataset
 
 

@@ -29,10 +29,8 @@ from hbench.core.untrusted import parse_toml, read_text
 class RemoteFile:
     """One file to fetch: its path in the raw folder, its addresses, tried in order, and its size and checksums.
 
-    `most`: the largest size that is taken.
-
     `md5_url` is a file that starts with the md5. `part` is "metadata" or "images". `unpack` is the folder, in the raw folder,
-    that an archive is unpacked into; None for a plain file.
+    that an archive is unpacked into; None for a plain file. `most`: the largest size that is taken.
     """
 
     file: str
