@@ -14,21 +14,21 @@ import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hbench.core.errors import (
+    ComparisonError,
+    ConfigError,
+    DataError,
+    HBenchError,
+    IntegrityError,
+    SourceError,
+    SubmissionError,
+    TreeError,
+    UnknownName,
+    UsageError,
+)
 from hbench.core.version import __version__
 
 if TYPE_CHECKING:
-    from hbench.core.errors import (
-        ComparisonError,
-        ConfigError,
-        DataError,
-        HBenchError,
-        IntegrityError,
-        SourceError,
-        SubmissionError,
-        TreeError,
-        UnknownName,
-        UsageError,
-    )
     from hbench.datasets import Dataset, load
     from hbench.datasets.build import build
     from hbench.datasets.manifest import Manifest
@@ -48,10 +48,6 @@ if TYPE_CHECKING:
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree, levels_of_pairs
 
-ERRORS = (
-    "ComparisonError", "ConfigError", "DataError", "HBenchError", "IntegrityError", "SourceError", "SubmissionError",
-    "TreeError", "UnknownName", "UsageError",
-)  # fmt: skip
 HOME = {
     "Comparison": "hbench.evaluation.reports.comparison",
     "Dataset": "hbench.datasets",
@@ -75,49 +71,16 @@ HOME = {
     "score": "hbench.evaluation.arrays",
     "torch_dataset": "hbench.train.images.torch_dataset",
     "vision_dataset": "hbench.train.images.torch_dataset",
-} | dict.fromkeys(ERRORS, "hbench.core.errors")
+}
 WINGS = ("datasets", "integrations", "losses", "metrics", "train", "tree")  # modules that are reached without an import
 
 __all__ = [
-    "Comparison",
-    "ComparisonError",
-    "ConfigError",
-    "DataError",
-    "Dataset",
-    "HBenchError",
-    "IntegrityError",
-    "LabelTree",
-    "Leaderboard",
-    "LevelSequence",
-    "Manifest",
-    "MetricName",
-    "OwnSource",
-    "Report",
-    "SourceError",
-    "SubmissionError",
-    "TreeError",
-    "UnknownName",
-    "UsageError",
-    "__version__",
-    "browse",
-    "build",
-    "compare",
-    "embed",
-    "evaluate",
-    "leaderboard",
-    "levels_of_pairs",
-    "list_datasets",
-    "list_leaderboards",
-    "list_losses",
-    "list_metrics",
-    "list_recipes",
-    "load",
-    "plot",
-    "relevance_of_pairs",
-    "score",
-    "torch_dataset",
-    "vision_dataset",
-]
+    "Comparison", "ComparisonError", "ConfigError", "DataError", "Dataset", "HBenchError", "IntegrityError",
+    "LabelTree", "Leaderboard", "LevelSequence", "Manifest", "MetricName", "OwnSource", "Report", "SourceError",
+    "SubmissionError", "TreeError", "UnknownName", "UsageError", "__version__", "browse", "build", "compare", "embed",
+    "evaluate", "leaderboard", "levels_of_pairs", "list_datasets", "list_leaderboards", "list_losses", "list_metrics",
+    "list_recipes", "load", "plot", "relevance_of_pairs", "score", "torch_dataset", "vision_dataset",
+]  # fmt: skip
 
 
 def list_datasets(pattern: str = "*") -> list[str]:
