@@ -90,10 +90,8 @@ protocols: Registry[Protocol] = Registry("protocol")
 @protocols.register("paper")
 def paper(name: MetricName, setting: Setting) -> Scorer:
     """The papers' equations on the gallery without the query."""
-    function, arguments = (
-        name.bind(setting.levels, setting.relevance),
-        name.arguments(setting.levels, setting.relevance),
-    )
+    function = name.bind(setting.levels, setting.relevance)
+    arguments = name.arguments(setting.levels, setting.relevance)
     return Scorer(name, arguments, lambda query, sequence: function(sequence), _by_level(arguments))
 
 
@@ -140,10 +138,8 @@ def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
     exponent = float(dict(name.parameters).get("alpha", setting.exponent))
     by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
-    function, arguments = (
-        name.bind(setting.levels, setting.relevance),
-        name.arguments(setting.levels, setting.relevance),
-    )
+    function = name.bind(setting.levels, setting.relevance)
+    arguments = name.arguments(setting.levels, setting.relevance)
 
     def score(query: int, sequence: LevelSequence) -> float:
         listed = sequence if setting.all_pairs else without_last(sequence)
@@ -155,16 +151,11 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
         return rel.astype(np.float64), (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
 
-    return Scorer(
-        name,
-        arguments,
-        score,
-        grade if by_value else _by_level(arguments),
-        loses_last=not setting.all_pairs,
-        by_name=None
-        if setting.names is None
-        else _by_name(name, setting, setting.names, exponent if by_value else None),
-    )
+    by_name = None
+    if setting.names is not None:
+        by_name = _by_name(name, setting, setting.names, exponent if by_value else None)
+    grades = grade if by_value else _by_level(arguments)
+    return Scorer(name, arguments, score, grades, loses_last=not setting.all_pairs, by_name=by_name)
 
 
 def _by_name(name: MetricName, setting: Setting, names: Labels, exponent: float | None) -> ScoreNamed:

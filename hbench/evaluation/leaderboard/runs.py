@@ -90,15 +90,8 @@ def _same_scale(first: Settings, second: Settings) -> bool:
     return (first.ties, first.relevance, first.alpha) == (second.ties, second.relevance, second.alpha)
 
 
-ALONE = (
-    ".parquet",
-    ".npz",
-    ".safetensors",
-    ".arrow",
-    ".arrows",
-    ".feather",
-    ".ipc",
-)  # hold ids, too, and are read without torch
+# Formats that hold the ids, too, and are read without torch.
+ALONE = (".parquet", ".npz", ".safetensors", ".arrow", ".arrows", ".feather", ".ipc")
 
 
 def refuse_several_files(name: str) -> None:
