@@ -131,7 +131,8 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
     """One line per row: what it is, a column per metric, then setup and provenance; empty where a row has none. A text
     that a spreadsheet would take for a formula begins with an apostrophe."""
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
-    header = ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim", *board.metrics, "unranked"]
+    header = ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim"]
+    header += [*board.metrics, "unranked"]
     header += [f"{name}.{field}" for name, model in inner.items() for field in model.model_fields]
     lines = []
     for place, row in _rows(standings):
