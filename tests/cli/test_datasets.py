@@ -42,7 +42,7 @@ def test_every_card_says_what_it_is_and_what_to_do_next(name):
         assert any(Path(marker).name in card["layout"] for marker in specs[name].markers)
 
 
-def test_cards_draw_the_raw_folder_and_tell_of_trees_defects_and_what_must_be_fetched_by_hand():
+def test_cards_show_the_raw_folder_the_tree_defects_and_what_must_be_fetched_by_hand():
     lines = shown("cub200").splitlines()
     first = next(place for place, line in enumerate(lines) if line.startswith("layout"))
     assert lines[first] == f"{'layout':<18}CUB_200_2011/"

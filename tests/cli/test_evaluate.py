@@ -280,7 +280,7 @@ def test_a_full_disk_behind_stdout_is_one_message(data):
     assert run.stderr.splitlines()[-1] == "hbench: [Errno 28] No space left on device"
 
 
-def test_closed_streams_are_no_terminals(data, tmp_path):
+def test_closed_streams_are_not_terminals(data, tmp_path):
     shell = f"{sys.executable} -m hbench evaluate good.parquet -d zoo.parquet -o {tmp_path}/r.json >&- 2>&-"
     assert subprocess.run(["sh", "-c", shell], check=False, cwd=data).returncode == 0
     assert (tmp_path / "r.json").is_file()

@@ -1,4 +1,4 @@
-"""Distances such as HD@1 are 0 at their best: whatever is called best, worst, first or a gain goes by that."""
+"""Distances such as HD@1 are 0 at their best: whatever is called best, worst, first or a gain follows from that."""
 
 import json
 

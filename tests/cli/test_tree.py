@@ -37,7 +37,7 @@ def test_a_built_in_dataset_is_shown_with_its_classes_items_and_statistics(tmp_p
     assert table.count("\n") == 4
 
 
-def test_a_node_shows_so_many_children_and_says_how_many_more_there_are(tmp_path):
+def test_a_node_shows_some_children_and_says_how_many_more_there_are(tmp_path):
     rows = "\n".join(f"{'even' if i % 2 == 0 else 'odd'},[red]{i}[/red]" for i in range(40))
     (tmp_path / "t.csv").write_text(f"coarse,fine\n{rows}\n")
     few = hbench(tmp_path, "show", "t.csv", "--max-children", 3).stdout
@@ -67,7 +67,7 @@ def test_a_dataset_is_named_by_its_folder_and_its_splits_can_be_told_apart(tmp_p
     assert "did you mean 'train'" in wrong.stderr
 
 
-def test_a_folder_of_images_is_validated_as_it_lies(tmp_path):
+def test_a_folder_of_images_is_validated_as_it_is(tmp_path):
     touch(tmp_path / "zoo", ["bird/crow/1.jpg", "fish/crow/1.jpg"])
     output = hbench(tmp_path, "validate", "zoo", code=3).stdout
     assert "level2 'crow' in bird and fish (2 items)" in output
@@ -83,7 +83,7 @@ def test_the_real_inaturalist_names_are_refused_with_every_offender_named(tmp_pa
     assert "17 problems\n  found:    6 placeholder, 11 homonym\n" in run.stderr
 
 
-def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path):
+def test_policies_say_what_they_do_and_make_a_tree_of_the_real_names(tmp_path):
     run = hbench(tmp_path, "validate", INAT, *MENDED)
     assert "fill-from-parent changes 34 rows of 34 items\n" in run.stdout
     assert "by-path changes 38 rows of 38 items\n" in run.stdout
@@ -92,7 +92,7 @@ def test_policies_tell_what_they_do_and_make_a_tree_of_the_real_names(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_problems_and_changes_are_told_to_machines_too(tmp_path):
+def test_problems_and_changes_are_written_as_json_too(tmp_path):
     output = json.loads(hbench(tmp_path, "validate", INAT, "--policy", "by-path", "--json", code=3).stdout)
     assert (output["rows"], len(output["problems"]), len(output["changes"])) == (8142, 18, 38)
     assert {problem["kind"] for problem in output["left"]} == {"placeholder", "spaces"}
@@ -155,7 +155,7 @@ def test_cycles_roots_ragged_leaves_and_shared_nodes_are_found_in_one_pass(tmp_p
     assert "found:    1 cycle, 1 several roots, 2 ragged, 1 several parents" in run.stderr
 
 
-def test_what_is_still_no_tree_after_its_policies_is_not_written(tmp_path):
+def test_labels_that_still_form_no_tree_after_policies_are_not_written(tmp_path):
     (tmp_path / "e.csv").write_text(MESSY)
     run = hbench(tmp_path, "validate", "e.csv", "--policy", "by-path", "--policy", "add-root", "--out", "t.csv", code=3)
     assert "after the policies:" in run.stdout

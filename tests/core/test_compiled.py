@@ -106,5 +106,5 @@ def test_where_nothing_can_be_written_code_is_made_each_time(run, tmp_path):
     assert [run(factor=2, NUMBA_CACHE_DIR=nowhere) for _ in range(2)] == [["False", "20", "False", "0"]] * 2
 
 
-def test_it_is_said_how_often_the_kernel_is_compiled():
+def test_the_number_of_compilations_is_reported():
     assert compiled.announcement().endswith("this once")

@@ -61,7 +61,7 @@ def test_values_of_any_type_are_texts_and_nulls_are_empty(tmp_path):
         ("t.parquet", b"PAR1", "Parquet"),
     ],
 )
-def test_what_is_no_table_is_refused_with_the_reason(tmp_path, name, content, found):
+def test_files_that_are_not_tables_are_refused_with_the_reason(tmp_path, name, content, found):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as refusal:
         read_sheet(tmp_path / name)

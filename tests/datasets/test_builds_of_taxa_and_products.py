@@ -48,7 +48,7 @@ def bioscan(raw):
     return raw
 
 
-def test_bioscan_asks_with_one_partition_and_answers_with_another(bioscan):
+def test_bioscan_queries_are_of_one_partition_and_its_gallery_of_another(bioscan):
     dataset = build("bioscan-5m", bioscan, unofficial=True)
     assert dataset.train.items.tolist() == ["train/c0/A1.jpg", "train/c0/A6.jpg"]
     asking = {name: test.items[test.query].tolist() for name, test in dataset.tests.items()}
@@ -133,7 +133,7 @@ def test_fathomnet_gives_half_of_its_categories_to_the_test(fathomnet):
 # The Met, RP2K, Products-10K
 
 
-def test_visitors_of_the_met_ask_the_museum(raw):
+def test_met_queries_are_photos_by_visitors_and_its_gallery_is_the_museums(raw):
     database = [{"id": 34, "path": "MET/34/0.jpg"}, {"id": 35, "path": "MET/35/0.jpg"}]
     queries = [{"path": "test_met/a.jpg", "MET_id": 34}, {"path": "test_noart/b.jpg"}]
     write(raw / "ground_truth" / "MET_database.json", json.dumps(database))
@@ -247,7 +247,7 @@ def ilias(raw):
     return raw
 
 
-def test_one_other_of_ilias_is_not_another(ilias):
+def test_two_items_of_ilias_named_other_are_not_of_one_class(ilias):
     test = build("ilias-core", ilias, unofficial=True).tests["test"]
     assert names(test, "ilias_core/bold_bimp_000/pos/P000_00.jpg") == ["art", "other", "other (other)", "bold_bimp_000"]
     assert test.items[test.query].tolist()[0] == "ilias_core/glowy_flup_468/query/Q468_00.jpg"

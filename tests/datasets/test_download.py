@@ -101,7 +101,7 @@ def test_any_sequence_of_cuts_gives_the_same_bytes(server, shared_session, tmp_p
     assert server.sent["data.bin"] == len(BODY)
 
 
-def test_a_later_run_goes_on_with_what_is_there(get, server, tmp_path):
+def test_a_later_run_resumes_from_what_is_there(get, server, tmp_path):
     server.faults["data.bin"] = [close_after(400_000)] + [status(404)] * 9
     with pytest.raises(SourceError, match="404"):
         get(md5=MD5)
@@ -138,7 +138,7 @@ def test_bytes_of_another_file_are_found_out_and_all_is_fetched_again(get, serve
     assert [start for _, start in server.asked] == [f"bytes={len(part)}-", None]
 
 
-def test_a_part_that_is_already_whole_only_gets_its_name(get, server, tmp_path):
+def test_a_part_that_is_already_whole_is_only_renamed(get, server, tmp_path):
     (tmp_path / ".data.bin.part").write_bytes(BODY)
     get(size=len(BODY), md5=MD5)
     assert server.asked == []
@@ -220,7 +220,7 @@ def test_the_page_of_a_redirect_is_not_read(get, server):
     ],
     ids=["no byte", "a byte each", "redirects in a circle"],
 )
-def test_a_mirror_that_brings_nothing_is_given_up(get, server, faults, patience, requests):
+def test_a_mirror_that_sends_nothing_is_given_up(get, server, faults, patience, requests):
     server.faults["data.bin"] = faults
     with pytest.raises(SourceError, match="could not be read"):
         get(md5=MD5, patience=replace(QUICK, **patience))
@@ -303,7 +303,7 @@ def test_stopping_keeps_what_came(server, tmp_path, shared_session):
     assert BODY.startswith(here)
 
 
-def test_a_broken_note_is_no_validator(get, server, tmp_path):
+def test_a_broken_note_is_not_used_as_a_validator(get, server, tmp_path):
     (tmp_path / ".data.bin.part").write_bytes(BODY[:1000])
     (tmp_path / ".data.bin.part.json").write_text("{")
     get(md5=MD5)

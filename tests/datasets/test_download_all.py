@@ -76,7 +76,7 @@ def test_files_are_fetched_verified_and_unpacked_together_and_only_once(parts, s
     assert len(server.asked) == asked == 8
 
 
-def test_every_failure_is_told_at_the_end_and_the_rest_is_there(parts, server, folder):
+def test_every_failure_is_listed_at_the_end_and_the_rest_is_there(parts, server, folder):
     server.files["md5.images_1.txt"] = b"0" * 32 + b"  images_1.tar"
     server.faults["images_2.tar"] = [status(403)] * 9
     server.files["md5.images_3.txt"] = PAGE
@@ -119,7 +119,7 @@ def test_what_changed_on_disk_is_found_and_repaired(parts, server, folder):
     assert [path for path, _ in server.asked[asked:]] == ["md5.images_0.txt", "images_0.tar"]
 
 
-def test_a_file_that_lies_there_is_checked_and_a_wrong_one_not_replaced_unless_told(server, folder):
+def test_a_file_that_is_there_is_checked_and_a_wrong_one_replaced_only_by_force(server, folder):
     body = tar_of(random_files(5))
     server.files["data.tar"] = body
     source = RemoteFile("data.tar", (server.url("data.tar"),), md5=md5(body), unpack=".")
@@ -135,7 +135,7 @@ def test_a_file_that_lies_there_is_checked_and_a_wrong_one_not_replaced_unless_t
     assert fetch_all([source], DownloadOptions(folder, repair=True)) == {}
 
 
-def test_own_files_are_adopted_where_they_lie(server, folder, tmp_path):
+def test_own_files_are_adopted_where_they_are(server, folder, tmp_path):
     body = tar_of(random_files(5))
     sources = [
         RemoteFile("data.tar", (server.url("x"),), md5=md5(body), unpack="."),
@@ -281,7 +281,7 @@ def test_download_build_and_load_a_real_dataset(omniglot):
     assert (code, listed.stdout.count("\tdone\t")) == (0, 2)
 
 
-def test_a_download_killed_in_the_middle_goes_on_and_fetches_nothing_twice(omniglot, server):
+def test_a_killed_download_resumes_and_fetches_nothing_twice(omniglot, server):
     server.chunk, server.pause = 1 << 14, 0.01
     process = start("download", "omniglot-small", "--jobs", 1)
     part = omniglot / ".images_background_small1.zip.part"

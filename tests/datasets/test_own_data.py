@@ -102,7 +102,7 @@ def test_the_outermost_folders_may_be_the_split(tmp_path):
     assert (dataset.levels, dataset.train.items.tolist()) == (("level1",), ["train/crow/1.jpg"])
 
 
-def test_named_policies_make_a_tree_of_what_is_none(tmp_path):
+def test_policies_make_a_tree_of_labels_that_form_none(tmp_path):
     (tmp_path / "zoo.csv").write_text(
         "item,class,family,species\n1,bird,jays,jay\n2,fish,jays,carp\n3,fish,NA,eel\n4,fish,rays,\n5,bird,jays,jay\n"
     )
@@ -138,7 +138,7 @@ LOOK_ALIKES = "item,class\n" + "".join(
 )
 
 
-def test_names_that_look_alike_are_said_with_counts_and_merged_by_a_policy(tmp_path):
+def test_names_that_look_alike_are_listed_with_counts_and_merged_by_a_policy(tmp_path):
     (tmp_path / "zoo.csv").write_text(LOOK_ALIKES, encoding="utf-8")
     output = " ".join(build("--from", tmp_path / "zoo.csv", "--levels", "class").stderr.split())
     assert "1 groups of names look alike" in output
@@ -296,7 +296,7 @@ def icons(tmp_path):
     return tmp_path / "icons"
 
 
-def test_copies_under_other_labels_are_said_and_listed(icons, home):
+def test_copies_under_other_labels_are_counted_and_listed(icons, home):
     output = build("--from", icons, "--levels", "set,icon").stderr.replace("\n", " ")
     assert (
         "6 of 7 pictures (86 %) are copies, byte for byte, of a picture with another label: icon 'close' and" in output
@@ -332,7 +332,7 @@ def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp
     assert ", b/8.png (" in output
 
 
-def test_a_column_of_images_is_no_level(hugging_face):
+def test_a_column_of_images_is_not_a_level(hugging_face):
     with pytest.raises(DataError, match="no column of ids"):
         load(hugging_face)
     with pytest.raises(DataError, match="column image holds no names") as refusal:
@@ -359,7 +359,7 @@ def test_a_refusal_names_the_nodes_and_what_each_policy_would_do_to_them(tmp_pat
     assert "--policy drop: leaves out 3 items; 1 level2 instead of 2" in text
 
 
-def test_folders_below_the_depth_asked_for_are_no_levels(tmp_path):
+def test_folders_below_the_chosen_depth_are_not_levels(tmp_path):
     folder_of_images(tmp_path / "zoo", ["bird/crow/a/b/1.jpg", "fish/carp/2.jpg"])
     build("--from", tmp_path / "zoo", "--depth", 2)
     assert load("zoo").tests["test"].tree.names == (("bird", "fish"), ("crow", "carp"))
@@ -396,7 +396,7 @@ def test_own_images_are_seen_as_a_person_sees_them(see_through, options, seen, s
     assert turned.size == size
 
 
-def test_a_background_that_is_no_colour_is_refused(see_through, home):
+def test_a_background_that_is_not_a_colour_is_refused(see_through, home):
     with pytest.raises(UsageError, match="is not a colour"):
         build("shop", "--from", see_through, "--background", "whiteish")
     assert not home.exists()

@@ -1,4 +1,4 @@
-"""Opens review pages in a real browser, and sees to it that they complain of nothing and ask the network for nothing."""
+"""Opens review pages in a real browser, and checks that they log no error and request nothing from the network."""
 
 import pytest
 from hbench_hgldv2.curation import review

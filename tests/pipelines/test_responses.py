@@ -88,7 +88,7 @@ def test_errors_that_pass_are_asked_for_again(code):
 
 
 @pytest.mark.parametrize("body", [b"<!DOCTYPE html>", b'{"query": {"pages": [', b"", b"[]", b"\xff\xfe"])
-def test_what_is_no_json_object_is_asked_for_again(body):
+def test_answers_that_are_not_json_objects_are_requested_again(body):
     assert isinstance(judge(200, {}, body, now=0.0), Again)
 
 

@@ -1,4 +1,4 @@
-"""`review --demo`: a page of shipped data in Chromium, and a work folder to go on from."""
+"""`review --demo`: a page of shipped data in Chromium, and a work folder to continue from."""
 
 import json
 

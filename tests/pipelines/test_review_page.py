@@ -120,7 +120,7 @@ def test_links_span_cards_and_a_decision_says_why(opened):
     assert decisions_file.loads(exported(page)).decisions == decisions.decisions[:1]
 
 
-def test_selected_labels_take_their_own_suggestion_and_tell_all_that_is_known(opened):
+def test_selected_labels_take_their_own_suggestion_and_show_all_that_is_known(opened):
     material = material_of(CLUSTERS)
     page = opened(material)
     keys(page, "x")

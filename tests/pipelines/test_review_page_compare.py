@@ -34,7 +34,7 @@ def compared(opened):
     return opened(material), material
 
 
-def test_the_page_tells_kappa_and_the_queue_of_the_pipeline(compared):
+def test_the_page_shows_the_kappa_and_the_queue_of_the_pipeline(compared):
     page, material = compared
     rows = [replay(material.labels, material.clusters, decided(*who)).rows for who in (("A", A), ("B", B))]
     expected = agreement.compare(*rows, material.labels)

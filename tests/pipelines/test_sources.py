@@ -119,7 +119,7 @@ def test_rows_are_read_in_every_shape_that_dumps_have(lines, head):
 
 
 @pytest.mark.parametrize("row", ["(1,'a'", "1,2", "(1,'a') x", "(1,(2))", "(1,'a''", "(1,'a''b')", "(1,'a'x)"])
-def test_what_is_no_row_is_not_passed_over(row):
+def test_lines_that_are_not_rows_are_refused(row):
     with pytest.raises(DataError, match="not a row of a dump"):
         list(dumps.values_of([f"INSERT INTO `page` VALUES {row},(2,'b');"]))
 

@@ -217,7 +217,7 @@ def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path, words, erro
         run(tmp_path, *words)
 
 
-def test_taxonomy_is_made_from_the_subclasses_the_server_tells(tmp_path):
+def test_taxonomy_is_made_from_the_subclasses_that_the_server_gives(tmp_path):
     from hbench_hgldv2.grouping import taxonomy
     from hbench_hgldv2.wikimedia.facts import Entity, FactSource, Named
 

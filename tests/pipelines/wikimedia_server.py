@@ -27,7 +27,7 @@ Reply = tuple[int, dict[str, str], bytes]
 
 @dataclass
 class Server:
-    """The running server: what it was asked, and how it misbehaves."""
+    """The running server: the requests it got, and how it misbehaves."""
 
     world: World
     faults: float = 0.0
