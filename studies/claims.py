@@ -14,8 +14,6 @@ the largest p-value of its parts (an intersection–union test). The p-values of
 claim holds, or does not hold, where its corrected p is at most .05. The family is all its claims, measured or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Of a batch size B two metrics of a run: `AP in B`, the mean inside batches, and 
 Eq. 6). They are kept beside the run's report, since they cost some seconds.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Writes what a study says, claims, trials and tables, from its kept values alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

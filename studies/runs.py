@@ -1,7 +1,5 @@
 """Runs a study: every arm and seed is a process that resumes where it stopped; then collects its scores and leaderboard rows."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

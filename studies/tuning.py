@@ -4,8 +4,6 @@ Each trial leaves a folder, in which log.jsonl has all metrics of every validati
 the metric decides the rate and, in the tested runs, the checkpoint.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.core.errors import DataError

@@ -5,8 +5,6 @@ be taken over seeds and over classes without the runs. The table's metadata (`Ab
 the digest of the dataset and the version of hbench.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs the command line: verbs are loaded when called, and refusals become a message and an exit code."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import io

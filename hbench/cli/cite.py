@@ -1,7 +1,5 @@
 """hbench cite: print the BibTeX of a dataset, a metric, a loss or a method of a leaderboard."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import click

@@ -1,7 +1,5 @@
 """hbench compare: test the difference of two reports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hbench info: what a bug report needs to say of the machine, and whether it computes known values."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hbench look: what a model retrieves for some queries, as text, data, or strips of pictures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

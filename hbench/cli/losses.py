@@ -1,7 +1,5 @@
 """hbench losses: list every loss with its formula, paper and parameters."""
 
-from __future__ import annotations
-
 import click
 
 from hbench.cli.names import LOSS

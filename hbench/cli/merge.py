@@ -1,7 +1,5 @@
 """hbench merge: join the shards of one evaluation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Names are listed only when one is given or asked for, so that help stays instant
 `eval "$(_HBENCH_COMPLETE=bash_source hbench)"` (or zsh_source, fish_source).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """hbench plot: the pictures of a paper, from reports, embedding files, runs and leaderboards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

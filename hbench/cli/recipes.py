@@ -1,7 +1,5 @@
 """hbench recipes: list the training recipes, or print one in full."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatch
 
 import click

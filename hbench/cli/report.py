@@ -1,7 +1,5 @@
 """hbench report: a folder of pages that shows one evaluation, or compares several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hbench site: all leaderboards as a folder of static pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Writes to the terminal: data to stdout, progress and remarks to stderr, no bars where no one watches."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """hbench tree: show, validate, export or draw a label tree."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence

@@ -8,8 +8,6 @@ Nothing is compiled, and numba not even loaded, before a compiled function is ca
 a small test saves.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

@@ -4,8 +4,6 @@
 ['folders', 'processor', 'variables', 'versions']
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from contextlib import suppress

@@ -9,8 +9,6 @@ hbench.core.errors.UnknownName: unknown metric 'MAP@R'
   next:     did you mean 'mAP@R'?
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ distributed is not installed
   next:     pip install distributed (in a clone of hbench: pip install '.[cluster]')
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires

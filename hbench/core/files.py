@@ -1,7 +1,5 @@
 """Writes files atomically: whole and under another name first, then renamed into place."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,8 +1,6 @@
 """Finds the data and cache folders: HBENCH_DATA and HBENCH_CACHE, else inside HBENCH_HOME, else where the system
 keeps such files (XDG)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -8,8 +8,6 @@
 3.14159
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points

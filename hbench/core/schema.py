@@ -13,8 +13,6 @@ hbench.core.errors.ConfigError: point.toml breaks its schema
   next:     did you mean 'y'?
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal

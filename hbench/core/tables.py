@@ -3,8 +3,6 @@
 "NA" and "None" in it are names, not gaps; only an empty cell and a parquet null are "".
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@
 ('53.12', '–', '50.00 … 60.00', '-1.23', '-50.00 … +1.20')
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

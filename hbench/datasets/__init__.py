@@ -5,8 +5,6 @@
 (('script', 'case', 'base', 'character'), 9474, 11164)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import pkgutil

@@ -4,8 +4,6 @@ A table has one row per image: its path, its names, coarse to fine, and perhaps 
 folders are the levels: `order/family/species/image.jpg`.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -4,8 +4,6 @@ A list is a table with the columns `query`, `item` and `level`. The level -1 lea
 that is not listed has level 0.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads the raw annotation files of benchmarks, and refuses those of another form, naming file and line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Defines a Spec, which describes a published dataset: levels, counts, licence, paper, and how to build it from raw files."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A Lightning callback that logs hierarchical metrics of all validation embeddings after every epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

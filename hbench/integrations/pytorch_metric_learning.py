@@ -4,8 +4,6 @@ The losses of hbench need no adapter: they take (embeddings, labels, indices_tup
 labels (B, L), and stand in its wrappers (MultipleLosses, CrossBatchMemory) as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """H-AP, or any other metric of hbench, as a torchmetrics.Metric that accumulates over batches and processes."""
 
-from __future__ import annotations
-
 import torch
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat

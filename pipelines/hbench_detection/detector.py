@@ -1,7 +1,5 @@
 """Builds torchvision's Faster R-CNN with another loss of the classifier."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Declares the recipe of a detector, which is read from a TOML file next to this module, or from the user's."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from importlib import resources

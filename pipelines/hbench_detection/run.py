@@ -4,8 +4,6 @@ The folder of a run gets recipe.json, log.jsonl, last.pt (weights, optimiser, ep
 report.json, which `hbench leaderboard add voc07` takes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

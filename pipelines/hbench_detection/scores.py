@@ -6,8 +6,6 @@ that overlap the truth by at least one half. RaMBO's Tab. 5 and mmdetection prin
 with the best object that is still free, VOC's program with the best of all objects, so AP50 may differ in the second decimal.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

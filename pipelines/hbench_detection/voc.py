@@ -3,8 +3,6 @@
 A year of VOC is a folder `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and ImageSets/Main/PART.txt, with an id per line.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

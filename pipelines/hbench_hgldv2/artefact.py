@@ -4,8 +4,6 @@ A record holds the sha256 of the file and of its inputs, the settings, and the c
 folder, so that the same inputs and settings give the same bytes, and a step with a valid record need not run again.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -7,8 +7,6 @@ what the steps do. A file in brackets is optional.
 ('cluster', None)
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

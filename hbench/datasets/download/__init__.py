@@ -4,8 +4,6 @@ Until then the file is called `.NAME.part`. The server's validator (ETag) is kep
 a later run resumes only if the server still has the same file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Fetches, verifies and unpacks the files of a dataset, several at a time, and reports all failures at the end."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

@@ -4,8 +4,6 @@ A file is written under a temporary name and then renamed, so that every file wi
 are overwritten: `.hbench/FILE.json` (hbench.datasets.download.records) says which archives were unpacked.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 import shutil

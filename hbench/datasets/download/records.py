@@ -3,8 +3,6 @@
 A record holds the checksums, the file's size and time when they were computed, and how many files were unpacked from it.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Interprets a server's response: which part of the file it holds, and whether it is the file at all."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from datetime import UTC, datetime

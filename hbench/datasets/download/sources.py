@@ -6,8 +6,6 @@ table, in which `{i}` becomes 000, 001 …. The address `gdrive:ID` is a file on
 keys of the shipped table with the same `file`; a table with a new `file` is added.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -5,8 +5,6 @@ Next to the manifests it writes three things: `croissant.json`, JSON-LD with a r
 `huggingface/`, a parquet file per split with the paths of the images and the labels as numbers with names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -15,8 +15,6 @@ every such paper. Any other source, such as a README, becomes a plain note.
 }
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

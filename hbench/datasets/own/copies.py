@@ -7,8 +7,6 @@
 | merge | classes with exactly the same pictures become one; of every picture one item stays, with its most frequent label |
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turns a user's table or folder of images into a dataset: levels, tree, policies, copies and splits."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A keyword-only parameter becomes an option, any other an argument. Its annotatio
 placeholder of the value: `k: Annotated[int, "Number of clusters."] = 140`.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Runs all steps in order, up to the work of the curators, for `hbench build hgldv2 --from-scratch`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hbench.core.errors import DataError

@@ -1,7 +1,5 @@
 """Compares two curators: the labels they placed differently, and their agreement beyond chance (Cohen's κ)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ decisions:
 approvals: []
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

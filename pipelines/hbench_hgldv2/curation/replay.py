@@ -5,8 +5,6 @@ one place: a group, dropped, or unassigned. A label that no decision names stays
 cluster.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Cards are ordered by landmarks; in each, the most doubtful label comes first, wi
 decisions.yaml.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

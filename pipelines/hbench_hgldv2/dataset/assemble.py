@@ -6,8 +6,6 @@ its classes have the same group. A landmark without one may get one from its ima
 a class, as in the release. `source` says for each row how it got its super-category.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shutil

@@ -5,8 +5,6 @@ whose text is nearest to it, or for that with the largest softmax-weighted sum o
 super-category with most votes.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

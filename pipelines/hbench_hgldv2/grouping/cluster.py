@@ -4,8 +4,6 @@ The result depends on the set of labels, the seed and the settings alone: labels
 size, and the arithmetic runs on one thread. The must-links and cannot-links among the decisions are respected.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

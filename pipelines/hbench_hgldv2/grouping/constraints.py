@@ -5,8 +5,6 @@
 ([0, 1, 0], [(0, 1)])
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
 from typing import NamedTuple

@@ -8,8 +8,6 @@ by open_clip), "file:EMBEDDINGS.npz" (vectors made elsewhere).
 True
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

@@ -7,8 +7,6 @@
 (0.75, 2.0)
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence

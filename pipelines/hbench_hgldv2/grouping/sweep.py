@@ -4,8 +4,6 @@ On such labels the silhouette is flat over k and inertia has no elbow; stability
 default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters is cheap, splitting them is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Rules look at the classes of a landmark in a fixed order. A landmark with severa
 because curation may put all of them into one group. Classes are identified by QID, since their labels change with time.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

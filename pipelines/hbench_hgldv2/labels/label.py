@@ -4,8 +4,6 @@
 ('synagogue', 'church', 'castle')
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

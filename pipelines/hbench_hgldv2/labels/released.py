@@ -1,7 +1,5 @@
 """Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns, and turns it into decisions."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The facts come from a FactSource of five functions: the APIs, the query service or dumps. Following them is the same for all.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

@@ -9,8 +9,6 @@ Titles without an item are looked up by P373 in the query service, two hundred p
 ['Q16970']
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ The folder holds commonswiki-*-page.sql.gz, -page_props.sql.gz, -redirect.sql.gz
 [('1', '14', "Rock'n_roll, (1)", '0'), ('2', '0', '', '0.5')]
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import re

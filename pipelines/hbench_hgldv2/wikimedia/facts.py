@@ -4,8 +4,6 @@
 'Category:Nago-ji (Tateyama, Chiba)'
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 A query has 60 seconds. One that takes longer may end with HTTP 200 and half a document, which the client requests again.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@
 Again(why='maxlag: Waiting for all: 3.45 seconds lagged.', wait=5.0)
 """
 
-from __future__ import annotations
-
 import email.utils
 import re
 from collections.abc import Mapping
