@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hbench.core.environment import processor, versions
+from hbench.core.environment import environment
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
@@ -80,7 +80,8 @@ def run(name: str, words: Sequence[str]) -> list[Any]:
 def machine() -> str:
     """Say on which machine, with which versions and when the figures were measured."""
     np.dot(np.ones(2), np.ones(2))  # loads the library of products, which is named then
-    found, own = versions(), processor()
+    about = environment()
+    found, own = about["versions"], about["processor"]
     packages = {name: found[name] for name in ("hbench", "python", "numpy", "numba", "torch")}
     for name in PEERS:
         try:
