@@ -1,7 +1,5 @@
 """Measuring: every query of one test is ranked and every metric computed, block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

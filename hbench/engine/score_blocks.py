@@ -5,8 +5,6 @@ thread of BLAS, whose bits depend on the shapes alone. So the scores, bit for bi
 nor on the number of threads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

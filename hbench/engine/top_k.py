@@ -9,8 +9,6 @@ reaches that bound; only those few are sorted. That costs a fraction of the prod
 [[3, 1, 2], [0, 2, -1]]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Reads the inputs of pictures: reports with their values by query, and embedding files that are ranked on a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -9,8 +9,6 @@ a picture printed in grey still shows which mistake is worse. A mark of filled c
 '●○○'
 """
 
-from __future__ import annotations
-
 CIVIDIS = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 184, 102), (254, 232, 56))
 
 

@@ -3,8 +3,6 @@
 `hbench look` calls `browse`; a notebook displays its results.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence

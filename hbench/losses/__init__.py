@@ -12,8 +12,6 @@ True
 Plugins add names through the entry-point group "hbench.losses", as a LossEntry or as a class or function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

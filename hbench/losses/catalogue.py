@@ -1,7 +1,5 @@
 """Lists all losses by name, with formula and paper; those of rank losses and combinations are in their own tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import nn

@@ -7,8 +7,6 @@ add nothing. This is exact: everything is float64 and evaluated as written, so t
 give the same bits; and each list is summed on its own, so that the number of threads does not matter.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Defines the entry of a loss: a function that builds it, its formula, its paper, and the defaults of its parameters."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ there on. It is left out of the lists and pairs of a loss, so that it affects ne
 0.0
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

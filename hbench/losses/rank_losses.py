@@ -5,8 +5,6 @@
 A query is not in its own list, unless `released=True`, which follows the papers' code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

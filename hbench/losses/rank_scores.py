@@ -4,8 +4,6 @@ A score is a function RankEstimates -> (Q,). It is a sum over positives, so that
 leaves it out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

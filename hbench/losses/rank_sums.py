@@ -9,8 +9,6 @@ dtype. It goes through tiles of pairs, once forward and once backward, so that m
 cpu_kernel.py is its faster counterpart for float32 on a CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

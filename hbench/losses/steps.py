@@ -9,8 +9,6 @@ pair by pair.
 [0.0, 1.0, 1.381, 2.493]
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Protocol

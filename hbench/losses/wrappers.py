@@ -1,7 +1,5 @@
 """Wraps a loss: with a memory of past batches (Wang et al. 2020), at every level of the tree, with mixed items (Patel et al.)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 The model is a checkpoint of `hbench train`, or a backbone, SOURCE:NAME, whose features are the embeddings.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

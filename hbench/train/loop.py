@@ -9,8 +9,6 @@ A step depends only on the recipe, the number of the step, and the content of a 
 continues bit for bit as if it had never stopped.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

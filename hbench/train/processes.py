@@ -6,8 +6,6 @@ equals the gradient of one process with the whole batch: `gather` passes all gra
 DistributedDataParallel averages.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import traceback

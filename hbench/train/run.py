@@ -1,7 +1,5 @@
 """Holds what training changes (model, losses, optimisers), begins it from a recipe, and saves and restores it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple

@@ -12,8 +12,6 @@ every ending has its own mark:
 [3, 2]
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -8,8 +8,6 @@
 Change(policy='by-path', before=('Plantae', 'Iris'), after=('Plantae', 'Iris (Plantae)'), items=1)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Writes a mended table, and next to it a record of every change."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

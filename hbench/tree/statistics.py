@@ -6,8 +6,6 @@
 (2, (1, 1.5, 2), ('x', 2))
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ format allows; a worker that does not gets them from one that does. Either way i
 digest, so that the values are the same bits wherever a block is computed.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import signal

@@ -4,8 +4,6 @@ Scores and ranks are made on the device; only the ranks and levels of the positi
 rounds in other places than the processor's, so scores differ in their last bits, and values in about the seventh digit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

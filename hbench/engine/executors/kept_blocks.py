@@ -1,7 +1,5 @@
 """Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes where it stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

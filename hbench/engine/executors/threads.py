@@ -11,8 +11,6 @@ BLAS does not promise that, so the square of every block with itself is looked a
 where one is not, whole rows are taken.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor

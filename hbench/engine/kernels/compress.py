@@ -4,8 +4,6 @@ Each number is written at the next place, and the place moves on where the numbe
 costs no more than a regular one. Sixteen at a time are written out in a row by the compiler.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

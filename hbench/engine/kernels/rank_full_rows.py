@@ -1,7 +1,5 @@
 """Kernels for whole rows of scores: sort them, for queries with very many positives, or find the best item alone."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

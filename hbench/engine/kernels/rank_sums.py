@@ -7,8 +7,6 @@ H-AP needs no more where the relevance grows with the level, for min(a, b) = ∫
 Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), t the relevances in increasing order, t' the one before.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

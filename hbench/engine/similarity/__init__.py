@@ -11,8 +11,6 @@ entry-point group `hbench.similarities`.
 'lorentz(curvature=1)'
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

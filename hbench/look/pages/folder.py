@@ -8,8 +8,6 @@ passes one value to the page by name, as JSON without the characters with which 
 'hbench.put("items-0",["\\\\u003c/script>"]);\\n'
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

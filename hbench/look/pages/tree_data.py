@@ -9,8 +9,6 @@ any part of the tree.
 ([[6, 2], [5, 1, 2]], [[2, 1]])
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ A kind declares its files and options, and a function that draws them.
 'the hierarchical precision–recall curve, whose area is H-AP'
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence

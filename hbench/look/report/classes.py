@@ -1,7 +1,5 @@
 """Summarises queries by class: mean values, and the confusion of coarse classes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Results and items are cut into scripts of many rows. The values of a metric by n
 loaded when the tree is coloured by that metric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Compares the first run with others: paired differences, the classes that gain and lose most, and the changed queries."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Writes the pages of a report: overview, queries, classes, comparison, and the explorer, tree and map with their data."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Prepares the overview page: scores with intervals, bars by level, the precision–recall curve, severity, and advice."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

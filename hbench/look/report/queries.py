@@ -1,7 +1,5 @@
 """Chooses queries that are worth a look (the worst, the best, the most severe), and prepares their strips."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Everything except the scores may be missing; the pages then say what is missing, and which option makes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draws small pictures of items, 36 to a sheet, so that pictures that are seen together are one file."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

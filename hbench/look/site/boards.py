@@ -3,8 +3,6 @@
 The page does not rank: it gets the standings by each metric from hbench.evaluation.leaderboard.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Prepares what a page shows of a dataset: its card, the published counts, and its tree, if it is on this disk."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

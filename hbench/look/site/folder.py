@@ -1,7 +1,5 @@
 """Writes the site: a page of all leaderboards, a page for each, and files in the formats that papers and programs use."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

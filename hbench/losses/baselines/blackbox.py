@@ -13,8 +13,6 @@
 [-1.0, 0.0, 1.0]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -2,8 +2,6 @@
 calibrating scores across batches ([N] §3.2, [T] §III-C).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A query is never paired with itself, neither in its batch nor among references that contain it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@
 Labels are class numbers 0 … C−1 in the finest column; references are accepted but ignored, since proxies replace them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ Like in the released code, `lam` applies to ranks divided by the number n of ran
 the rank itself is interpolated with λ = n·lam.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 (Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

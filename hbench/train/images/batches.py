@@ -5,8 +5,6 @@ Every image is varied by a seed of its own, so that neither the number of worker
 pieces of batches, and live as long as the training; a GPU gets the pieces through pinned memory while it computes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@
 their way to a GPU, where `Normalise` converts them. Images held in memory are varied by `shifted`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -9,8 +9,6 @@ Every source downloads and caches weights in its own way. Those of transformers 
 model's authors is run.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass

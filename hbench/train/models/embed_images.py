@@ -1,7 +1,5 @@
 """Embeds images with a model: in manifest order, shared among processes, at several scales and mirrored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

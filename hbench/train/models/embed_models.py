@@ -4,8 +4,6 @@ A model that fails does not stop the others. A file with the same embeddings is 
 stopped.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

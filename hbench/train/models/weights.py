@@ -1,7 +1,5 @@
 """Fetches the weights of nets, and loads files of weights, including those of libraries with other names for the keys."""
 
-from __future__ import annotations
-
 import logging
 import urllib.error
 from collections.abc import Callable, Mapping

@@ -11,8 +11,6 @@ setup, changed by the method, and then by the method's lines for this setup.
 Your own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources

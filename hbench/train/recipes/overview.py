@@ -1,7 +1,5 @@
 """Makes the table of setups for `hbench recipes --setups` and its page: the settings of each, and their source."""
 
-from __future__ import annotations
-
 from hbench.core.schema import build
 from hbench.train.recipes.files import Values, shipped, values_of
 from hbench.train.recipes.recipe import Images, Model, Optimizer, Recipe, Sampler, Schedule

@@ -7,8 +7,6 @@ size        that of the net, like mean, std and interpolation; resize: 8/7 of it
 evaluate_every, if the run validates: ten times
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

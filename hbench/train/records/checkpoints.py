@@ -1,7 +1,5 @@
 """Keeps the last two and the best checkpoints of a run; each is written whole, read back, and never replaced by a bad one."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

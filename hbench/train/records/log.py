@@ -1,7 +1,5 @@
 """Logs a run: writes one JSON line per logged step to log.jsonl, and passes the same values to callbacks."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 A tracker is a context manager that opens a run there, yields a callback of (step, values), and closes the run at the end.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -7,8 +7,6 @@ letters of glyphs, `validation_level` does so here; otherwise coarse classes tha
 are not used before the end.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

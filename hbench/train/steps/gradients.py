@@ -4,8 +4,6 @@ Two passes ([24] in [T]): embed without a graph; compute ∂L/∂embeddings; emb
 gradient. The gradient is the same, but memory holds the graph of one part at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 rate = lowest + (highest − lowest) · factor(epochs since the warm-up)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
