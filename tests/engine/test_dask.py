@@ -101,7 +101,7 @@ def test_workers_that_do_not_see_the_file_get_it_from_one_that_does(home, schedu
     assert zoo.same(report, report_on(examined))
 
 
-def test_a_scheduler_that_is_killed_is_missed(home, scheduler, tmp_path):
+def test_a_killed_scheduler_is_reported(home, scheduler, tmp_path):
     examined = examine(home / zoo.FILE, home / zoo.DATASET)
     process, address, start_worker = scheduler
     start_worker(tmp_path)
@@ -122,7 +122,7 @@ def test_a_scheduler_that_is_killed_is_missed(home, scheduler, tmp_path):
         ("tcp://127.0.0.1:9", SourceError, r"no scheduler answers at tcp://127\.0\.0\.1:9"),
     ],
 )
-def test_an_address_that_is_none_or_at_which_nobody_answers_is_refused(address, error, words):
+def test_addresses_that_are_invalid_or_do_not_answer_are_refused(address, error, words):
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
         pytest.raises(error, match=words),

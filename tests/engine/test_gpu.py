@@ -31,7 +31,7 @@ def test_a_device_gives_the_values_of_the_threads(seed, depth, policy, lowest):
     scorers = [each for each in scorers if getattr(each, "arguments", {}).get("level", 1) >= lowest] or scorers
     job = Job(ranker, scorers)
     with pytest.MonkeyPatch.context() as patched:
-        go(patched, MIXED)  # the device goes the kernels' way, whose last bits the formulas do not have
+        go(patched, MIXED)  # the device takes the kernels' path, whose last bits are not those of the formulas
         expected, found = measure(job), measure(job, execute=on_device("cpu"))
     assert np.array_equal(found.values, expected.values, equal_nan=True)
     for name in ("first_level", "counts", "tied"):

@@ -131,7 +131,7 @@ def test_packed_codes_score_as_their_bits_of_plus_and_minus_one_do():
 def test_vectors_that_a_similarity_is_not_for_are_refused(vectors, name, expected):
     with pytest.raises(SubmissionError, match=re.escape(expected)):
         products(name, np.array(vectors), np.array(vectors))
-    if name == "poincare":  # another curvature has room for them
+    if name == "poincare":  # they are inside the ball of another curvature
         assert products("poincare(curvature=0.1)", np.array(vectors), np.array(vectors)).shape == (2, 2)
 
 

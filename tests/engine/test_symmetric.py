@@ -40,7 +40,7 @@ def random_job(rng, items, *, similarity=dot, policy=pessimistic, metrics=None, 
 
 
 def is_symmetric(job):
-    """Whether half of the products will do."""
+    """Whether half of the products suffice."""
     made = threads.triangle_of(job, block_values.plan_of(job), range(job.ranker.blocks), 2)
     assert made is not None
     with threads._pool(1) as pool:

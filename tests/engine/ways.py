@@ -1,4 +1,4 @@
-"""The ways in which the engine ranks positives, so that small tests go each of them."""
+"""The paths by which the engine ranks positives, so that small tests take each of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ WAYS = [FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, ALL_MERGED, MIXED]
 
 
 def go(monkeypatch, way):
-    """Until the test ends, go a way: by the formulas, or by compiled code that compares up to how few positives, and merges from
-    how many on."""
+    """Until the test ends, take one path: the formulas, or compiled code that compares up to the first number of positives, and
+    sorts whole rows from the second on."""
     monkeypatch.setattr(compiled, "SMALL", 10**9 if way is FORMULAS else -1)
     few, many = way or MIXED
     for name, value in {"FEW": few, "MANY": many}.items():

@@ -1,4 +1,4 @@
-"""Opens pages of a folder in a real browser, and sees to it that they ask for nothing beyond it, and complain of nothing."""
+"""Opens pages of a folder in a real browser, and checks that they request nothing outside it and log no error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 class Opened:
-    """A page with all it asked for and said; `within`: how every address begins that it may ask for."""
+    """A page with its requests and console messages; `within`: the beginnings of the addresses that it may request."""
 
     def __init__(self, browser, address, within, width=1440, scheme="light", errors=False):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -23,7 +23,7 @@ class Opened:
         self.page.goto(address)
 
     def close(self, name):
-        """Nothing was said and nothing asked for beyond the folder; what it looks like is kept where CI asks for it."""
+        """Check that nothing was logged, and nothing requested outside the folder; keep a screenshot where CI asks for it."""
         if folder := os.environ.get("HBENCH_SCREENSHOTS"):
             self.page.screenshot(path=Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png", full_page=True)
         assert self.errors or self.said == []

@@ -518,7 +518,7 @@ def test_the_same_report_gives_the_same_files(folder, tmp_path):
     assert first == second
 
 
-def test_what_speaks_against_a_score_stands_above_it_as_a_fact(tmp_path):
+def test_doubts_stand_above_the_scores_as_facts(tmp_path):
     rows = [f"i{n},{'ab'[n % 2]},{'ab'[n % 2]}{n % 10}\n" for n in range(ITEMS)]
     (tmp_path / "own.csv").write_text("item,kind,class\n" + "".join(rows))
     vectors = np.random.default_rng(0).normal(size=(ITEMS, 8)).astype(np.float32)
@@ -532,7 +532,7 @@ def test_what_speaks_against_a_score_stands_above_it_as_a_fact(tmp_path):
     assert "honest" not in page
 
 
-def test_what_is_not_there_is_said_and_not_shown(opened, folder, tmp_path):
+def test_missing_parts_are_named_and_not_shown(opened, folder, tmp_path):
     (tmp_path / "bare.json").write_text((folder / "one.json").read_text(encoding="utf-8"), encoding="utf-8")
     done = call("report", tmp_path / "bare.json", "-o", tmp_path / "pages")
     assert "not on this disk" in done.output

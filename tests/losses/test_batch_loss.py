@@ -75,7 +75,7 @@ def test_mined_pairs_are_used_or_refused(name):
 
 
 @pytest.mark.parametrize("name", ["contrastive", "sup_ap", "smooth_ap", "softbin_ap"])
-def test_all_pairs_as_mined_pairs_are_no_mined_pairs(name):
+def test_all_pairs_as_mined_pairs_change_nothing(name):
     embeddings, labels = batch(CLASSES)
     same = (labels[:, -1:] == labels[:, -1]).fill_diagonal_(False)
     differing = labels[:, -1:] != labels[:, -1]

@@ -160,7 +160,7 @@ def test_suprank_losses_are_upper_bounds_of_the_metric_ties_included(name):
 
 
 @pytest.mark.parametrize("loss", [build_loss("sup_ap", offset=1.0, start=0.0), build_loss("smooth_ap")])
-def test_the_released_inat_step_and_the_plain_sigmoid_are_no_upper_bounds(loss):
+def test_the_released_inat_step_and_the_plain_sigmoid_are_not_upper_bounds(loss):
     assert (gaps(loss, number=3000, seed=2) < -1e-9).sum() > 50
 
 

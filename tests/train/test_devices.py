@@ -102,7 +102,7 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch):
     assert _device("cpu") == torch.device("cpu")
 
 
-def test_a_run_goes_on_where_there_are_fewer_gpus(monkeypatch):
+def test_a_run_resumes_where_there_are_fewer_gpus(monkeypatch):
     state = {**checkpoints.random_state(), "cuda": [torch.zeros(16, dtype=torch.uint8)] * 4}
     put = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -66,7 +66,7 @@ def test_a_checkpoint_embeds_to_the_vectors_of_its_run(letters, trained, tmp_pat
 
 
 def stopped_at(count):
-    """A watch that ends an embedding after so many images."""
+    """A callback that ends an embedding after this many images."""
 
     def watch(done, _number):
         if done >= count:

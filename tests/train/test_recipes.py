@@ -51,7 +51,7 @@ def path_of(fine, counts):
 
 
 def synthetic(name):
-    """A dataset of so many levels, 6 images of each of 48 classes, of which nothing is on a disk."""
+    """A dataset of this many levels, 6 images of each of 48 classes, of which nothing is on a disk."""
     counts = LEVELS[name]
     rows = [path_of(fine, counts) for fine in range(counts[-1]) for _ in range(6)]
     items = [f"{i:04d}" for i in range(len(rows))]
@@ -71,7 +71,7 @@ class Noise(torch.utils.data.Dataset):
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_recipe_survives_being_written_and_aims_at_a_published_row(name, tmp_path):
+def test_a_recipe_is_read_back_as_written_and_names_a_published_row(name, tmp_path):
     recipe = resolve(name)
     (tmp_path / "recipe.toml").write_text(as_toml(recipe))
     assert resolve(str(tmp_path / "recipe.toml")) == recipe
@@ -223,7 +223,7 @@ def test_every_setup_says_whose_its_values_are():
 
 @pytest.mark.parametrize(
     ("name", "rates"),
-    [  # at epochs 1, 5, 6, 50 and 100, where there are so many: body, head, and proxies that have an optimiser of their own
+    [  # at epochs 1, 5, 6, 50 and 100, where the run is that long: body, head, and proxies that have an optimiser of their own
         (
             "sop-happier",
             [(0, 1e-4, 10), (0, 1e-4, 10), (5e-5, 1e-4, 10), (2.968e-5, 5.937e-5, 5.977), (4.429e-7, 8.856e-7, 0.1877)],

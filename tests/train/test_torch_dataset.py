@@ -1,4 +1,4 @@
-"""Manifests as torch datasets: complete, in order, decoded, in worker processes, and in torchvision's habit."""
+"""Manifests as torch datasets: complete, in order, decoded, in worker processes, and with torchvision's arguments."""
 
 import pickle
 import zlib
@@ -95,7 +95,7 @@ def test_a_picture_of_600_megapixels_is_refused_without_decoding_it(tmp_path):
         open_picture(tmp_path, "big.png")
 
 
-# torchvision's habit
+# as torchvision's datasets
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("omniglot")
 
 
-def test_the_habit_of_torchvision_downloads_once_and_reads(served, root):
+def test_the_arguments_of_torchvision_download_once_and_read(served, root):
     assert hbench.vision_dataset is vision_dataset
     test = vision_dataset("omniglot-small")(root, "test", transform=v2.ToImage(), target_transform=str, download=True)
     assert isinstance(test, vision.VisionDataset)

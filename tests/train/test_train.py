@@ -168,7 +168,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(letters, t
     assert not (tmp_path / "run").exists()
 
 
-def test_callbacks_are_told_what_is_logged(letters, tmp_path):
+def test_callbacks_receive_what_is_logged(letters, tmp_path):
     calls = []
     recipe = tiny("glyphs-happier", "epochs=1")
     loop.train(recipe, tmp_path, dataset=letters, callbacks=[lambda step, values: calls.append((step, dict(values)))])
@@ -306,7 +306,7 @@ def test_a_schedule_is_its_formula(name, expected):
     assert factors == pytest.approx(expected)
 
 
-def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
+def test_each_group_has_its_rate_and_the_body_is_frozen_during_warm_up(letters):
     changes = ["optimizer.lr=0.1", "optimizer.head=2", "optimizer.lr_min=0.01", "proxies.lr=10", "proxies.lr_min=0.5"]
     recipe = tiny("glyphs-happier", *changes, "schedule.warm_up=1", "epochs=4")
     run = begin(recipe, letters)
@@ -322,7 +322,7 @@ def test_rates_are_the_groups_own_and_the_body_rests_during_warm_up(letters):
     assert [set_rates(run.optimizers, recipe, epoch)["body"] for epoch in (0, 1)] == [1.0, 0.3]
 
 
-def test_what_rests_during_warm_up_is_not_differentiated(letters, tmp_path):
+def test_frozen_parameters_are_not_differentiated_during_warm_up(letters, tmp_path):
     recipe = tiny("glyphs-happier", "schedule.warm_up=1", "model.freeze_batch_norm=true")
     run = begin(recipe, letters)
     before = [weight.clone() for weight in run.model.body()]
@@ -384,7 +384,7 @@ def test_half_precision_trains_and_embeds_in_float32(letters, tmp_path, precisio
     assert not torch.equal(trained["projection.weight"], begun.projection.weight)
 
 
-def test_uniform_numbers_are_uniform_and_their_seeds_own():
+def test_uniform_numbers_are_uniform_and_depend_on_their_seed_alone():
     shares = uniform(np.arange(20_000), 2)
     assert shares.min() >= 0
     assert shares.max() < 1
@@ -401,10 +401,10 @@ def test_a_shift_by_nothing_changes_nothing():
     assert torch.equal(moved[1:2], shifted(images[1:2], np.array([2]), (1.0, 1.0)))
 
 
-# ---- stopping and going on
+# ---- stopping and resuming
 
 
-def test_a_killed_run_goes_on_to_the_same_bits(letters, tmp_path):
+def test_a_killed_run_resumes_to_the_same_bits(letters, tmp_path):
     """Killed (SIGKILL) at a random step, resumed; its weights and log are those of a run that was never stopped."""
     save(letters, tmp_path / "letters")
     settings = ["sampler.batch=16", "epochs=2", "steps_per_epoch=6", "log_every=1", "checkpoint_every=2", "model.dim=8"]
@@ -478,7 +478,7 @@ def test_the_log_of_a_killed_run_is_that_of_an_undisturbed_one(letters, undistur
     assert names[0] == names[1]
 
 
-def test_a_process_that_torchrun_starts_again_goes_on_by_itself(letters, tmp_path, monkeypatch):
+def test_a_process_that_torchrun_restarts_resumes_by_itself(letters, tmp_path, monkeypatch):
     with pytest.raises(loop.TrainingInterrupted):
         loop.train(tiny(), tmp_path, dataset=letters, on_progress=signalled_at(4, signal.SIGTERM))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")

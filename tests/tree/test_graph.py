@@ -41,7 +41,7 @@ def test_rows_are_all_the_simple_paths_that_networkx_finds_and_problems_what_its
         assert found == several
 
 
-def test_a_cycle_is_told_in_its_order_and_the_rest_is_still_unfolded():
+def test_a_cycle_is_listed_in_order_and_the_rest_is_still_unfolded():
     table = unfold(edges([("root", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("root", "d"), ("d", "e")]))
     (cycle,) = table.broken
     assert (cycle.kind, cycle.node, cycle.where) == ("cycle", "a", ("a", "b", "c", "a"))

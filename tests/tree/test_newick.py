@@ -47,7 +47,7 @@ def test_the_usual_forms_of_newick_are_read(text, rows):
         ("(A]);", "']);' at line 1, character 3"),
     ],
 )
-def test_what_is_no_newick_is_refused_at_its_place(text, found):
+def test_text_that_is_not_newick_is_refused_at_its_place(text, found):
     with pytest.raises(DataError, match="not a Newick tree") as refusal:
         parse_newick(text)
     assert refusal.value.found == found

@@ -142,7 +142,7 @@ PATHS = np.array([[0, 0], [1, 1]], np.int32)
         (lambda: LabelTree(("same", "same"), (("a", "b"), ("x", "y")), PATHS), "not unique", "same several times"),
     ],
 )  # fmt: skip
-def test_what_is_no_tree_is_refused_by_what_is_found(make, words, found):
+def test_labels_that_form_no_tree_are_refused_with_what_is_found(make, words, found):
     with pytest.raises(TreeError, match=words) as refusal:
         make()
     assert refusal.value.found == found
@@ -165,7 +165,7 @@ def test_labels_are_refused_exactly_when_two_rows_share_a_label_under_different_
 
 
 @pytest.mark.parametrize("bad", [np.zeros((2, 0), int), np.full((2, 2), 0.5), np.zeros((1, 2, 3), int), ["a", "b"]])
-def test_what_is_no_array_of_labels_is_refused(bad):
+def test_arrays_that_are_not_labels_are_refused(bad):
     with pytest.raises(TreeError, match="integers of shape"):
         as_labels(bad)
     with pytest.raises(TreeError, match="at least one level"):
