@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-LIMITS = {"evaluate FILE --dataset glyphs": 56, "evaluate FILE --dataset own.csv": 50, "one training batch": 23}
+GOALS = {"evaluate FILE --dataset glyphs": 28, "evaluate FILE --dataset own.csv": 26, "one training batch": 16}
+LIMITS = dict(zip(GOALS, (55, 48, 22), strict=True))  # no walk is longer than it was; the goals are not reached
 FUNCTION = 1  # CO_OPTIMIZED: the code of a function, not that of a module or of a class body
 
 
@@ -115,7 +116,7 @@ def main() -> None:
         for name, limit in LIMITS.items():
             walk = [sys.executable, __file__, "--walk", name]
             modules = subprocess.run(walk, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-            print(f"{name}: {len(modules)} modules (at most {limit})", *modules, sep="\n  ")
+            print(f"{name}: {len(modules)} modules (at most {limit}, goal {GOALS[name]})", *modules, sep="\n  ")
             longer += [name] * (len(modules) > limit)
         if longer:
             raise SystemExit(f"longer than its limit: {', '.join(longer)}")

@@ -43,7 +43,10 @@ def test_rows_are_those_of_the_page(bench):
 
 
 def test_no_walk_through_the_code_is_longer_than_its_limit():
-    process("benchmarks/walk.py", folder=ROOT)
+    walks = process("benchmarks/walk.py", folder=ROOT).stdout
+    lengths = re.findall(r"^.+: (\d+) modules \(at most (\d+), goal \d+\)$", walks, re.MULTILINE)
+    assert len(lengths) == 3
+    assert all(int(length) <= int(limit) for length, limit in lengths)
 
 
 def test_a_benchmark_says_its_rows(bench):

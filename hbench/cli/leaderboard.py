@@ -304,14 +304,18 @@ def submit(
 
 
 def setup_of(pairs: Sequence[str]) -> dict[str, str | int]:
-    """The setup of a row from its KEY=VALUE pairs; raises UnknownName for a key that rows do not have."""
-    from hbench.core.errors import UnknownName
+    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName for a key that rows lack."""
+    from hbench.core.errors import UnknownName, UsageError
     from hbench.evaluation.leaderboard import Setup
 
     setup: dict[str, str | int] = {}
     for key, _, value in (pair.partition("=") for pair in pairs):
         if key not in Setup.model_fields:
             raise UnknownName("key of a row's setup", key, Setup.model_fields)
+        if not value:
+            raise UsageError(
+                f"the setup's {key} has no value", expected="KEY=VALUE", fix=f"--setup {key}=…, or leave it out"
+            )
         is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
         setup[key] = int(value) if is_number else value
     return setup

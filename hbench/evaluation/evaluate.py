@@ -135,7 +135,7 @@ def examine(
     similarity, protocol = settings.similarity or data.protocol.similarity, protocol_name(settings.protocol, data)
     conditions = replace(settings, similarity=similarity, protocol=protocol).resolve(
         data.levels, metrics=names, partial=bool(warnings),
-        left_out=f"{len(left_out)}({digest_of_lines(left_out)[:8]})" if left_out else "",
+        left_out=f"{len(left_out)}({_short_digest(left_out)})" if left_out else "",
     )  # fmt: skip
     problems = given.problems(data, cosine=conditions.similarity_name == "cosine")
     refuse(given.source.file, problems)
@@ -238,6 +238,10 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
     return replace(data, tests=tests), left_out
 
 
+def _short_digest(items: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
+
+
 def _refuse_empty(data: Dataset) -> None:
     """Refuse a test without queries, or without a gallery."""
     for name, test in data.tests.items():
@@ -282,9 +286,5 @@ def protocol_name(name: str, data: Dataset) -> str:
 
 def digest_of(data: Dataset) -> str:
     """sha256 over the digests of the test manifests."""
-    return digest_of_lines([*(f"{name} {manifest.digest}" for name, manifest in sorted(data.tests.items())), ""])
-
-
-def digest_of_lines(lines: Sequence[str]) -> str:
-    """sha256 of lines, joined by line feeds."""
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(data.tests.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

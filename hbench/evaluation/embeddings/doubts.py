@@ -56,6 +56,8 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     The squared distances from the means of blocks are no more than those from the mean of all: vectors of a net differ enough
     within the first block, after which nothing is read.
     """
+    if len(given) < ENOUGH:
+        return False
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     floats = (part.astype(np.float32, copy=False) for part in parts)
     allowed = NEAR * sum(float(np.vecdot(part, part).sum(dtype=np.float64)) for part in floats)
@@ -67,8 +69,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
         apart += float(np.vdot(values, values))
         if apart > allowed:
             return False
-    apart = sum(float(np.square(part - mean).sum()) for part in parts)
-    return len(given) >= ENOUGH and apart <= allowed
+    return sum(float(np.square(part - mean).sum()) for part in parts) <= allowed
 
 
 def trained_on(data: Dataset) -> Iterator[str]:
