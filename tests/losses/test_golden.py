@@ -196,3 +196,24 @@ def test_every_departure_is_documented_and_tested():
         for test in tests:
             module, function = test.split(".")
             assert f"def {function}(" in Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+
+
+def moved(entry, move):
+    """The arrays with an entry's vectors moved."""
+    keys = [key for key in (f"{entry['case']}/emb", f"{entry['case']}/ref") if key in ARRAYS]
+    return ARRAYS | {key: move(ARRAYS[key].astype(np.float64)) for key in keys}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "SoftBinAP" in name])
+@pytest.mark.parametrize("factor", [1 - 1e-12, 1 + 1e-12], ids=["below", "above"])
+def test_a_recorded_gradient_on_a_kink_is_met_from_either_side(name, factor):
+    """Processors may round all the queries' own scores down, or up."""
+    differing = []
+    for entry in of(name):
+        value, gradients = golden.evaluate(entry, moved(entry, lambda x: x * factor))
+        assert value == pytest.approx(entry["value"], rel=1e-9)
+        theirs = ARRAYS[entry["grads"]["emb"]["key"]]
+        ours = on_the_same_side(entry, "emb", gradients["emb"], theirs)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+        differing.append(not np.allclose(gradients["emb"], theirs, 1e-6, 1e-8))
+    assert any(differing)  # else this test sees no kink

@@ -258,3 +258,21 @@ def test_the_kernel_computes_the_float64_formula(name, parameters, spread):
         expected, expected_slope = value_and_slope(loss, scores.double(), levels, depth)
         assert value == pytest.approx(expected, abs=1e-6)
         assert (slope - expected_slope).norm() <= 1e-5 * expected_slope.norm()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_descent_on_free_vectors_reaches_a_perfect_ranking(name):
+    embeddings, labels = square_batch(seed=3, dim=16, dtype=torch.float32)
+    vectors = embeddings.clone().requires_grad_()
+    optimiser = torch.optim.Adam([vectors], lr=0.05)
+    # a sigmoid vanishes far away, so it starts wide, and the outer one of recall must not be saturated by large ranks
+    width = {"temperature": 3.0} | ({"rho": 1.0} if name.startswith("sup") else {}) if "recall" in name else {}
+    loss, exact = (
+        build_loss(name, tau=0.1, **width),
+        RankLoss(rank_losses.h_ap(), EXACT, rank_losses.fine_label()),
+    )
+    for _ in range(250):
+        optimiser.zero_grad()
+        loss(torch.nn.functional.normalize(vectors, dim=1), labels).backward()
+        optimiser.step()
+    assert exact(torch.nn.functional.normalize(vectors.detach(), dim=1), labels).item() == pytest.approx(0, abs=1e-6)

@@ -273,3 +273,10 @@ def test_what_cannot_be_begun_is_refused():
     resting = SMALL.model_copy(update={"dim": 0})
     refused(ConfigError, "nothing would learn during the warm-up", "schedule.warm_up=5", model=resting)
     refused(DataError, "no training images", train=False)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_recipe_file_has_at_most_25_lines_and_opens_with_what_it_is(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 25
+    assert text.startswith("# ")

@@ -13,6 +13,7 @@ from hbench.datasets.manifest import name_table_of
 from hbench.tree import RESERVED, LabelTree
 from hbench.tree.files import WRITERS, nested, read, write
 from hbench.tree.names import class_rows, find_problems
+from hbench.tree.policies import mend
 from tests.tree_strategies import label_trees
 
 TREES = Path(__file__).parents[1] / "golden" / "trees"
@@ -157,3 +158,11 @@ def test_json_is_written_as_deep_as_it_is_read(tmp_path, levels):
     assert set(read(tmp_path / "t.json").rows) == set(class_rows(tree)) == {names, (*names[:-1], "other")}
     with pytest.raises(UsageError, match="not a table"):
         read(tmp_path / "t.json", levels=["a"])
+
+
+@pytest.mark.parametrize("kind", [".csv", ".graphml", ".json", ".nwk"])
+def test_the_tree_of_inaturalist_2018_comes_back_from_every_format(tmp_path, kind):
+    tree, _ = mend(read(TREES / "inat2018_names.csv.gz"), ["by-path", "fill-from-parent"]).table.tree()
+    path = tmp_path / f"tree{kind}"
+    path.write_text(write(tree, kind), encoding="utf-8")
+    assert read(path).tree()[0] == tree
