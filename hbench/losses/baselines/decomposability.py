@@ -3,7 +3,7 @@ calibrating scores across batches ([N] §3.2, [T] §III-C).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -82,20 +82,30 @@ class WeightedSum(BatchLoss):
         return torch.stack(terms).sum()
 
 
-Combination = tuple[str, str, float, dict[str, Any], str]  # rank and decomposability loss, λ, other defaults, paper
-COMBINATIONS: dict[str, Combination] = {
-    "happier": ("sup_hap", "cluster", 0.1, {}, "HAPPIER (ECCV 2022) §3.2"),
-    "happier_f": ("sup_hap", "cluster", 0.1, {"alpha": 5.0}, "HAPPIER (ECCV 2022) §4: α = 5 on SOP, 3 on iNat"),
-    "roadmap": ("sup_ap", "calibration", 0.5, {}, "ROADMAP (NeurIPS 2021) Eq. 2"),
-    "rod_ndcg": ("sup_ndcg", "cluster", 0.1, {}, "Rank losses (TPAMI 2024) Eq. 25"),
-    "rod_recall": ("sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2024) Eq. 17"),
+class Combination(NamedTuple):
+    """A combination: names of the rank loss and the decomposability loss, λ, changed defaults of the rank loss, paper."""
+
+    rank: str
+    decomposability: str
+    lam: float
+    defaults: Mapping[str, Any]
+    paper: str
+
+
+COMBINATIONS = {
+    "happier": Combination("sup_hap", "cluster", 0.1, {}, "HAPPIER (ECCV 2022) §3.2"),
+    "happier_f": Combination(
+        "sup_hap", "cluster", 0.1, {"alpha": 5.0}, "HAPPIER (ECCV 2022) §4: α = 5 on SOP, 3 on iNat"
+    ),
+    "roadmap": Combination("sup_ap", "calibration", 0.5, {}, "ROADMAP (NeurIPS 2021) Eq. 2"),
+    "rod_ndcg": Combination("sup_ndcg", "cluster", 0.1, {}, "Rank losses (TPAMI 2024) Eq. 25"),
+    "rod_recall": Combination("sup_recall", "calibration", 0.5, {}, "Rank losses (TPAMI 2024) Eq. 17"),
 }
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
     """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses."""
-    rank, decomposability, usual, defaults, paper = row
-    first, second = entries[rank], entries[decomposability]
+    first, second = entries[row.rank], entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
         lam = params["lam"]
@@ -105,5 +115,5 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
         parts = [entry.build({name: params[name] for name in entry.parameters}) for entry in (first, second)]
         return WeightedSum(parts, [1 - lam, lam])
 
-    parameters = {"lam": usual, **first.parameters, **defaults, **second.parameters}
-    return LossEntry(build, f"(1 − λ)·{rank} + λ·{decomposability}", paper, parameters)
+    parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}
+    return LossEntry(build, f"(1 − λ)·{row.rank} + λ·{row.decomposability}", row.paper, parameters)
