@@ -11,9 +11,6 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +22,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.numpy import load, save_file
 
-from tests.hostile.corpus import Sample, saved
+from tests.hostile.corpus import saved
 
-NESTED: Any = []
+NESTED = []
 for _ in range(30):
     NESTED = [NESTED]
 TEXTS = [
@@ -43,12 +40,12 @@ VALUES = st.one_of(
 )
 
 
-def altered(sample: Sample) -> st.SearchStrategy[bytes]:
-    """Files of a sample's format, alike and wrong."""
+def altered(sample):
+    """Bytes of files of a sample's format, alike and wrong."""
     return MAKERS[sample.name.partition(".")[2]](sample)
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(value, at=()):
     """The way to every part of a document."""
     yield at
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -56,7 +53,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(child, (*at, key))
 
 
-def put(value: Any, at: Sequence[Any], change: Callable[[Any], Any]) -> Any:
+def put(value, at, change):
     """The document with another part at one place."""
     if not at:
         return change(value)
@@ -66,7 +63,7 @@ def put(value: Any, at: Sequence[Any], change: Callable[[Any], Any]) -> Any:
 
 
 @st.composite
-def documents(draw: st.DrawFn, sound: Any) -> Any:
+def documents(draw, sound):
     """The document after one to three parts were replaced, taken out, doubled or added."""
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.sampled_from(list(places(sound))))
@@ -76,7 +73,7 @@ def documents(draw: st.DrawFn, sound: Any) -> Any:
     return sound
 
 
-def _changed(part: Any, kind: str, odd: Any) -> Any:
+def _changed(part, kind, odd):
     if kind == "drop" and isinstance(part, dict | list) and part:
         return dict(list(part.items())[1:]) if isinstance(part, dict) else part[1:]
     if kind == "add" and isinstance(part, dict):
@@ -86,64 +83,52 @@ def _changed(part: Any, kind: str, odd: Any) -> Any:
     return part * 2 if kind == "double" and isinstance(part, list | str) else odd
 
 
-def _json(sample: Sample) -> st.SearchStrategy[bytes]:
-    return documents(json.loads(saved(sample.name, sample.make))).map(lambda value: json.dumps(value).encode())
-
-
-def _yaml(sample: Sample) -> st.SearchStrategy[bytes]:
-    return documents(yaml.safe_load(saved(sample.name, sample.make))).map(
-        lambda value: yaml.safe_dump(value, allow_unicode=True).encode()
+def _texts(read, write):
+    """Documents of a text format: `read` makes lists and dicts of a text, `write` a text of whatever became of them."""
+    return lambda sample: documents(read(saved(sample.name, sample.make).decode())).map(
+        lambda value: write(value).encode()
     )
 
 
-def _toml(sample: Sample) -> st.SearchStrategy[bytes]:
-    def told(value: Any) -> bytes:
-        try:
-            return tomli_w.dumps(value if isinstance(value, dict) else {"value": value}).encode()
-        except (TypeError, ValueError, AttributeError):  # TOML has no null
-            return b"a = 1\n"
-
-    return documents(tomllib.loads(saved(sample.name, sample.make).decode())).map(told)
+def _toml(value):
+    try:
+        return tomli_w.dumps(value if isinstance(value, dict) else {"value": value})
+    except (TypeError, ValueError, AttributeError):  # TOML has no null
+        return "a = 1\n"
 
 
-def _lines(delimiter: str) -> Callable[[Sample], st.SearchStrategy[bytes]]:
+def _cells(delimiter):
     """Tables of texts: cells, rows and columns replaced, taken out and doubled."""
 
-    def strategy(sample: Sample) -> st.SearchStrategy[bytes]:
-        raw = saved(sample.name, sample.make)
-        packed = sample.name.endswith(".gz")
-        sound = list(csv.reader(io.StringIO((gzip.decompress(raw) if packed else raw).decode()), delimiter=delimiter))
+    def write(rows):
+        out = io.StringIO()
+        kept = [row if isinstance(row, list) else [row] for row in rows] if isinstance(rows, list) else [[rows]]
+        csv.writer(out, delimiter=delimiter).writerows([[str(cell) for cell in row] for row in kept])
+        return out.getvalue()
 
-        def told(rows: Any) -> bytes:
-            out = io.StringIO()
-            kept = [row if isinstance(row, list) else [row] for row in rows] if isinstance(rows, list) else [[rows]]
-            csv.writer(out, delimiter=delimiter).writerows([[str(cell) for cell in row] for row in kept])
-            text = out.getvalue().encode()
-            return gzip.compress(text) if packed else text
-
-        return documents(sound).map(told)
-
-    return strategy
+    return (lambda text: list(csv.reader(io.StringIO(text), delimiter=delimiter))), write
 
 
-def _text(sample: Sample) -> st.SearchStrategy[bytes]:
-    """Texts of other grammars: pieces between their marks replaced, taken out and doubled."""
-    text = saved(sample.name, sample.make).decode()
-    pieces = [piece for piece in re.split(r"([()<>,;:\s\"=/])", text) if piece]
-    return documents(pieces).map(
-        lambda parts: "".join(map(str, parts if isinstance(parts, list) else [parts])).encode()
+def _packed(sample):
+    read, write = _cells(",")
+    sound = read(gzip.decompress(saved(sample.name, sample.make)).decode())
+    return documents(sound).map(lambda rows: gzip.compress(write(rows).encode()))
+
+
+# texts of other grammars: pieces between their marks replaced, taken out and doubled
+_pieces = _texts(
+    lambda text: [piece for piece in re.split(r"([()<>,;:\s\"=/])", text) if piece],
+    lambda parts: "".join(map(str, parts if isinstance(parts, list) else [parts])),
+)
+
+
+def _table(write):
+    return lambda sample: tables(saved_table(sample)).map(
+        lambda table: saved(sample.name, lambda path: write(table, path))
     )
 
 
-def _table(write: Callable[[pa.Table, Path], object]) -> Callable[[Sample], st.SearchStrategy[bytes]]:
-    def strategy(sample: Sample) -> st.SearchStrategy[bytes]:
-        sound = saved_table(sample)
-        return tables(sound).map(lambda table: saved(sample.name, lambda path: write(table, path)))
-
-    return strategy
-
-
-def saved_table(sample: Sample) -> pa.Table:
+def saved_table(sample):
     raw = saved(sample.name, sample.make)
     if sample.name.endswith(".parquet"):
         return pq.read_table(io.BytesIO(raw))
@@ -152,7 +137,7 @@ def saved_table(sample: Sample) -> pa.Table:
 
 
 @st.composite
-def tables(draw: st.DrawFn, sound: pa.Table) -> pa.Table:
+def tables(draw, sound):
     """The table with a column of another type, of nulls, doubled, renamed or taken out; or with rows doubled or none."""
     names, columns = list(sound.column_names), list(sound.columns)
     for _ in range(draw(st.integers(1, 2))):
@@ -173,29 +158,27 @@ def tables(draw: st.DrawFn, sound: pa.Table) -> pa.Table:
         elif kind == "name":
             names[place] = draw(st.sampled_from(TEXTS))
         else:
-            picked = (
-                pa.array([], pa.int64()) if kind == "empty" else pa.array([0] * rows + list(range(rows)), pa.int64())
-            )
+            picked = pa.array([] if kind == "empty" else [*[0] * rows, *range(rows)], pa.int64())
             columns = [each.take(picked) for each in columns]
     return pa.Table.from_arrays(columns, names=names).replace_schema_metadata(sound.schema.metadata)
 
 
-def _odd_columns(rows: int) -> list[pa.Array]:
+def _odd_columns(rows):
     """Columns that a careless writer, or a foul one, may leave."""
+    same = [
+        (True, None),
+        (2**63 - 1, None),
+        (-1.5, None),
+        (float("nan"), None),
+        (b"\xff", None),
+        ("a", None),
+        (["a"], None),
+    ]
+    same += [({"x": 1}, None), (0, pa.timestamp("us")), (None, pa.null()), (1, pa.decimal128(5, 2))]
     return [
-        pa.array([True] * rows),
-        pa.array([2**63 - 1] * rows),
-        pa.array([-1.5] * rows),
-        pa.array([float("nan")] * rows),
-        pa.array([b"\xff"] * rows),
-        pa.array(["a"] * rows),
+        *(pa.array([value] * rows, kind) for value, kind in same),
         pa.array(["a"] * rows).dictionary_encode(),
         pa.array([[1.0] * (number % 3) for number in range(rows)], pa.list_(pa.float64())),
-        pa.array([["a"]] * rows),
-        pa.array([{"x": 1}] * rows),
-        pa.array([0] * rows, pa.timestamp("us")),
-        pa.array([None] * rows, pa.null()),
-        pa.array([1] * rows, pa.decimal128(5, 2)),
     ]
 
 
@@ -207,72 +190,59 @@ ARRAYS = [
 ]  # fmt: skip
 
 
-def _arrays(
-    load: Callable[[bytes], dict[str, Any]], write: Callable[[Path, dict[str, Any]], object]
-) -> Callable[[Sample], st.SearchStrategy[bytes]]:
+def _arrays(read, write):
     """Archives of arrays: one replaced, renamed, taken out or added."""
 
-    def strategy(sample: Sample) -> st.SearchStrategy[bytes]:
-        sound = load(saved(sample.name, sample.make))
+    @st.composite
+    def changed(draw, sample):
+        members = read(saved(sample.name, sample.make))
+        name = draw(st.sampled_from(sorted(members)))
+        array = draw(st.sampled_from(ARRAYS))
+        kind = draw(st.sampled_from(["replace", "replace", "rename", "drop", "add"]))
+        if kind == "replace":
+            members[name] = array
+        elif kind == "add":
+            members[draw(st.sampled_from(["more", "ids ", "vectors2"]))] = array
+        else:
+            own = members.pop(name)
+            members |= {} if kind == "drop" else {draw(st.sampled_from(["x", "IDS", "embedding "])): own}
+        return saved(sample.name, lambda path: write(path, members))
 
-        @st.composite
-        def changed(draw: st.DrawFn) -> bytes:
-            members = dict(sound)
-            name = draw(st.sampled_from(sorted(members)))
-            array = draw(st.sampled_from(ARRAYS))
-            kind = draw(st.sampled_from(["replace", "replace", "rename", "drop", "add"]))
-            if kind == "replace":
-                members[name] = array
-            elif kind == "add":
-                members[draw(st.sampled_from(["more", "ids ", "vectors2"]))] = array
-            else:
-                own = members.pop(name)
-                members |= {} if kind == "drop" else {draw(st.sampled_from(["x", "IDS", "embedding "])): own}
-            return saved(sample.name, lambda path: write(path, members))
-
-        return changed()
-
-    return strategy
+    return changed
 
 
-def _npy(sample: Sample) -> st.SearchStrategy[bytes]:
+def _npy(sample):
     return st.sampled_from(ARRAYS).map(lambda array: saved(sample.name, lambda path: np.save(path, array)))
 
 
-def _write_safetensors(path: Path, members: dict[str, Any]) -> None:
-    plain = {
-        name: np.ascontiguousarray(each) for name, each in members.items() if np.asarray(each).dtype.kind in "fiub"
-    }
+def _write_safetensors(path, members):
+    plain = {name: np.ascontiguousarray(a) for name, a in members.items() if np.asarray(a).dtype.kind in "fiub"}
     save_file({name: each.astype(each.dtype.newbyteorder("=")) for name, each in plain.items()}, path)
 
 
-def _write_pt(path: Path, members: dict[str, Any]) -> None:
+def _write_pt(path, members):
     arrays = (np.ndarray, np.generic)
     torch.save({name: each.tolist() if isinstance(each, arrays) else each for name, each in members.items()}, path)
 
 
-def _picture(sample: Sample) -> st.SearchStrategy[bytes]:
+def _picture(sample):
     modes = ["1", "L", "RGB", "CMYK"] if sample.name.endswith("jpg") else ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"]
     sizes = st.tuples(st.sampled_from([1, 2, 300]), st.sampled_from([1, 3, 2000]))
-    made = st.builds(lambda mode, size: Image.new(mode, size), st.sampled_from(modes), sizes)
-    kinds = {"jpg": "JPEG", "png": "PNG"}
-
-    def told(image: Image.Image) -> bytes:
-        out = io.BytesIO()
-        image.save(out, kinds[sample.name.rpartition(".")[2]])
-        return out.getvalue()
-
-    return made.map(told)
+    made = st.builds(Image.new, st.sampled_from(modes), sizes)
+    return made.map(lambda image: saved(sample.name, image.save))
 
 
-def _write_ipc(table: pa.Table, path: Path) -> None:
+def _write_ipc(table, path):
     with pa.ipc.new_file(str(path), table.schema) as out:
         out.write_table(table)
 
 
-MAKERS: dict[str, Callable[[Sample], st.SearchStrategy[bytes]]] = {
-    "json": _json, "yaml": _yaml, "toml": _toml, "csv": _lines(","), "csv.gz": _lines(","), "tsv": _lines("\t"),
-    "trec": _lines(" "), "nwk": _text, "graphml": _text, "parquet": _table(pq.write_table), "arrow": _table(_write_ipc),
+MAKERS = {
+    "json": _texts(json.loads, json.dumps),
+    "yaml": _texts(yaml.safe_load, lambda value: yaml.safe_dump(value, allow_unicode=True)),
+    "toml": _texts(tomllib.loads, _toml),
+    "csv": _texts(*_cells(",")), "csv.gz": _packed, "tsv": _texts(*_cells("\t")), "trec": _texts(*_cells(" ")),
+    "nwk": _pieces, "graphml": _pieces, "parquet": _table(pq.write_table), "arrow": _table(_write_ipc),
     "npz": _arrays(lambda raw: dict(np.load(io.BytesIO(raw))), lambda path, members: np.savez(path, **members)), "npy": _npy,
     "safetensors": _arrays(load, _write_safetensors),
     "pt": _arrays(lambda raw: dict(torch.load(io.BytesIO(raw), weights_only=True)), _write_pt),
