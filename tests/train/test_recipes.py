@@ -273,6 +273,7 @@ def test_what_cannot_be_begun_is_refused():
     resting = SMALL.model_copy(update={"dim": 0})
     refused(ConfigError, "nothing would learn during the warm-up", "schedule.warm_up=5", model=resting)
     refused(DataError, "no training images", train=False)
+    refused(UsageError, "two passes", "two_pass=4", model=SMALL.model_copy(update={"freeze_batch_norm": False}))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
