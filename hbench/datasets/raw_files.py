@@ -43,29 +43,31 @@ def lines_of(path: Path) -> list[str]:
     return [line for line in text_of(path).splitlines() if line.strip()]
 
 
-def rows_of(path: Path, *, header: list[str] | None = None, columns: int | None = None) -> list[list[str]]:
-    """Read the words of each line: as many as the `header` has, which is required and left out, or `columns`.
+def rows_of(path: Path, *, header: str = "", columns: int = 0, separator: str | None = None) -> list[list[str]]:
+    """Read the words of each line, between white space or the `separator`: as many as the `header` has, or `columns`.
 
-    With `columns` the last word may contain spaces. Raises DataError for another header or number of words.
+    The header is required, and may lack its line end. With `columns` the last word may contain spaces. Raises DataError
+    for another header or number of words.
     """
-    lines = lines_of(path)
-    number = columns or len(header or [])
-    if header is not None and (not lines or lines[0].split() != header):
-        raise DataError(
-            f"{path} has another header", expected=" ".join(header), found=lines[0][:80] if lines else "no lines"
-        )
-    rows = [line.split(maxsplit=number - 1) for line in lines[header is not None :]]
-    for place, row in enumerate(rows, start=1 + (header is not None)):
+    text = text_of(path)
+    if not text.startswith(header):
+        raise DataError(f"{path} has another header", expected=header, found=text.partition("\n")[0][:80] or "no lines")
+    lines = text.removeprefix(header).splitlines()
+    rows = [[word.strip() for word in line.split(separator, columns - 1)] for line in lines if line.strip()]
+    number = columns or len(header.split(separator))
+    for place, row in enumerate(rows, start=1 + bool(header)):
         if len(row) != number:
             raise DataError(
                 f"{path}, line {place}, cannot be understood", expected=f"{number} words", found=" ".join(row)[:80]
             )
-    return [[word.strip() for word in row] for row in rows]
+    return rows
 
 
-def json_of(path: Path) -> Any:
-    """Read a JSON file; raises DataError where it is missing or not JSON."""
-    return _content(path, read_json, "JSON")
+@contextmanager
+def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[Any]:
+    """Yield the value in a JSON file to code that takes it apart; raises DataError where the file is missing or not `kind`."""
+    with refuse_unless(path, kind, expected=expected):
+        yield _content(path, read_json, "JSON")
 
 
 def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:

@@ -4,9 +4,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from PIL import Image
 
 from hbench.core.registry import Registry
@@ -19,6 +21,7 @@ Picture = Callable[[Path, str], Image.Image]  # opens the image of an item, give
 Names = dict[str, dict[str, str]]
 Counts = Mapping[str, Mapping[str, int]]
 Labelled = Iterable[tuple[str, Row]]  # items with their names, coarse to fine
+Key = TypeVar("Key")
 Splits = Mapping[str, Labelled | Manifest]  # by "train", "test" or, where there are several tests, their names
 
 RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
@@ -77,9 +80,10 @@ class Spec:
 specs: Registry[Spec] = Registry("dataset", group="hbench.datasets", type=Spec)
 
 
-def manifest_of(labelled: Labelled, levels: Sequence[str]) -> Manifest:
-    """Make the manifest of items that are all queries and all in the gallery."""
-    return from_names(*_columns(labelled), levels=levels)
+def manifest_of(labelled: Labelled, levels: Sequence[str], **masks: NDArray[np.bool_]) -> Manifest:
+    """Make the manifest of items; without the masks `query` and `gallery` all are queries and all in the gallery."""
+    pairs = list(labelled)
+    return from_names([item for item, _ in pairs], [names for _, names in pairs], levels=levels, **masks)
 
 
 def split_by(labelled: Labelled, *, trains: Callable[[Row], bool]) -> dict[str, list[tuple[str, Row]]]:
@@ -93,21 +97,15 @@ def split_by(labelled: Labelled, *, trains: Callable[[Row], bool]) -> dict[str, 
 def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str]) -> Manifest:
     """Make the manifest of a test whose queries are not in the gallery."""
     queries = list(queries)
-    items, rows = _columns([*queries, *gallery])
-    query = np.arange(len(items)) < len(queries)
-    return from_names(items, rows, levels=levels, query=query, gallery=~query)
+    pairs = [*queries, *gallery]
+    query = np.arange(len(pairs)) < len(queries)
+    return manifest_of(pairs, levels, query=query, gallery=~query)
 
 
-def _columns(labelled: Labelled) -> tuple[list[str], list[Row]]:
-    pairs = list(labelled)
-    return [item for item, _ in pairs], [names for _, names in pairs]
-
-
-def mended(rows: Iterable[Row], levels: Sequence[str], *policies: str) -> dict[Row, Row]:
-    """Map each row of names to the row that the policies (hbench.tree.policies) make of it, in a tree of all rows."""
-    rows = list(rows)
-    final = mend(NameTable.of(levels, rows), policies).final
-    return {row: final[stripped(row)] or () for row in rows}
+def mended(rows: Mapping[Key, Row], levels: Sequence[str], *policies: str) -> dict[Key, Row]:
+    """Replace each row of names by what the policies (hbench.tree.policies) make of it, in a tree of all rows."""
+    final = mend(NameTable.of(levels, rows.values()), policies).final
+    return {key: final[stripped(row)] or () for key, row in rows.items()}
 
 
 def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:

@@ -28,11 +28,11 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
     table = read_sheet(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
     table = table.filter(pc.is_in(table["split"], value_set=pa.array(used)))
-    rows = text_rows(table, LEVELS)
-    final = mended(rows, LEVELS, *PARTIAL)
+    images = text_rows(table, ("split", "chunk", "processid"))
     of_part: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in used}
-    for (part, chunk, number), row in zip(text_rows(table, ("split", "chunk", "processid")), rows, strict=True):
-        of_part[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = final[row]
+    rows = dict(zip(images, text_rows(table, LEVELS), strict=True))
+    for (part, chunk, number), row in mended(rows, LEVELS, *PARTIAL).items():
+        of_part[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = row
     if lost := [part for part, images in of_part.items() if not images]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
     tests = {

@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from hbench.core.errors import DataError
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.copies import same_content
-from hbench.datasets.raw_files import columns_of, text_of
+from hbench.datasets.raw_files import columns_of, rows_of
 from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # of a test of any granularity
+# The released files lack the line end after these headers, before the first image.
 TRAIN_HEADER = "fname, coarse_id, middle_id, fine_id"
 TEST_HEADER = "fname, labels"
 PRODUCT = "mini-bmk_all_in_one"
@@ -23,28 +23,6 @@ train/
   imgs/
     0.jpg
 """
-
-
-def rows_of(path: Path, header: str) -> list[list[str]]:
-    """Read the fields of each line; the released files lack the line break after the header, before the first image.
-
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "query.csv"
-    >>> _ = file.write_text("fname, labels0.jpg, 12" + chr(10) + "1.jpg, 12")
-    >>> rows_of(file, TEST_HEADER)
-    [['0.jpg', '12'], ['1.jpg', '12']]
-    """
-    text = text_of(path)
-    if not text.startswith(header):
-        raise DataError(f"{path} has another header", expected=header, found=text[:60] or "an empty file")
-    lines = filter(str.strip, text.removeprefix(header).splitlines())
-    rows = [[field.strip() for field in line.split(",")] for line in lines]
-    number = header.count(",") + 1
-    if bad := [row for row in rows if len(row) != number]:
-        raise DataError(
-            f"{path} cannot be understood", expected=f"{number} fields in a line", found=", ".join(bad[0])[:60]
-        )
-    return rows
 
 
 def class_namer(raw: Path) -> Callable[[str, str], str]:
@@ -62,7 +40,7 @@ def labelled(raw: Path, folder: str) -> list[tuple[str, tuple[str, ...]]]:
     name = class_namer(raw)
     return [
         (f"{folder}/imgs/{file}", tuple(map(name, LEVELS, labels)))
-        for file, *labels in rows_of(raw / folder / "label.csv", TRAIN_HEADER)
+        for file, *labels in rows_of(raw / folder / "label.csv", header=TRAIN_HEADER, separator=",")
     ]
 
 
@@ -72,7 +50,7 @@ def benchmark(raw: Path, level: str) -> Manifest:
     queries, gallery = (
         [
             (f"bmk_{level}/{part}/{file}", (name(level, label),))
-            for file, label in rows_of(raw / f"bmk_{level}" / f"{part}.csv", TEST_HEADER)
+            for file, label in rows_of(raw / f"bmk_{level}" / f"{part}.csv", header=TEST_HEADER, separator=",")
         ]
         for part in ("query", "gallery")
     )
@@ -100,7 +78,6 @@ VEHICLE = Spec(
     title="DyML-Vehicle",
     levels=LEVELS,
     build=build_benchmarks,
-    files="dyml-vehicle",
     markers=("bmk_fine",),
     protocol=Protocol(metrics=("AP", "ASI"), recalls=(1, 10, 20), averaged=True),
     citation="Sun et al., Dynamic metric learning, CVPR 2021",
@@ -130,14 +107,12 @@ ANIMAL = dataclasses.replace(
     VEHICLE,
     name="dyml-animal",
     title="DyML-Animal",
-    files="dyml-animal",
     counts={"train": {"fine": 495, "middle": 28, "coarse": 5}},
 )
 PRODUCTS = dataclasses.replace(
     VEHICLE,
     name="dyml-product",
     title="DyML-Product",
-    files="dyml-product",
     build=build_product,
     markers=(PRODUCT,),
     manual=VEHICLE.manual.split("bmk_")[0] + f"{PRODUCT}/{{label.csv,imgs/}}",

@@ -1,9 +1,8 @@
 """ETHEC: butterflies of the entomological collection of ETH Zürich, by family, subfamily, genus and species."""
 
 from pathlib import Path
-from typing import Any
 
-from hbench.datasets.raw_files import json_of, refuse_unless
+from hbench.datasets.raw_files import json_of
 from hbench.datasets.spec import Protocol, Spec, Splits
 
 IMAGES = "IMAGO_build_test_resized"
@@ -11,8 +10,7 @@ IMAGES = "IMAGO_build_test_resized"
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
     """Read {image: names} from a list of specimens; an image that is listed several times counts once."""
-    entries: Any = json_of(path)
-    with refuse_unless(path, "a list of specimens", expected="image_path, image_name, family …"):
+    with json_of(path, "a list of specimens", expected="image_path, image_name, family …") as entries:
         return {
             f"{IMAGES}/{entry['image_path']}/{entry['image_name']}": (
                 *(entry[level] for level in SPEC.levels[:-1]),

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
 from hbench.datasets.manifest import open_picture
-from hbench.datasets.raw_files import json_of, refuse_unless
+from hbench.datasets.raw_files import json_of
 from hbench.datasets.spec import Protocol, Spec, Splits, mended
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
@@ -17,8 +16,7 @@ NICKNAME = "nickname"
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the item of every garment, IMAGE@x,y,width,height, with its kind, its category and its first nickname, if any."""
-    content: dict[str, Any] = json_of(path)
-    with refuse_unless(path, "an annotation file of Fashionpedia"):
+    with json_of(path, "an annotation file of Fashionpedia") as content:
         files = {image["id"]: image["file_name"] for image in content["images"]}
         kinds = {entry["id"]: (entry["supercategory"], entry["name"]) for entry in content["categories"]}
         nicknames = {
@@ -41,9 +39,9 @@ def build(raw: Path) -> Splits:
     """
     below = raw / "annotations"
     folder = below if (below / FILES["train"]).exists() else raw
-    parts = {split: dict(garments(folder / file, split)) for split, file in FILES.items()}
-    final = mended((row for part in parts.values() for row in part.values()), SPEC.levels, "repeat-leaf", "by-path")
-    return {split: [(item, final[row]) for item, row in part.items()] for split, part in parts.items()}
+    rows = {item: row for split, file in FILES.items() for item, row in garments(folder / file, split)}
+    final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
+    return {split: [pair for pair in final if pair[0].startswith(f"{split}/")] for split in FILES}
 
 
 def picture(root: Path, item: str) -> Image.Image:

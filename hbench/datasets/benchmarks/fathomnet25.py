@@ -1,10 +1,9 @@
 """FathomNet 2025: animals of the deep sea, cut out of their pictures; named as exactly as an expert could."""
 
 from pathlib import Path
-from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import columns_of, json_of, refuse_unless
+from hbench.datasets.raw_files import columns_of, json_of
 from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, split_by
 
 ANNOTATIONS = "dataset_train.json"
@@ -17,14 +16,12 @@ def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
     rows = dict(zip(known, zip(*ranks, strict=True), strict=True))
     if lost := sorted(names - set(rows)):
         raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
-    final = mended((rows[name] for name in sorted(names)), RANKS, *PARTIAL)
-    return {name: final[rows[name]] for name in names}
+    return mended({name: rows[name] for name in sorted(names)}, RANKS, *PARTIAL)
 
 
 def build(raw: Path) -> Splits:
     """Split the official training file, whose classes are known: half of the categories train, the others test."""
-    annotated: dict[str, Any] = json_of(raw / ANNOTATIONS)
-    with refuse_unless(raw / ANNOTATIONS, "in COCO's form"):
+    with json_of(raw / ANNOTATIONS, "in COCO's form") as annotated:
         names = {category["id"]: category["name"] for category in annotated["categories"]}
         boxes = [(box["image_id"], box["id"], names[box["category_id"]]) for box in annotated["annotations"]]
     of_name = paths(raw, set(names.values()))

@@ -3,10 +3,9 @@
 import dataclasses
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import json_of, lines_of, refuse_unless
+from hbench.datasets.raw_files import json_of, lines_of
 from hbench.datasets.spec import Protocol, Spec, Splits, mended, queries_against
 
 TAXONOMY = "taxonomy.json"
@@ -16,8 +15,7 @@ NOTHING = ("distractor",) * 4
 
 def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
     """Read {object: (domain, category, kind, object)}; each kind called "other" belongs to its category alone."""
-    nested: Any = json_of(path)
-    with refuse_unless(path, "the taxonomy of ILIAS", expected="{domain: {category: {kind: [object]}}}"):
+    with json_of(path, "the taxonomy of ILIAS", expected="{domain: {category: {kind: [object]}}}") as nested:
         rows = {
             thing: (domain, category, kind, thing)
             for domain, categories in nested.items()
@@ -25,8 +23,7 @@ def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
             for kind, things in kinds.items()
             for thing in things
         }
-    final = mended(rows.values(), SPEC.levels, "by-path")
-    return {thing: final[row] for thing, row in rows.items()}
+    return mended(rows, SPEC.levels, "by-path")
 
 
 def images(path: Path, folder: str) -> list[str]:

@@ -12,32 +12,28 @@ BASE = ("supercategory", "species")
 KEYS = {"species": "name"}
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
 IMAGES = "train_val2018"
-POLICIES = ("fill-from-parent", "by-path")
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """Read the names of each category id, coarse to fine, from categories.json."""
-    return {
-        int(entry["id"]): tuple(entry[KEYS.get(level, level)] for level in levels)
-        for entry in json_of(raw / "categories.json")
-    }
+    with json_of(raw / "categories.json", "a list of categories") as entries:
+        return {int(entry["id"]): tuple(entry[KEYS.get(level, level)] for level in levels) for entry in entries}
 
 
 def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """Make the names of each category id a tree: homonymous genera get their families' names, "NA" that of the parent."""
-    named = categories(raw, levels)
-    final = mended(named.values(), levels, *POLICIES)
-    return {number: final[names] for number, names in named.items()}
+    return mended(categories(raw, levels), levels, "fill-from-parent", "by-path")
 
 
 def official_names(raw: Path) -> Names:
     """Map the names to those by which the released loader numbers the classes of a level: one NA, one Iris."""
-    plain, mended = categories(raw, RANKS), tree(raw, RANKS)
-    return {
-        level: {mended[number][i]: plain[number][i] for number in plain if mended[number][i] != plain[number][i]}
-        for i, level in enumerate(RANKS)
-        if any(mended[number][i] != plain[number][i] for number in plain)
-    }
+    plain, final = categories(raw, RANKS), tree(raw, RANKS)
+    renamed: Names = {level: {} for level in RANKS}
+    for number, row in plain.items():
+        for level, official, name in zip(RANKS, row, final[number], strict=True):
+            if name != official:
+                renamed[level][name] = official
+    return {level: names for level, names in renamed.items() if names}
 
 
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:

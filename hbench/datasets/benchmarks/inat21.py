@@ -23,8 +23,8 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
             f"folders of {raw} are not a taxonomy", expected="NNNNN_Kingdom_…_Genus_epithet", found=examples(bad)
         )
     rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
-    final = mended(rows.values(), RANKS, "by-path")
-    return {split: [(item, final[rows[item.split("/")[1]]]) for item in images] for split, images in items.items()}
+    final = mended(rows, RANKS, "by-path")
+    return {split: [(item, final[item.split("/")[1]]) for item in images] for split, images in items.items()}
 
 
 def build_open(raw: Path) -> Splits:

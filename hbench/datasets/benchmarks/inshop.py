@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from hbench.core.errors import DataError
-from hbench.datasets.manifest import from_names
 from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of
 
 FILE = "list_eval_partition.txt"
 HEADER = ["image_name", "item_id", "evaluation_status"]
@@ -24,14 +23,10 @@ def build(raw: Path) -> Splits:
         raise DataError(f"{path} is cut short", expected=f"{lines[0].strip()} images", found=f"{len(rows)}")
     splits = {}
     for split, parts in (("train", {"train"}), ("test", {"query", "gallery"})):
-        images, products, kinds = zip(*(row for row in rows if row[2] in parts), strict=True)
-        splits[split] = from_names(
-            images,
-            [("/".join(image.split("/")[1:3]), product) for image, product in zip(images, products, strict=True)],
-            levels=SPEC.levels,
-            query=np.array([kind != "gallery" for kind in kinds]),
-            gallery=np.array([kind != "query" for kind in kinds]),
-        )
+        chosen = [row for row in rows if row[2] in parts]
+        labelled = [(image, ("/".join(image.split("/")[1:3]), product)) for image, product, _ in chosen]
+        kinds = np.array([kind for _, _, kind in chosen])
+        splits[split] = manifest_of(labelled, SPEC.levels, query=kinds != "gallery", gallery=kinds != "query")
     return splits
 
 

@@ -1,9 +1,8 @@
 """The Met: visitors' photographs as queries against the museum's pictures of 224,408 exhibits."""
 
 from pathlib import Path
-from typing import Any
 
-from hbench.datasets.raw_files import json_of, refuse_unless
+from hbench.datasets.raw_files import json_of
 from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 DATABASE = "ground_truth/MET_database.json"
@@ -12,8 +11,7 @@ QUERIES = "ground_truth/testset.json"
 
 def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
     """Read {image: exhibit} from a list of pictures; pictures without an exhibit are left out."""
-    entries: Any = json_of(path)
-    with refuse_unless(path, "a list of pictures", expected=f"path and {number}"):
+    with json_of(path, "a list of pictures", expected=f"path and {number}") as entries:
         return {entry["path"]: (f"exhibit {int(entry[number])}",) for entry in entries if entry.get(number) is not None}
 
 

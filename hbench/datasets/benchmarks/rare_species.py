@@ -11,9 +11,8 @@ TABLE = "metadata.csv"
 def build(raw: Path) -> Splits:
     """Read the file and the seven ranks of every image from metadata.csv; a species has its scientific name."""
     files, *ranks = columns_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
-    rows = list(zip(*ranks, strict=True))
-    final = mended(rows, RANKS, "by-path")
-    return {"test": zip(files, map(final.__getitem__, rows), strict=True)}
+    rows = dict(enumerate(zip(*ranks, strict=True)))
+    return {"test": zip(files, mended(rows, RANKS, "by-path").values(), strict=True)}
 
 
 SPEC = Spec(

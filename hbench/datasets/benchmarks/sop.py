@@ -5,7 +5,7 @@ from pathlib import Path
 from hbench.datasets.raw_files import rows_of
 from hbench.datasets.spec import Protocol, Spec, Splits
 
-HEADER = ["image_id", "class_id", "super_class_id", "path"]
+HEADER = "image_id class_id super_class_id path"
 
 
 def build(raw: Path) -> Splits:

@@ -14,15 +14,15 @@ PARTS = {"train": "train_small", "test": "val"}
 def build(raw: Path) -> Splits:
     """Read the part and the seven ranks of every image from the catalogue; labels that end above the species are partial."""
     table = read_sheet(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
-    rows: dict[str, dict[str, tuple[str, ...]]] = {}
+    rows: dict[tuple[str, str], tuple[str, ...]] = {}
     for split, part in PARTS.items():
         part_table = table.filter(pc.equal(table["split"], part))
         *above, genera, epithets = (texts(part_table, level) for level in RANKS)
         species = map(full, genera, epithets)
         names = zip(texts(part_table, "treeoflife_id"), zip(*above, genera, species, strict=True), strict=True)
-        rows[split] = {f"images/{image}.jpg": row for image, row in names if any(row)}
-    final = mended((row for images in rows.values() for row in images.values()), RANKS, *PARTIAL)
-    return {split: [(item, final[row]) for item, row in images.items()] for split, images in rows.items()}
+        rows |= {(split, f"images/{image}.jpg"): row for image, row in names if any(row)}
+    final = mended(rows, RANKS, *PARTIAL).items()
+    return {split: [(item, row) for (part, item), row in final if part == split] for split in PARTS}
 
 
 def full(genus: str, epithet: str) -> str:
