@@ -4,6 +4,8 @@ import io
 import tarfile
 from pathlib import Path
 
+import tomli_w
+
 from hbench.datasets import build as building
 from hbench.datasets import specs
 
@@ -39,6 +41,12 @@ def omniglot_archives():
     folder = Path(__file__).parent / "golden" / "omniglot"
     names = [f"images_background_small{number}.zip" for number in (1, 2)]
     return {name: b"".join(part.read_bytes() for part in sorted(folder.glob(f"{name}.part*"))) for name in names}
+
+
+def write_sources(home, server):
+    """The user's list of sources, by which omniglot-small is fetched from a server."""
+    tables = [{"file": name, "urls": [server.url(name)]} for name in server.files]
+    (home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
 
 
 def names(manifest, item):

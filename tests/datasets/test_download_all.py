@@ -10,7 +10,6 @@ import time
 
 import filelock
 import pytest
-import tomli_w
 from click.testing import CliRunner
 
 from hbench.cli.download import command
@@ -19,7 +18,7 @@ from hbench.datasets.download.all_files import DownloadOptions, adopt, check_all
 from hbench.datasets.download.records import read_record, state_of
 from hbench.datasets.download.sources import RemoteFile, sources_of
 from tests.file_server import PAGE, FileServer, status
-from tests.raw_folders import omniglot_archives, tar_of
+from tests.raw_folders import omniglot_archives, tar_of, write_sources
 
 HBENCH = [sys.executable, "-m", "hbench"]
 
@@ -238,11 +237,8 @@ def test_a_record_of_other_types_counts_as_none(tmp_path, odd):
 @pytest.fixture
 def omniglot(server, home):
     """The real small Omniglot sets, served from here; their published sizes and checksums hold."""
-    tables = []
-    for name, content in omniglot_archives().items():
-        server.files[name] = content
-        tables.append({"file": name, "urls": [server.url(name)]})
-    (home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
+    server.files |= omniglot_archives()
+    write_sources(home, server)
     return home / "data" / "omniglot-small" / "raw"
 
 

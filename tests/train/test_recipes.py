@@ -5,13 +5,14 @@ import json
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
-from hbench.datasets import Dataset, Protocol
+from hbench.datasets import Dataset, Protocol, specs
 from hbench.datasets import manifest as manifests
 from hbench.evaluation import leaderboard
 from hbench.train import loop
@@ -25,21 +26,9 @@ from hbench.train.steps.optimizers import set_rates
 from tests.command_line import call
 
 FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
-LEVELS = {  # classes per level, coarse to fine: the depth is the dataset's, the numbers are scaled down
-    "sop": (4, 48),
-    "inshop": (4, 48),
-    "cars196": (4, 48),
-    "sfm-120k": (48,),
-    "inat18-base": (4, 48),
-    "inat18-full": (2, 3, 4, 6, 12, 24, 48),
-    "dyml-vehicle": (2, 6, 48),
-    "dyml-animal": (2, 6, 48),
-    "dyml-product": (3, 9, 48),
-    "cub200": (3, 9, 48),
-    "hgldv2": (2, 9, 48),
-    "glyphs": (3, 5, 12, 48),
-    "": (3, 9, 48),
-}
+COUNTS = {  # classes per level, coarse to fine, by the depth of the dataset
+    1: (48,), 2: (4, 48), 3: (3, 9, 48), 4: (3, 5, 12, 48), 7: (2, 3, 4, 6, 12, 24, 48),
+}  # fmt: skip
 
 
 def path_of(fine, counts):
@@ -52,7 +41,7 @@ def path_of(fine, counts):
 
 def synthetic(name):
     """A dataset of this many levels, 6 images of each of 48 classes, of which nothing is on a disk."""
-    counts = LEVELS[name]
+    counts = COUNTS[len(specs[name].levels) if name else 3]
     rows = [path_of(fine, counts) for fine in range(counts[-1]) for _ in range(6)]
     items = [f"{i:04d}" for i in range(len(rows))]
     manifest = manifests.from_names(items, rows, levels=[f"l{i}" for i in range(len(counts))])
@@ -252,15 +241,8 @@ def test_rates_at_some_epochs_are_those_of_the_table(name, rates):
     if name.startswith("sop"):
         groups.append({"name": "proxies", "lr_max": own.lr, "lr_min": own.lr_min})
     for epoch, expected in zip((1, 5, 6, 50, 100), rates, strict=True):
-        found = set_rates([Groups(groups)], recipe, epoch - 1)
+        found = set_rates([SimpleNamespace(param_groups=groups)], recipe, epoch - 1)
         assert list(found.values()) == pytest.approx(expected, rel=1e-3)
-
-
-class Groups:
-    """An optimiser, as far as its rates go."""
-
-    def __init__(self, groups):
-        self.param_groups = [dict(group) for group in groups]
 
 
 def test_what_cannot_be_begun_is_refused():

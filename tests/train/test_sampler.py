@@ -93,9 +93,7 @@ def test_within_a_pair_no_class_comes_again_before_all_were_taken():
         ({"name": "m_per_clas"}, 30, 1, UnknownName, "did you mean 'm_per_class'"),
     ],
 )
-def test_unknown_samplers_and_batches_that_the_classes_cannot_fill_are_refused(
-    settings, classes, coarse, error, problem
-):
+def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused(settings, classes, coarse, error, problem):
     labels = labels_of([9] * classes, coarse=[i % coarse for i in range(classes)])
     with pytest.raises(error, match=problem):
         plan(labels, Sampler(**settings), seed=0, epoch=0)

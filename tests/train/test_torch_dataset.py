@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tomli_w
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
@@ -22,8 +21,7 @@ from hbench.datasets.dataset import Dataset, Protocol
 from hbench.datasets.manifest import open_picture
 from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
 from tests.file_server import FileServer
-
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.raw_folders import omniglot_archives, write_sources
 
 
 def folder_dataset(root, images):
@@ -101,19 +99,14 @@ def test_a_picture_of_600_megapixels_is_refused_without_decoding_it(tmp_path):
 @pytest.fixture(scope="module")
 def served():
     """The real small Omniglot sets on a server of their own."""
-    with FileServer() as server:
-        for i in (1, 2):
-            name = f"images_background_small{i}.zip"
-            parts = sorted((GOLDEN / "omniglot").glob(f"{name}.part*"))
-            server.files[name] = b"".join(part.read_bytes() for part in parts)
+    with FileServer(files=omniglot_archives()) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def _addresses(empty_home, served):
-    tables = [{"file": name, "urls": [served.url(name)]} for name in served.files]
     empty_home.mkdir()
-    (empty_home / "sources.toml").write_text(tomli_w.dumps({"omniglot-small": tables}))
+    write_sources(empty_home, served)
     served.asked.clear()
 
 
