@@ -16,14 +16,14 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import TreeError
+from hbench.engine.scan import ROWS_AT_ONCE, equal_rows
 from hbench.engine.score_blocks import Scores
-from hbench.engine.similarity import Similarity, cosine
+from hbench.engine.similarity import Similarity, cosine, scan_of
 from hbench.metrics.level_sequence import (
     LevelSequence,
     Ties,
@@ -35,51 +35,6 @@ from hbench.metrics.level_sequence import (
 )
 from hbench.tree import MOST_LEVELS, Labels
 
-ROWS_AT_ONCE = 512  # a few megabytes, which stay in the second cache
-SEED = 20220710
-
-
-def content_keys(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """One integer per row of (N, D), equal for equal rows and, but for a chance of 2^-64, for no others.
-
-    Fast keys are Σ_d word_d · factor_d modulo 2^64, over words of at most 32 bits (the halves of a float64) and fixed random
-    odd factors. They lose what lies in the top bits of all words: of rows of ±1 about 2^33 are told apart. So rows that
-    share a fast key and are not equal get a cryptographic hash of their bytes instead.
-    """
-    keys = np.empty(len(vectors), np.uint64)
-    for start in range(0, len(vectors), ROWS_AT_ONCE):
-        keys[start : start + ROWS_AT_ONCE] = _fast_keys(vectors[start : start + ROWS_AT_ONCE])
-    by_key = np.argsort(keys, kind="stable")
-    again = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
-    unequal = again[~_equal_rows(vectors, by_key[again], by_key[again + 1])]
-    for key in np.unique(keys[by_key[unequal]]).tolist():
-        for row in np.flatnonzero(keys == np.uint64(key)).tolist():
-            content = (np.asarray(vectors[row : row + 1]) + vectors.dtype.type(0)).tobytes()
-            keys[row] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
-    return keys
-
-
-def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """The fast keys of some rows (n, D)."""
-    if rows.dtype == np.float64:
-        words: Any = (np.ascontiguousarray(rows) + 0.0).view(np.uint32)  # −0.0 becomes 0.0, as it does below
-    else:
-        words = np.ascontiguousarray(rows).view(f"u{rows.dtype.itemsize}")
-    factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
-    minus_zero = words.dtype.type(1 << (8 * words.itemsize - 1) if rows.dtype != np.float64 else 0)
-    words = np.where(words == minus_zero, words.dtype.type(0), words).astype(np.uint64)
-    keys: NDArray[np.uint64] = words @ (factors * np.uint64(2) + np.uint64(1))
-    return keys
-
-
-def _equal_rows(
-    vectors: NDArray[np.floating], first: NDArray[np.int64], second: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Whether the rows at two lists of positions (n,) are equal, pair by pair; (n,)."""
-    parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(first), ROWS_AT_ONCE)]
-    same = [np.equal(vectors[first[part]], vectors[second[part]]).all(axis=1) for part in parts]
-    return np.concatenate([*same, np.zeros(0, bool)])
-
 
 def duplicates(
     vectors: NDArray[np.floating], order: NDArray[np.int64], keys: NDArray[np.uint64]
@@ -90,7 +45,7 @@ def duplicates(
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
     copies, originals = by_key[first != by_key], first[first != by_key]
-    equal = _equal_rows(vectors, order[copies], order[originals])
+    equal = equal_rows(vectors, order[copies], order[originals])
     return copies[equal], originals[equal]
 
 
@@ -138,8 +93,8 @@ class Ranker:
             gallery, self_rows = queries, np.arange(len(queries.labels))
         self.depth = queries.labels.shape[1]
         self.tie_key = tie_key(self.depth)
-        keys = content_keys(gallery.vectors)
-        query_keys = keys if gallery is queries else content_keys(queries.vectors)
+        keys = scan_of(gallery.vectors).keys
+        query_keys = keys if gallery is queries else scan_of(queries.vectors).keys
         self.columns = canonical_order(gallery.labels, keys)
         self.queries = self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)

@@ -8,6 +8,7 @@
 import hashlib
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +18,7 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
-from hbench.engine.similarity import as_vectors
+from hbench.engine.similarity import SelectedRows, as_vectors
 from hbench.evaluation.measurement import Retrieval, job_of
 from hbench.evaluation.reports.queries import queries_of_tree
 from hbench.evaluation.reports.report import Report, Subject, report_of
@@ -25,8 +26,6 @@ from hbench.tree import LabelTree, as_labels, default_levels
 from hbench.tree.names import NameTable, Row, class_rows, remarks_on, stripped
 from hbench.tree.partial import is_partial, known_levels
 from hbench.tree.policies import mend_to_tree
-
-Vectors = NDArray[np.floating]
 
 
 def score(
@@ -110,7 +109,7 @@ def _retrieval_of_arrays(
     numbers = np.concatenate([paths for _, paths in sides])
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
     asked, known = len(sides[0][1]), known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
-    both = (slice(asked), sides[0][0]), (slice(asked, None), sides[-1][0])
+    both: Any = (slice(asked), sides[0][0]), (slice(asked, None), sides[-1][0])
     queries, ranked = (Side(rows, renumbered[at], None, None if known is None else known[at]) for at, rows in both)
     ids = np.array([str(position) for position in range(asked)], dtype=object)
     return Retrieval(queries, None if gallery is None else ranked, None, ids), tree
@@ -151,15 +150,18 @@ def _mended(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list
     return kept, levels
 
 
-def _side(vectors: ArrayLike, labels: ArrayLike, what: str, needs_direction: bool) -> tuple[Vectors, NDArray[np.int64]]:
-    rows, paths = as_vectors(vectors, what), as_labels(labels)
+def _side(
+    vectors: ArrayLike, labels: ArrayLike, what: str, needs_direction: bool
+) -> tuple[SelectedRows, NDArray[np.int64]]:
+    array, paths = as_vectors(vectors, what), as_labels(labels)
+    rows = SelectedRows(array, np.arange(len(array)))
     if len(rows) != len(paths):
         raise SubmissionError(
             f"{what} and labels differ in number", expected=f"{len(rows)} rows of labels", found=f"{len(paths)}",
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == len(paths) else None,
         )  # fmt: skip
-    zero = np.flatnonzero(~rows.any(axis=1)) if needs_direction else rows[:0, 0]
-    if len(zero):
+    zero = np.flatnonzero(rows.scan.squares == 0)
+    if needs_direction and len(zero):
         raise SubmissionError(
             f"{len(zero)} of the {what} are zero and have no cosine",
             found=f"rows {examples(zero)}",

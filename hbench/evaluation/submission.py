@@ -81,7 +81,7 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
     """The embeddings or the ranking in a file, told apart by its content; `movable`: they are read to be evaluated once."""
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
         return RankingSubmission(run_files.read(path))
-    return EmbeddingSubmission(replace(embedding_files.read(path, ids=ids), movable=movable))
+    return EmbeddingSubmission(embedding_files.read(path, ids=ids), movable=movable)
 
 
 def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission) -> Submission:
@@ -96,9 +96,11 @@ def as_submission(given: str | Path | Embeddings | tuple[Embeddings, Embeddings]
 
 
 class EmbeddingSubmission:
-    """Embeddings of the queries and of the gallery, from one file or from a file each."""
+    """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`: nobody looks at them after their
+    evaluation, which may put an array in memory into the order it ranks in and scale it there."""
 
-    def __init__(self, queries: Embeddings, gallery: Embeddings | None = None) -> None:
+    def __init__(self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False) -> None:
+        self.movable = movable
         self.queries, self.gallery = queries, queries if gallery is None else gallery
         self.parts = (queries,) if gallery is None else (queries, gallery)
 
@@ -152,21 +154,18 @@ class EmbeddingSubmission:
         return self
 
     def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
-        parts: Sequence[Embeddings] = self.parts
-        if len(data.tests) > 1:  # which share the vectors
-            parts = [replace(part, movable=False) for part in parts]
+        movable = self.movable and len(data.tests) == 1  # several share the vectors
         builders = {
             name: JobBuilder(test, conditions, also, memory, data.labels_by_name(test))
             for name, test in data.tests.items()
             if name not in data.lists
         }
-        return {name: builder(parts) for name, builder in builders.items()}
+        return {name: builder(self.parts, movable=movable) for name, builder in builders.items()}
 
     def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
         manifest = data.tests[name]
         lists = _judged(data, name)
-        queries = replace(self.queries, movable=False)  # other tests may share the vectors
-        test = retrieval_of(manifest, queries, *self.parts[1:])
+        test = retrieval_of(manifest, *self.parts)
         ranker = Ranker(test.queries, test.gallery, similarity=conditions.similarity, tie_key=conditions.ties)
         return _measured(pair_labels.sequences_of_ranker(ranker, lists), data, name, conditions, also=also)
 
@@ -281,31 +280,33 @@ class JobBuilder:
     memory: int | None
     names: Labels | None = None
 
-    def __call__(self, parts: Sequence[Embeddings]) -> Job:
-        test = retrieval_of(self.test, *parts)
+    def __call__(self, parts: Sequence[Embeddings], *, movable: bool = False) -> Job:
+        test = retrieval_of(self.test, *parts, movable=movable)
         if self.names is not None:
             test = replace(test, names=(self.names[self.test.query], self.names[self.test.gallery]))
         also = protocols[self.also] if self.also else None
         return replace(job_of(test, self.conditions, also=also, memory=self.memory), rebuild=self)
 
 
-def retrieval_of(manifest: Manifest, queries: Embeddings, gallery: Embeddings | None = None) -> Retrieval:
-    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked.
+def retrieval_of(
+    manifest: Manifest, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False
+) -> Retrieval:
+    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked, `movable` ones perhaps moved.
 
     Where the queries are the whole gallery they are ranked among themselves; a query is never in its own list.
     """
     asked, ranked = np.flatnonzero(manifest.query), np.flatnonzero(manifest.gallery)
-    side = _side(manifest, queries, asked)
+    side = _side(manifest, queries, asked, movable)
     if gallery is None and np.array_equal(asked, ranked):
         return Retrieval(side, None, None, manifest.items[asked])
     position = np.full(len(manifest), -1)
     position[ranked] = np.arange(len(ranked))
-    return Retrieval(side, _side(manifest, gallery or queries, ranked), position[asked], manifest.items[asked])
+    return Retrieval(side, _side(manifest, gallery or queries, ranked, movable), position[asked], manifest.items[asked])
 
 
-def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64]) -> Side:
+def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
     rows = embedding_files.align(source, manifest.items[items])
-    selected: Any = SelectedRows(source.vectors, rows, movable=source.movable)
+    selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
     known = known_levels(manifest.tree)[manifest.labels[items, -1]] if is_partial(manifest.tree) else None
     return Side(selected, manifest.labels[items], ignore, known)

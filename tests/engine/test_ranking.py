@@ -12,7 +12,8 @@ from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
 from hbench.engine.measure import measure
-from hbench.engine.ranker import Ranker, Side, content_keys, duplicates
+from hbench.engine.ranker import Ranker, Side, duplicates
+from hbench.engine.scan import scan
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
 from hbench.evaluation.arrays import score
@@ -140,11 +141,22 @@ def test_another_block_size_moves_a_metric_by_rounding_noise_only():
 
 def test_equal_vectors_share_one_score_and_negative_zero_is_zero():
     vectors = np.array([[1, 0.0], [2, 1], [1, -0.0], [2, 1]], np.float32)
-    keys = content_keys(vectors)
+    keys = scan(vectors).keys
     assert keys[0] == keys[2]
     order = canonical_order(np.zeros((4, 1), np.int32), keys)
     copies, originals = duplicates(vectors, order, keys)
     assert sorted(sorted(order[pair].tolist()) for pair in np.stack([copies, originals], axis=1)) == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_scan_of_selected_rows_is_that_of_the_rows_whether_the_whole_was_read_before_or_not(dtype):
+    vectors = np.random.default_rng(0).normal(size=(1500, 7)).astype(dtype)
+    vectors[3], vectors[4, 0] = 0, np.inf
+    rows = np.random.default_rng(1).permutation(1500)[:1100]
+    before, later = SelectedRows(vectors, rows, whole=scan(vectors)).scan, SelectedRows(vectors, rows).scan
+    assert before.squares.tobytes() == later.squares.tobytes()
+    assert np.array_equal(before.keys, later.keys)
+    assert before.squares == pytest.approx((vectors[rows].astype(float) ** 2).sum(axis=1), rel=1e-12)
 
 
 def test_norms_that_are_all_equal_leave_exact_products_exact():
@@ -197,7 +209,7 @@ def rows_that_are_alike(kind, dtype):
 @pytest.mark.parametrize("kind", ["signs", "two flipped signs", "permuted columns", "halves", "powers of two"])
 def test_rows_that_differ_have_other_keys_and_another_digest(kind, dtype):
     rows = rows_that_are_alike(kind, dtype)
-    assert len(set(content_keys(rows).tolist())) == len(np.unique(rows, axis=0))
+    assert len(set(scan(rows).keys.tolist())) == len(np.unique(rows, axis=0))
     labels = np.zeros((len(rows), 1), np.int32)
     digests = {Ranker(Side(each, labels)).digest for each in (rows, rows[::-1], np.concatenate([rows[1:], -rows[:1]]))}
     assert len(digests) == 2  # the order of the rows alone is nothing

@@ -29,13 +29,14 @@ from hbench.engine.similarity.rows import (
     far_centre,
     float_type,
     move_rows,
+    scan_of,
     squared_norms,
     where,
 )  # fmt: skip
 
 __all__ = [
-    "Rows", "SelectedRows", "Similarity", "as_vectors", "float_type", "move_rows", "named", "similarities",
-    "squared_norms", "where",
+    "Rows", "SelectedRows", "Similarity", "as_vectors", "float_type", "move_rows", "named", "scan_of",
+    "similarities", "squared_norms", "where",
 ]  # fmt: skip
 
 Similarity = Callable[[NDArray[np.floating], NDArray[np.floating]], tuple[Rows, Rows]]
@@ -104,7 +105,7 @@ def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Ro
     Vectors far from 0 are moved there first, which no distance notices: float32 would lose their differences.
     """
     shift = far_centre(gallery)
-    halves = Rows(gallery, shift=shift).squared_norms() / 2
+    halves = (squared_norms(gallery) if shift is None else Rows(gallery, shift=shift).squared_norms()) / 2
     ones = np.ones(len(queries), float_type(queries))
     return Rows(queries, shift=shift, last=ones), Rows(gallery, shift=shift, last=-halves.astype(float_type(gallery)))
 

@@ -6,6 +6,7 @@ A memory-mapped or float16 file is never converted as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.compiled import SMALL, compiled, pays
 from hbench.core.errors import SubmissionError, examples
+from hbench.engine.scan import Scan, scan
 
 ROWS_AT_ONCE = 16384
 
 
 class SelectedRows:
-    """`vectors[rows]`, gathered block by block; `movable`: whether the rows may be moved, since nobody else looks at them."""
+    """`vectors[rows]`, gathered block by block; `movable`: whether the rows may be moved, since nobody else looks at them.
+    `whole`: the scan of all vectors, if they were read before."""
 
-    def __init__(self, vectors: NDArray[Any], rows: NDArray[np.int64], *, movable: bool = False) -> None:
+    def __init__(
+        self, vectors: NDArray[Any], rows: NDArray[np.int64], *, movable: bool = False, whole: Scan | None = None
+    ) -> None:
         self.vectors, self.rows = vectors, rows
+        if whole is not None:
+            self.scan = whole.of(rows)
         self.dtype, self.shape = vectors.dtype, (len(rows), vectors.shape[1])
         # of a mapped file every page that is written to would become memory
-        whole = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
-        self.movable = movable and whole and len(np.unique(rows)) == len(rows)
+        in_memory = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
+        self.movable = movable and in_memory and len(np.unique(rows)) == len(rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -33,6 +40,11 @@ class SelectedRows:
     def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[Any]:
         selected: NDArray[Any] = self.vectors[self.rows[index]]
         return selected
+
+    @cached_property
+    def scan(self) -> Scan:
+        """The scan of the selected rows, by their positions."""
+        return scan(self)
 
     def move(self, order: NDArray[np.int64]) -> NDArray[Any]:
         """Move the selected rows to the front of the array, in this order of their positions (n,), and give them. A position
@@ -210,9 +222,14 @@ def read_halves(
             out[n, dimension] = size * (negated if half[dimension] & np.uint16(0x8000) else factor)
 
 
+def scan_of(vectors: NDArray[np.floating] | SelectedRows) -> Scan:
+    """The scan of vectors (N, D), taken once if they are selected rows."""
+    return vectors.scan if isinstance(vectors, SelectedRows) else scan(vectors)
+
+
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    """|v|² of every row in float64, read block by block."""
-    return Rows(vectors).squared_norms()
+    """|v|² of every row in float64 (N,)."""
+    return vectors.scan.squares if isinstance(vectors, SelectedRows) else Rows(vectors).squared_norms()
 
 
 def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:

@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.core.tables import numbers, text_array
+from hbench.engine.scan import Scan, scan
 from hbench.evaluation.embeddings.arrow_files import blocks
 from hbench.evaluation.embeddings.files import KEEP_LEFT_OUT as KEEP_LEFT_OUT
 from hbench.evaluation.embeddings.files import WRITERS, Stored, open_stored
@@ -36,8 +38,7 @@ class Embeddings:
     """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped and then read-only.
 
     `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the file's; for several
-    files that of their `sha256sum` lines in order of name. `movable`: nobody looks at them after their evaluation, which
-    may put an array in memory into the order it ranks in and scale it there. `left_out`: items that could not be embedded.
+    files that of their `sha256sum` lines in order of name. `left_out`: items that could not be embedded.
     """
 
     ids: Ids
@@ -45,12 +46,16 @@ class Embeddings:
     sha256: str
     source: str
     dtype: str
-    movable: bool = False
     left_out: tuple[str, ...] = ()
 
     @property
     def dim(self) -> int:
         return int(self.vectors.shape[1])
+
+    @cached_property
+    def scan(self) -> Scan:
+        """The squared lengths and content keys of the vectors, for which they are read once."""
+        return scan(self.vectors)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -187,15 +192,12 @@ def problems_of_ids(ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[
 
 
 def _problems_of_numbers(embeddings: Embeddings, *, cosine: bool) -> list[SubmissionProblem]:
-    """Rows whose float32 length is 0 or not finite are looked at one by one; all others are sound."""
+    """Rows whose length is 0 or not finite as a float32 are looked at one by one; all others are sound."""
     rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
-    for block in blocks(len(embeddings), embeddings.dim):
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            part = embeddings.vectors[block].astype(np.float32, copy=False)
-            squares = np.vecdot(part, part)
-        suspects = block.start + np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0)))
-        for row in suspects.tolist():
-            rows[_fault(np.asarray(embeddings.vectors[row]))].append(row)
+    with np.errstate(over="ignore", under="ignore"):
+        squares = embeddings.scan.squares.astype(np.float32)
+    for row in np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0))).tolist():
+        rows[_fault(np.asarray(embeddings.vectors[row]))].append(row)
     problems = [
         problem for kind, fix in FAULTS for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
     ]
