@@ -5,7 +5,6 @@
 (('script', 'case', 'base', 'character'), 9474, 11164)
 """
 
-import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Sequence
@@ -85,15 +84,13 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
                 f"{spec.name}/{split} is not the published one", expected=f"digest {digest}", found=splits[split].digest
             )
     train = splits.pop("train", None)
-    names = spec.official_names(folder) if spec.official_names else {}
-    dataset = Dataset(spec.name, spec.version, spec.protocol, train, splits, official_names=names, card=card(spec))
-    if spec.lists is not None:
-        dataset = dataclasses.replace(dataset, lists=spec.lists(folder))
-    item = next(iter(dataset.tests.values())).items[0]
-    folders_of_images = [folder / images for images in spec.images]
-    return dataset.rooted(
-        next((f for f in folders_of_images if (f / item).exists()), folders_of_images[0]), spec.picture
+    names, lists = spec.official_names(folder), spec.lists(folder)
+    dataset = Dataset(
+        spec.name, spec.version, spec.protocol, train, splits, official_names=names, lists=lists, card=card(spec)
     )
+    item = next(iter(splits.values())).items[0]
+    root = next((images for images in spec.images if (folder / images / item).exists()), spec.images[0])
+    return dataset.rooted(folder / root, spec.picture)
 
 
 def card(spec: Spec) -> dict[str, object]:

@@ -113,12 +113,16 @@ class Restricted(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def plain_pickle(path: Path, *, keys: Sequence[str]) -> dict[str, Any]:
-    """Read a pickled dictionary of plain values with these keys; raises ValueError for any other, without running it."""
-    try:
-        value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        raise ValueError(str(error)) from None
-    if not isinstance(value, dict) or not set(keys) <= set(value):
-        raise ValueError(f"it is not a dictionary with the keys {', '.join(keys)}")
-    return value
+@contextmanager
+def plain_pickle(
+    path: Path, kind: str, *, keys: Sequence[str], expected: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield a pickled dictionary of plain values with these keys; raises DataError for any other, without running it."""
+    with refuse_unless(path, kind, expected=expected):
+        try:
+            value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+        except (pickle.UnpicklingError, EOFError, LookupError, OSError) as error:
+            raise ValueError(str(error)) from None
+        if not isinstance(value, dict) or not set(keys) <= set(value):
+            raise ValueError(f"it is not a dictionary with the keys {', '.join(keys)}")
+        yield value

@@ -51,7 +51,7 @@ class Spec:
     markers: tuple[str, ...] = ()
     images: tuple[str, ...] = (".",)
     licence: str = "not stated"
-    official_names: Callable[[Path], Names] | None = None
+    official_names: Callable[[Path], Names] = lambda raw: {}
     citation: str = ""
     homepage: str = ""
     size: str = ""
@@ -61,7 +61,7 @@ class Spec:
     layout: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
     picture: Picture = open_picture
-    lists: Callable[[Path], dict[str, pa.Table]] | None = None
+    lists: Callable[[Path], dict[str, pa.Table]] = lambda raw: {}
     on_disk: bool = True
 
     @property

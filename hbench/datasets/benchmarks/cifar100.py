@@ -15,6 +15,7 @@ SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
 
 
+@cache
 def records(path: Path) -> NDArray[np.uint8]:
     """Map the records of a binary file into memory, uint8 (N, 3074); the pickled version of CIFAR is never read."""
     size = path.stat().st_size if path.exists() else 0
@@ -37,15 +38,10 @@ def build(raw: Path) -> Splits:
     }
 
 
-@cache
-def _records_in(root: Path, split: str) -> NDArray[np.uint8]:
-    return records(root / f"{split}.bin")
-
-
 def picture(root: Path, item: str) -> Image.Image:
     """Return the 32×32 colour image of an item."""
     split, file = item.split("/")
-    pixels = _records_in(root, split)[int(file.removesuffix(".png")), 2:]
+    pixels = records(root / f"{split}.bin")[int(file.removesuffix(".png")), 2:]
     return Image.fromarray(np.ascontiguousarray(pixels.reshape(3, SIDE, SIDE).transpose(1, 2, 0)))
 
 

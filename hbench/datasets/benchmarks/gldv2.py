@@ -1,20 +1,22 @@
 """Google Landmarks v2, and its hierarchical version: landmarks by super-category and by natural or human-made."""
 
 import dataclasses
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from hbench.core.tables import read_sheet, texts
-from hbench.datasets.manifest import Manifest
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
+LISTS = {"train": (TRAIN, "images"), "index": (INDEX, "id")}  # with the column of ids, which are several or one
 TRUTH = "ground_truth/retrieval_solution_v2.1.csv"
 LABELS = "metadata/{}_label_to_hierarchical.csv"
 HIERARCHY = ("landmark_id", "hierarchical_label", "natural_or_human_made")
@@ -66,17 +68,6 @@ def hierarchy(raw: Path, space: str) -> Paths:
     }
 
 
-def training(raw: Path, paths: Paths | None) -> Manifest:
-    """Make the training set of train_clean.csv: the landmarks in `paths`, or all of them, at one level, for None."""
-    landmarks, lists = columns(raw, TRAIN, "landmark_id", "images")
-    labelled: list[tuple[str, tuple[str, ...]]] = []
-    for landmark, images in zip(landmarks, lists, strict=True):
-        path = (landmark_name("train", landmark),) if paths is None else paths.get(landmark)
-        if path is not None:
-            labelled += [(file_of("train", image), path) for image in images.split()]
-    return manifest_of(labelled, FLAT if paths is None else SPEC.levels)
-
-
 def truth(raw: Path) -> dict[str, list[str]]:
     """Read the positive index images of every query that is not ignored."""
     queries, lists = columns(raw, TRUTH, "id", "images")
@@ -85,26 +76,28 @@ def truth(raw: Path) -> dict[str, list[str]]:
     }
 
 
-def testing(raw: Path, paths: Paths | None) -> Manifest:
-    """Make the test of queries against the index; a query has the landmark of the first image in its ground truth."""
-    images, landmarks = columns(raw, INDEX, "id", "landmark_id")
-    if paths is None:
-        paths, levels = {landmark: (landmark_name("index", landmark),) for landmark in set(landmarks)}, FLAT
-    else:
-        levels = SPEC.levels
-    index = {image: paths[landmark] for image, landmark in zip(images, landmarks, strict=True) if landmark in paths}
+def labelled(raw: Path, space: str, *, flat: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat` path is the landmark."""
+    file, column = LISTS[space]
+    landmarks, lists = columns(raw, file, "landmark_id", column)
+    paths = {landmark: (landmark_name(space, landmark),) for landmark in landmarks} if flat else hierarchy(raw, space)
+    for landmark, images in zip(landmarks, lists, strict=True):
+        if landmark in paths:
+            yield from ((image, paths[landmark]) for image in images.split())
+
+
+def build(raw: Path, *, flat: bool) -> Splits:
+    """Read the landmarks with a hierarchical label, in train_clean and in the index; all of them, at one level, if `flat`.
+
+    A query has the landmark of the first image in its ground truth.
+    """
+    index = dict(labelled(raw, "index", flat=flat))
     queries = [(file_of("test", query), index[images[0]]) for query, images in truth(raw).items() if images[0] in index]
-    return queries_against(queries, [(file_of("index", image), path) for image, path in index.items()], levels)
-
-
-def build(raw: Path) -> Splits:
-    """Read the landmarks with a hierarchical label, in train_clean and in the index."""
-    return {"train": training(raw, hierarchy(raw, "train")), "test": testing(raw, hierarchy(raw, "index"))}
-
-
-def build_flat(raw: Path) -> Splits:
-    """Read all landmarks, at one level."""
-    return {"train": training(raw, None), "test": testing(raw, None)}
+    gallery = [(file_of("index", image), path) for image, path in index.items()]
+    return {
+        "train": [(file_of("train", image), path) for image, path in labelled(raw, "train", flat=flat)],
+        "test": queries_against(queries, gallery, FLAT if flat else SPEC.levels),
+    }
 
 
 def lists(raw: Path) -> dict[str, pa.Table]:
@@ -124,7 +117,7 @@ SPEC = Spec(
     name="hgldv2",
     title="Hierarchical Google Landmarks v2",
     levels=("kind", "super_category", "landmark"),
-    build=build,
+    build=partial(build, flat=False),
     files="gldv2",
     markers=(TRAIN, Path(TRAIN).name),
     protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"),
@@ -158,7 +151,7 @@ FLAT_SPEC = dataclasses.replace(
     name="gldv2",
     title="Google Landmarks v2 (train_clean)",
     levels=FLAT,
-    build=build_flat,
+    build=partial(build, flat=True),
     lists=lists,
     protocol=Protocol(metrics=("mAP@100",), recalls=(1, 10)),
     citation="Weyand et al., Google Landmarks Dataset v2, CVPR 2020",

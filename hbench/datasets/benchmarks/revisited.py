@@ -9,7 +9,7 @@ from PIL import Image
 
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.pair_labels import LEFT_OUT, list_of
-from hbench.datasets.raw_files import plain_pickle, refuse_unless
+from hbench.datasets.raw_files import plain_pickle
 from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
@@ -23,8 +23,7 @@ jpg/
 @cache
 def ground_truth(path: Path) -> dict[str, Any]:
     """Read {imlist, qimlist, gnd} from a ground truth file; raises DataError for any other content."""
-    with refuse_unless(path, "a ground truth of the revisited benchmarks"):
-        truth = plain_pickle(path, keys=("imlist", "qimlist", "gnd"))
+    with plain_pickle(path, "a ground truth of the revisited benchmarks", keys=("imlist", "qimlist", "gnd")) as truth:
         if not all(set(PARTS) < set(entry) and len(entry["bbx"]) == 4 for entry in truth["gnd"]):
             raise ValueError("an entry of gnd has no box, or no list of easy, hard and junk images")
     return truth

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import plain_pickle, refuse_unless
+from hbench.datasets.raw_files import plain_pickle
 from hbench.datasets.spec import Protocol, Spec, Splits
 
 FILE = "retrieval-SfM-120k.pkl"
@@ -20,8 +20,8 @@ def file_of(cid: str) -> str:
 
 def build(raw: Path) -> Splits:
     """Label every image by the number of its 3-D model; the official validation models, all of them others, are the test."""
-    with refuse_unless(raw / FILE, "the list of SfM-120k", expected="{train, val}: {cids, cluster}"):
-        content = plain_pickle(raw / FILE, keys=tuple(PARTS.values()))
+    expected = "{train, val}: {cids, cluster}"
+    with plain_pickle(raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected) as content:
         images = {
             split: {
                 file_of(str(cid)): (f"model {int(model)}",)
