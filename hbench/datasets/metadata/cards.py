@@ -158,12 +158,11 @@ def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -
         place = {name: number for number, name in enumerate(names)}
         columns[level] = pa.array(np.array([place[name] for name in nodes], np.int64)[labels])
         features[level] = {"names": names, "_type": "ClassLabel"}
-    for mask in ("query", "gallery"):
-        columns[mask] = pa.array(getattr(manifest, mask))
-        features[mask] = {"dtype": "bool", "_type": "Value"}
-    if manifest.ignore is not None:
-        columns["ignore"] = pa.array(manifest.ignore)
-        features["ignore"] = {"dtype": "int64", "_type": "Value"}
+    masks = {"query": manifest.query, "gallery": manifest.gallery, "ignore": manifest.ignore}
+    for mask, values in masks.items():
+        if values is not None:
+            columns[mask] = pa.array(values)
+            features[mask] = {"dtype": str(values.dtype), "_type": "Value"}
     return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 

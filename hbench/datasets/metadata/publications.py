@@ -38,6 +38,7 @@ class Publication(Strict):
     cited: list[str]
     year: int | None = None
     venue: str = ""
+    note: str = ""
     volume: str = ""
     number: str = ""
     pages: str = ""
@@ -70,40 +71,34 @@ def bibtex(citations: Mapping[str, str]) -> str:
     A known publication gets one entry, however often it is cited; any other source becomes @misc, with the citation as its
     note.
     """
-    entries = {}
-    for name, text in citations.items():
-        paper = publication_of(text)
-        if paper is not None:
-            entries[paper.key] = _of_publication(paper)
-            continue
-        key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        years, number = YEAR.findall(name) or YEAR.findall(text), re.search(r"arXiv[ :](\d{4}\.\d{4,5})", text)
-        fields = {"title": f"{{{_for_tex(name)}}}", "note": _for_tex(text), "year": years[-1] if years else ""}
-        entries[key] = _entry("misc", key, fields | _arxiv(number[1] if number else ""))
-    return "\n".join(entries[key] for key in sorted(entries))
+    cited = [publication_of(text) or _noted(name, text) for name, text in citations.items()]
+    papers = {paper.key: paper for paper in cited}
+    return "\n".join(_entry(papers[key]) for key in sorted(papers))
 
 
-def _of_publication(paper: Publication) -> str:
+def _noted(name: str, text: str) -> Publication:
+    """Make a publication of a source that is not known, with its year and number on arXiv where the text says them."""
+    key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    years, arxiv = YEAR.findall(name) or YEAR.findall(text), re.findall(r"arXiv[ :](\d{4}\.\d{4,5})", text)
+    year, number = int(years[-1]) if years else None, next(iter(arxiv), "")
+    return Publication(key=key, kind="misc", title=name, authors=[], cited=[], year=year, note=text, arxiv=number)
+
+
+def _entry(paper: Publication) -> str:
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
         "author": " and ".join(_for_tex(name) if "," in name else f"{{{_for_tex(name)}}}" for name in paper.authors),
         VENUE_FIELD[paper.kind]: _for_tex(paper.venue),
+        "note": _for_tex(paper.note),
         "volume": paper.volume,
         "number": paper.number,
         "pages": paper.pages,
         "year": "" if paper.year is None else str(paper.year),
-        **_arxiv(paper.arxiv),
+        "eprint": paper.arxiv,
+        "archiveprefix": "arXiv" if paper.arxiv else "",
     }
-    return _entry(paper.kind, paper.key, fields)
-
-
-def _arxiv(number: str) -> dict[str, str]:
-    return {"eprint": number, "archiveprefix": "arXiv"} if number else {}
-
-
-def _entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
-    return f"@{kind}{{{key},\n{lines}\n}}\n"
+    return f"@{paper.kind}{{{paper.key},\n{lines}\n}}\n"
 
 
 def _for_tex(text: str) -> str:
