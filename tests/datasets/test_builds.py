@@ -36,7 +36,7 @@ def cub(raw):
     return raw
 
 
-def test_cub_has_its_published_counts(cub):
+def test_cub_has_its_published_counts_and_keeps_the_errors_of_the_published_tree(cub):
     dataset, found, errors = building.build_published(specs["cub200"], cub)
     assert errors == []
     assert counted(dataset.train) == dict.fromkeys(("images", "queries", "gallery"), 5_864) | {
@@ -44,14 +44,9 @@ def test_cub_has_its_published_counts(cub):
     }  # fmt: skip
     assert counted(dataset.tests["test"])["images"] == 5_924
     assert [len(found.missing), len(found.surplus)] == [11_788, 0]
-
-
-def test_cub_keeps_the_errors_of_the_published_tree(cub):
-    train = build("cub200", cub).train
-    kittiwake = next(item for item in train.items if item.startswith("084."))
-    gull = next(item for item in train.items if item.startswith("059."))
-    assert names(train, kittiwake) == ["Coraciiformes", "Laridae (Coraciiformes)", "Red legged Kittiwake"]
-    assert names(train, gull)[:2] == ["Charadriiformes", "Laridae (Charadriiformes)"]
+    kittiwake, gull = (next(item for item in dataset.train.items if item.startswith(of)) for of in ("084.", "059."))
+    assert names(dataset.train, kittiwake) == ["Coraciiformes", "Laridae (Coraciiformes)", "Red legged Kittiwake"]
+    assert names(dataset.train, gull)[:2] == ["Charadriiformes", "Laridae (Charadriiformes)"]
 
 
 def test_missing_and_surplus_images_and_counts_other_than_published_are_refused(cub):
@@ -141,33 +136,24 @@ def test_inat_base_has_supercategories_and_species(inat):
     assert names(dataset.tests["test"], hermodice) == ["Animalia", "Hermodice carunculata"]
 
 
-def test_inat_full_is_a_tree_under_paper_and_goes_by_name_under_official(inat):
-    dataset = build("inat18-full", inat, unofficial=True)
-    nodes = [set().union(*(m.tree.names[level] for m in dataset.manifests.values())) for level in range(7)]
-    paths = [6, 25, 57, 273, 1_120, 4_412, 8_142]  # by path: homonyms and NA told apart
-    by_name = [6, 25, 57, 272, 1_118, 4_401, 8_142]
-    assert list(map(len, nodes)) == paths
-    official = dataset.official_names
-    levels = dataset.levels
-    assert [
-        len({official.get(level, {}).get(n, n) for n in own}) for level, own in zip(levels, nodes, strict=True)
-    ] == by_name
-    assert set(official) == {"order", "family", "genus"}
-    assert official["genus"]["Iris (Tarachodidae)"] == "Iris"
-    assert set(official["order"].values()) == {"NA"}
-
-
-def test_the_official_labels_of_inat_merge_what_shares_a_name(inat, tmp_path):
+def test_inat_full_is_a_tree_under_paper_and_goes_by_name_under_official(inat, tmp_path):
     save(build("inat18-full", inat, unofficial=True), tmp_path / "built")
     dataset = load(tmp_path / "built")
-    train = dataset.train
+    train, official = dataset.train, dataset.official_names
+    nodes = [set().union(*(m.tree.names[level] for m in dataset.manifests.values())) for level in range(7)]
+    assert list(map(len, nodes)) == [6, 25, 57, 273, 1_120, 4_412, 8_142]  # by path: homonyms and NA told apart
+    assert set(official) == {"order", "family", "genus"}
+    named = [{official.get(level, {}).get(node, node) for node in nodes[n]} for n, level in enumerate(dataset.levels)]
+    assert list(map(len, named)) == [6, 25, 57, 272, 1_118, 4_401, 8_142]
+    assert official["genus"]["Iris (Tarachodidae)"] == "Iris"
+    assert set(official["order"].values()) == {"NA"}
     labels = dataset.labels_by_name(train)
     assert (labels.max(axis=0) <= train.labels.max(axis=0)).all()
-    names_of_nodes = [dataset.official_names["genus"].get(name, name) for name in train.tree.names[5]]
-    homonyms = [name for name in set(names_of_nodes) if names_of_nodes.count(name) > 1]
+    genera = [official["genus"].get(name, name) for name in train.tree.names[5]]
+    homonyms = [name for name in set(genera) if genera.count(name) > 1]
     assert homonyms
     for name in homonyms:
-        nodes = [node for node, other in enumerate(names_of_nodes) if other == name]
+        nodes = [node for node, other in enumerate(genera) if other == name]
         assert len(np.unique(labels[np.isin(train.labels[:, 5], nodes), 5])) == 1
 
 
@@ -180,23 +166,14 @@ def gldv2(raw):
     write(raw / "metadata" / "index_label_to_hierarchical.csv", labels)
     landmarks = [row[0] for row in csv.reader(labels.splitlines()[1:])]
     images = [f"{int(landmark):016x}" for landmark in landmarks]
-    unlabelled = ["f" * 16]
-    rows = [*zip(images, landmarks, strict=True), (unlabelled[0], "1")]
+    rows = [*zip(images, landmarks, strict=True), ("f" * 16, "1")]  # the last one has no label
     write(raw / "metadata" / "index_image_to_landmark.csv", "id,landmark_id\n" + "".join(f"{i},{n}\n" for i, n in rows))
-    truth = [
-        "id,images,Usage",
-        f"aaaa,{images[1]} {images[2]},Public",
-        "bbbb,None,Ignored",
-        f"cccc,{'f' * 16} {images[0]},Private",
-        f"dddd,{images[5]},Private",
-    ]
+    truth = ["id,images,Usage", f"aaaa,{images[1]} {images[2]},Public", "bbbb,None,Ignored"]
+    truth += [f"cccc,{'f' * 16} {images[0]},Private", f"dddd,{images[5]},Private"]
     write(raw / "ground_truth" / "retrieval_solution_v2.1.csv", "\n".join(truth))
-    shutil.copy(
-        GOLDEN / "hgldv2" / "train_label_to_hierarchical.sample5col.csv",
-        raw / "metadata" / "train_label_to_hierarchical.csv",
-    )
-    with (raw / "metadata" / "train_label_to_hierarchical.csv").open("a") as file:
-        file.write("5,http://commons.wikimedia.org/wiki/Category:Nowhere,,,\n")
+    sample = (GOLDEN / "hgldv2" / "train_label_to_hierarchical.sample5col.csv").read_text(encoding="utf-8")
+    nowhere = "5,http://commons.wikimedia.org/wiki/Category:Nowhere,,,\n"
+    write(raw / "metadata" / "train_label_to_hierarchical.csv", sample + nowhere)
     write(raw / "metadata" / "train_clean.csv", "landmark_id,images\n0,0a1b 0c2d\n5,ffff\n18,abcd\n7,eeee\n")
     return raw
 
@@ -256,12 +233,14 @@ def test_sop_is_built_by_kind_and_product(sop):
 @pytest.fixture
 def inshop(raw):
     lines = (GOLDEN / "inshop" / "list_eval_partition.excerpt.txt").read_text().splitlines()
-    more = [
-        "img/MEN/Denim/id_00000080/01_1_front.jpg                               id_00000080 query      ",
-        "img/MEN/Denim/id_00000080/01_2_side.jpg                                id_00000080 gallery    ",
-        "img/WOMEN/Denim/id_00000090/01_2_side.jpg                              id_00000090 gallery    ",
-    ]
-    write(raw / "Eval" / "list_eval_partition.txt", "\n".join(["5", lines[1], *lines[2:4], *more]))
+    places = (
+        "MEN/Denim/id_00000080/01_1_front",
+        "MEN/Denim/id_00000080/01_2_side",
+        "WOMEN/Denim/id_00000090/01_2_side",
+    )
+    parts = zip(places, ("query", "gallery", "gallery"), strict=True)
+    more = [f"{f'img/{place}.jpg':<72}{place.split('/')[2]} {part:<11}" for place, part in parts]
+    write(raw / "Eval" / "list_eval_partition.txt", "\n".join(["5", *lines[1:4], *more]))
     touch(raw, ["Img/img/MEN/Denim/id_00000080/01_1_front.jpg"])
     return raw
 
@@ -341,9 +320,8 @@ def test_dyml_product_tests_one_set_at_three_levels(dyml):
 def test_cars_are_split_by_class_whatever_their_own_flag_says(raw):
     kinds = [("relative_im_path", object), ("bbox_x1", object), ("class", object), ("test", object)]
     rows = [("car_ims/000001.jpg", 1, 1, 0), ("car_ims/000002.jpg", 9, 98, 1), ("car_ims/000003.jpg", 3, 99, 0)]
-    savemat(
-        raw / "cars_annos.mat", {"annotations": np.array([rows], dtype=kinds), "class_names": np.array([["x"]], object)}
-    )
+    content = {"annotations": np.array([rows], dtype=kinds), "class_names": np.array([["x"]], object)}
+    savemat(raw / "cars_annos.mat", content)
     dataset = build("cars196", raw, unofficial=True)
     assert dataset.train.items.tolist() == ["car_ims/000001.jpg", "car_ims/000002.jpg"]
     assert names(dataset.train, "car_ims/000001.jpg") == ["SUV", "AM General Hummer SUV 2000"]
@@ -379,14 +357,13 @@ def test_cifar_has_a_hundred_classes_in_twenty_superclasses(cifar):
 def test_aircraft_variants_are_halved_in_the_order_of_their_list(raw):
     data = raw / "fgvc-aircraft-2013b" / "data"
     write(data / "variants.txt", "707-320\n727-200\nA300B4\nF/A-18\n")
-    rows = {
-        "1": ("707-320", "Boeing 707", "Boeing"),
-        "2": ("F/A-18", "F/A-18", "McDonnell Douglas"),
-        "3": ("A300B4", "A300", "Airbus"),
-    }
-    for place, level in enumerate(("variant", "family", "manufacturer")):
-        write(data / f"images_{level}_trainval.txt", f"1 {rows['1'][place]}\n2 {rows['2'][place]}\n")
-        write(data / f"images_{level}_test.txt", f"3 {rows['3'][place]}\n")
+    names_of_images = {
+        "variant": ("707-320", "F/A-18", "A300B4"), "family": ("Boeing 707", "F/A-18", "A300"),
+        "manufacturer": ("Boeing", "McDonnell Douglas", "Airbus"),
+    }  # fmt: skip
+    for level, (first, second, third) in names_of_images.items():
+        write(data / f"images_{level}_trainval.txt", f"1 {first}\n2 {second}\n")
+        write(data / f"images_{level}_test.txt", f"3 {third}\n")
     dataset = build("fgvc-aircraft", raw, unofficial=True)
     assert dataset.train.items.tolist() == ["images/1.jpg"]
     assert names(dataset.tests["test"], "images/2.jpg") == ["McDonnell Douglas", "F/A-18", "F/A-18"]
@@ -469,11 +446,9 @@ def test_oxford_lists_what_is_positive_and_what_is_left_out(oxford):
     listed = {
         test: {row["item"][4:-4]: row["level"] for row in table.to_pylist()} for test, table in dataset.lists.items()
     }
-    assert listed == {
-        "easy": {"all_souls_000001": 1, "all_souls_000002": -1, "oxford_003": -1},
-        "medium": {"all_souls_000001": 1, "all_souls_000002": 1, "oxford_003": -1},
-        "hard": {"all_souls_000001": -1, "all_souls_000002": 1, "oxford_003": -1},
-    }
+    images = ("all_souls_000001", "all_souls_000002", "oxford_003")
+    levels = {"easy": (1, -1, -1), "medium": (1, 1, -1), "hard": (-1, 1, -1)}
+    assert listed == {test: dict(zip(images, values, strict=True)) for test, values in levels.items()}
     assert names(dataset.tests["easy"], "query/all_souls_000013.jpg") == ["all souls"]
     assert dataset.tests["hard"].picture("query/all_souls_000013.jpg").size == (5, 6)  # cut to its box
 
@@ -493,14 +468,30 @@ class Filling:
         return (bytes, (1 << 40,))
 
 
-@pytest.mark.parametrize(
-    "truth", [Evil(), Filling(), {"imlist": [], "qimlist": []}, [], {"imlist": [], "qimlist": [], "gnd": [{"bbx": []}]}]
-)
-def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, truth):
-    revisited(raw / "gnd_rparis6k.pkl", truth)
-    with pytest.raises(DataError, match="is not a ground truth"):
-        build("rparis6k", raw)
+PART = {"cids": ["00001111aaaa", "00001111aabb"], "cluster": [0, 0], "qidxs": [0], "pidxs": [1]}
+
+
+IMAGES = {"imlist": [], "qimlist": []}
+FOREIGN = {
+    "gnd_rparis6k.pkl": [Evil(), Filling(), [], IMAGES, IMAGES | {"gnd": [{"bbx": []}]}],
+    "retrieval-SfM-120k.pkl": [Evil(), [1], {"train": {}}, {"train": PART, "val": {"cids": []}}],
+}
+
+
+@pytest.mark.parametrize(("file", "content"), [(file, each) for file in FOREIGN for each in FOREIGN[file]])
+def test_a_foreign_or_hostile_pickle_is_refused_and_never_run(raw, capsys, file, content):
+    revisited(raw / file, content)
+    with pytest.raises(DataError, match=r"is not (a ground truth|the list of SfM-120k)"):
+        build("sfm-120k" if "SfM" in file else "rparis6k", raw)
     assert capsys.readouterr().out == ""
+
+
+def test_sfm_trains_and_tests_on_other_models(raw):
+    content = {"train": PART, "val": PART | {"cids": ["2222333344ff", "2222333355ff"], "cluster": np.array([700, 701])}}
+    revisited(raw / "retrieval-SfM-120k.pkl", content)
+    dataset = build("sfm-120k", raw)
+    assert dataset.train.items.tolist() == ["ims/aa/aa/11/00001111aaaa", "ims/bb/aa/11/00001111aabb"]
+    assert dataset.tests["test"].tree.names == (("model 700", "model 701"),)
 
 
 def test_every_dataset_is_described_and_can_be_found_or_fetched():

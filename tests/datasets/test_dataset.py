@@ -18,9 +18,8 @@ ROWS = [("animal", "cat"), ("animal", "cat"), ("animal", "dog"), ("plant", "oak"
 def small(root=None, **options):
     manifest = manifests.from_names(ITEMS, ROWS, levels=["kingdom", "species"], **options)
     protocol = Protocol(metrics=("H-AP",), recalls=(1, 4), averaged=True)
-    return Dataset(
-        "small", "3", protocol, manifest, {"fine": manifest, "coarse": manifest}, card={"title": "Small"}
-    ).rooted(root)
+    tests = {"fine": manifest, "coarse": manifest}
+    return Dataset("small", "3", protocol, manifest, tests, card={"title": "Small"}).rooted(root)
 
 
 def test_a_saved_dataset_comes_back(tmp_path):
@@ -64,10 +63,9 @@ FORMAT = '{"format": "hbench.dataset/1"}'
 )
 def test_a_broken_description_or_one_of_another_format_is_refused(tmp_path, change):
     save(small(), tmp_path)
-    text = (
-        json.dumps(json.loads((tmp_path / "dataset.json").read_text()) | change) if isinstance(change, dict) else change
-    )
-    (tmp_path / "dataset.json").write_bytes(text.encode("latin1"))
+    file = tmp_path / "dataset.json"
+    text = json.dumps(json.loads(file.read_text()) | change) if isinstance(change, dict) else change
+    file.write_bytes(text.encode("latin1"))
     with pytest.raises(DataError, match=r"a dataset of this version|dataset\.json cannot be read"):
         load(tmp_path)
 
@@ -118,21 +116,20 @@ def test_a_single_manifest_file_or_csv_table_is_a_dataset(tmp_path):
     dataset = load(tmp_path / "mine.parquet")
     assert (dataset.name, dataset.train, dataset.version) == ("mine", None, small().train.digest[:12])
     assert dataset.tests["test"].digest == small().train.digest
-    (tmp_path / "mine.csv").write_text(
-        "item,kingdom,species,split\na.png,animal,cat,train\nb.png,animal,NA,test\nc.png,plant,None,test\n"
-    )
+    rows = ("a.png,animal,cat,train", "b.png,animal,NA,test", "c.png,plant,None,test")
+    (tmp_path / "mine.csv").write_text("\n".join(["item,kingdom,species,split", *rows]))
     dataset = load(tmp_path / "mine.csv")
     assert dataset.train.items.tolist() == ["a.png"]
     assert dataset.tests["test"].tree.names == (("animal", "plant"), ("NA", "None"))
     assert dataset.tests["test"].picture.args == (tmp_path,)
 
 
-def test_a_csv_table_may_set_query_and_gallery(tmp_path):
-    (tmp_path / "masks.csv").write_text("item,class,query,gallery\na,x,true,false\nb,x,False,TRUE\n")
-    test = load(tmp_path / "masks.csv").tests["test"]
-    assert (test.query.tolist(), test.gallery.tolist()) == ([True, False], [False, True])
-    (tmp_path / "split.csv").write_text("item,class,split\na,x,query\nb,x,gallery\n")
-    test = load(tmp_path / "split.csv").tests["test"]
+@pytest.mark.parametrize(
+    "text", ["item,class,query,gallery\na,x,true,false\nb,x,False,TRUE\n", "item,class,split\na,x,query\nb,x,gallery\n"]
+)
+def test_a_csv_table_may_set_query_and_gallery(tmp_path, text):
+    (tmp_path / "own.csv").write_text(text)
+    test = load(tmp_path / "own.csv").tests["test"]
     assert (test.query.tolist(), test.gallery.tolist()) == ([True, False], [False, True])
 
 

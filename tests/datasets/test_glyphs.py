@@ -54,10 +54,8 @@ def test_it_is_the_published_one_whose_names_tell_nodes_apart_without_their_pare
     assert len(rows) == 20_638
     assert [len({row[: level + 1] for row in rows}) for level in range(4)] == [5, 10, 873, 1_635]
     assert [len({row[level] for row in rows}) for level in range(4)] == [5, 10, 873, 1_635]
-    assert [len(manifest.tree.names[2]) for manifest in dataset.manifests.values()] == [
-        437,
-        436,
-    ]  # no base letter in both
+    bases = [len(manifest.tree.names[2]) for manifest in dataset.manifests.values()]
+    assert bases == [437, 436]  # no base letter in both
     assert dataset.train.digest == "096cdb9c507cead2d873b5ab535015bd9e467b5f7dd2fe52c175ab9cb577883d"
     assert dataset.tests["test"].digest == "63a093ce92dcab0b309507a952d2fa33a2b348271c10092dba82321c3c797da5"
     assert dataset.tests["test"].query.all()
@@ -85,10 +83,8 @@ def test_pictures_are_drawn_whole_and_in_the_middle(dataset):
 
 
 def test_no_letter_is_the_box_of_a_missing_one(dataset):
-    missing = {
-        font: glyphs.picture(Path(), f"none/none/10ffff/{font}.png").tobytes()
-        for font in {f for _, f in glyphs.letters()}
-    }
+    fonts = {font for _, font in glyphs.letters()}
+    missing = {font: glyphs.picture(Path(), f"none/none/10ffff/{font}.png").tobytes() for font in fonts}
     for manifest in dataset.manifests.values():
         for item, pixels in zip(manifest.items, glyphs.images(manifest), strict=True):
             assert pixels.tobytes() != missing[item.rsplit("/")[-1].removesuffix(".png")]

@@ -138,14 +138,9 @@ def test_a_truncated_or_foreign_parquet_file_is_refused(file, size):
 
 @pytest.mark.parametrize("column", ["item", "coarse", "fine", "query", "gallery", "ignore"])
 def test_empty_cells_of_a_manifest_without_a_digest_are_refused(tmp_path, column):
-    rows = {
-        "item": ["a", "b", "c"],
-        "coarse": ["x", "x", "y"],
-        "fine": ["1", "2", "3"],
-        "query": [True, True, False],
-        "gallery": [True, False, True],
-        "ignore": [0, 1, -1],
-    }
+    items = [("a", "x", "1", True, True, 0), ("b", "x", "2", True, False, 1), ("c", "y", "3", False, True, -1)]
+    names = ("item", "coarse", "fine", "query", "gallery", "ignore")
+    rows = dict(zip(names, map(list, zip(*items, strict=True)), strict=True))
     path = tmp_path / "m.parquet"
     metadata = {"hbench.levels": '["coarse", "fine"]'}
     pq.write_table(pa.table(rows).replace_schema_metadata(metadata), path)

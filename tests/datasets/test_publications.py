@@ -14,9 +14,8 @@ NO_PAPERS = {"GLDv2 README", "OML model zoo", "revisitop README"}
 def test_the_papers_of_the_boards_and_the_losses_are_known():
     from hbench.losses import loss_entry, losses
 
-    texts = {
-        key: source.text for name in leaderboard.names() for key, source in leaderboard.read(name).citations.items()
-    }
+    boards = map(leaderboard.read, leaderboard.names())
+    texts = {key: source.text for board in boards for key, source in board.citations.items()}
     texts |= {name: loss_entry(name).paper for name in losses}
     unknown = {name for name, text in texts.items() if publication_of(text) is None}
     assert unknown & {"sup_hap", "HAPPIER, ECCV 2022", "arcface", "HIER, CVPR 2023"} == set()
