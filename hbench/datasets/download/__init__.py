@@ -52,9 +52,6 @@ class Patience:
     busy: float = 0.5  # before the next request to a busy server; doubled each time
 
 
-PATIENCE = Patience()
-
-
 def session() -> requests.Session:
     """Make a session that names hbench, asks for uncompressed files, and never reads the body of a redirect."""
     session = requests.Session()
@@ -69,7 +66,7 @@ class Requester:
     """Sends requests in a session, with some patience, until `stop` is set."""
 
     session: requests.Session
-    patience: Patience = PATIENCE
+    patience: Patience = Patience()
     stop: threading.Event = field(default_factory=threading.Event)
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
@@ -127,7 +124,7 @@ def fetch(
                 return transfer.whole(url)
             except (SourceError, IntegrityError) as problem:
                 problems.append(problem)
-    kind = IntegrityError if problems and isinstance(problems[-1], IntegrityError) else SourceError
+    kind = type(problems[-1]) if problems else SourceError
     lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
     raise kind(
         f"{source.file} could not be fetched",
@@ -221,17 +218,17 @@ class Transfer:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
-            start, total = responses.placed(answer, here)
-            self.total = total
-            responses.refuse_wrong_kind(answer, url, total, self.source.size)
-            self._refuse_too_long(url, total or 0)
+            start, self.total = responses.placed(answer, here)
+            responses.refuse_wrong_kind(answer, url, self.total, self.source.size)
+            self._refuse_too_long(url, self.total or 0)
             if start == 0 and here:
                 self.discard()
             write_text(self.note, json.dumps({"url": url, "validator": responses.validator_of(answer)}))
-            self._append(answer, url, start, self.source.size or total)
-        return total is None or self.here == total
+            self._append(answer, url, start)
+        return self.total is None or self.here == self.total
 
-    def _append(self, answer: requests.Response, url: str, start: int, size: int | None) -> None:
+    def _append(self, answer: requests.Response, url: str, start: int) -> None:
+        size = self.source.size or self.total
         with self.part.open("ab") as file:
             for block in self.requester.blocks(answer):
                 if start == 0 and responses.looks_like_page(block):

@@ -15,7 +15,7 @@ import urllib3
 
 from hbench.core.errors import DataError, HBenchError, IntegrityError, SourceError, UsageError, examples
 from hbench.core.files import free_bytes, replacing
-from hbench.datasets.download import PATIENCE, DownloadInterrupted, Patience, Requester, fetch, records, session, verify
+from hbench.datasets.download import DownloadInterrupted, Requester, fetch, records, session, verify
 from hbench.datasets.download.archives import not_unpacked, unpack
 from hbench.datasets.download.records import DownloadRecord, disk_errors
 from hbench.datasets.download.sources import RemoteFile
@@ -26,13 +26,12 @@ MD5_FILE = 4096  # bytes that are read of a file with an md5
 
 @dataclass(frozen=True)
 class DownloadOptions:
-    """The folder to fetch into, what else to do there, and how long to wait for servers."""
+    """The folder to fetch into, and what else to do there."""
 
     folder: Path
     repair: bool = False
     remove_archives: bool = False
     on_progress: OnDownload = lambda source, what, number: None
-    patience: Patience = PATIENCE
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
@@ -108,7 +107,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
                 with replacing(folder / source.file) as temporary:
                     shutil.copyfile(path, temporary)
                 path = folder / source.file
-            records.write_record(folder, source, records.record_of(path.resolve(), sums))
+            records.record_file(folder, source, path.resolve(), sums)
             adopted.append(source.file)
             break
     return adopted
@@ -134,12 +133,11 @@ def _in_short(file: str, problem: HBenchError) -> str:
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
-    if job.stop.is_set():
-        return None
     try:
-        _one(source, job)
+        if not job.stop.is_set():
+            _one(source, job)
     except DownloadInterrupted:
-        return None
+        pass
     except HBenchError as problem:
         return problem
     finally:
@@ -167,16 +165,14 @@ def _record(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRec
     """Fetch a file, or verify one that is already on disk, and write its record."""
     target = job.folder / source.file
     with session() as opened:
-        requester = Requester(opened, job.patience, job.stop)
+        requester = Requester(opened, stop=job.stop)
         if source.md5_url and not source.md5:
             source = dataclasses.replace(source, md5=_md5_in(source.md5_url, requester))
         if state == "unchecked":
             sums = verify(target, source)
         else:
             sums = fetch(source, target, requester, on_progress=lambda n: job.on_progress(source, "bytes", n))
-    record = records.record_of(target, sums)
-    records.write_record(job.folder, source, record)
-    return record
+    return records.record_file(job.folder, source, target, sums)
 
 
 def _md5_in(url: str, requester: Requester) -> str:
@@ -193,19 +189,13 @@ def _md5_in(url: str, requester: Requester) -> str:
     return md5[1]
 
 
-def _place(source: RemoteFile, folder: Path) -> tuple[Path, DownloadRecord | None]:
-    """The path of a source's file, and its record."""
-    record = records.read_record(folder, source)
-    return Path(record.path) if record else folder / source.file, record
-
-
 def _verified(source: RemoteFile, folder: Path) -> list[str]:
     """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
 
     The list is empty for a plain file, and where the archive was removed. Raises IntegrityError where the file does not
     match its published checksums or those of its download; DataError where it is missing.
     """
-    path, record = _place(source, folder)
+    path, record = records.place_of(folder, source)
     unpacked = record is not None and record.unpacked is not None
     if not path.exists():
         if unpacked:
@@ -217,7 +207,7 @@ def _verified(source: RemoteFile, folder: Path) -> list[str]:
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     """Delete a wrong file, so that it is fetched again; an archive whose unpacked files are wrong counts as not unpacked."""
-    path, record = _place(source, folder)
+    path, record = records.place_of(folder, source)
     try:
         if not _verified(source, folder):
             return

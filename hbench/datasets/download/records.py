@@ -36,11 +36,6 @@ class DownloadRecord:
 RECORD = TypeAdapter(DownloadRecord)
 
 
-def record_of(path: Path, sums: dict[str, str]) -> DownloadRecord:
-    """Make the record of a file that has these checksums now."""
-    return DownloadRecord(str(path), path.stat().st_size, path.stat().st_mtime_ns, sums["md5"], sums["sha256"])
-
-
 def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
     """Read the record of a source; None where it is missing or unreadable."""
     try:
@@ -54,12 +49,25 @@ def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> No
     write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
 
 
+def record_file(folder: Path, source: RemoteFile, path: Path, sums: dict[str, str]) -> DownloadRecord:
+    """Write and return the record of a source whose file at `path` has these checksums now."""
+    size, time = path.stat().st_size, path.stat().st_mtime_ns
+    record = DownloadRecord(str(path), size, time, sums["md5"], sums["sha256"])
+    write_record(folder, source, record)
+    return record
+
+
+def place_of(folder: Path, source: RemoteFile) -> tuple[Path, DownloadRecord | None]:
+    """Return the path of a source's file, and its record, if there is one."""
+    record = read_record(folder, source)
+    return Path(record.path) if record else folder / source.file, record
+
+
 def state_of(folder: Path, source: RemoteFile) -> str:
     """Return the state of a source: "done", "unpacked" (and its archive removed), "verified", "unchecked", "partial" or
     "missing"."""
     target = folder / source.file
-    record = read_record(folder, source)
-    file = Path(record.path) if record else target
+    file, record = place_of(folder, source)
     if record and source.unpack is not None and record.unpacked is not None:
         return "done" if file.exists() else "unpacked"
     if record and file.is_file() and (file.stat().st_size, file.stat().st_mtime_ns) == (record.size, record.time):
