@@ -65,10 +65,10 @@ def loop_overhead(number: int) -> None:
     whole, alone = [], []
     with tempfile.TemporaryDirectory() as folder:
         log = Log(Path(folder), step=0)
-        moments = loop.steps(run, recipe, data, Path(folder))
+        steps = loop.steps(run, recipe, data, Path(folder))
         for batch in batches:
             start = time.process_time()
-            log.moment(next(moments))
+            log.step(next(steps))
             middle = time.process_time()
             bare(run, *batch)
             whole.append(middle - start)
@@ -125,7 +125,7 @@ def from_files(rounds: int, workers: int, folder: Path) -> None:
     )
     recipe = fitted_to(recipe, data.train)
     run, bare_run = begin(recipe, data), begin(recipe, data)
-    moments = loop.steps(run, recipe, data, folder)
+    steps = loop.steps(run, recipe, data, folder)
     plain = PlainFiles([folder / item for item in data.train.items], data.train.labels.astype(np.int64), recipe.images)
     batches = endless(
         DataLoader(plain, 16, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=workers > 0)
@@ -134,7 +134,7 @@ def from_files(rounds: int, workers: int, folder: Path) -> None:
     for number in range(rounds + 1):
         began = time.perf_counter()
         for _ in range(4):
-            next(moments)
+            next(steps)
         middle = time.perf_counter()
         for _ in range(4):
             bare(bare_run, *next(batches))

@@ -94,10 +94,10 @@ def batch(folder: Path) -> set[str]:
     from hbench.train.run import begin
 
     recipe, data = resolve("glyphs-happier", ["sampler.batch=16", "steps_per_epoch=1", "epochs=2"]), load("glyphs")
-    moments = steps(begin(recipe, data), recipe, data, folder)
-    next(moments)  # which also opens the images
+    records = steps(begin(recipe, data), recipe, data, folder)
+    next(records)  # which also opens the images
     with entered() as found:
-        next(moments)
+        next(records)
     return found
 
 

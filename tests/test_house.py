@@ -82,11 +82,11 @@ def training_step():
     generator = torch.Generator().manual_seed(3)
     rows = torch.randperm(len(data.train), generator=generator)[:16]
     pixels = torch.rand((16, 1, 32, 32), generator=generator, dtype=torch.float64)
-    outcome = update(run, pixels, torch.from_numpy(data.train.labels)[rows].long()).read()
+    loss, _, *terms = update(run, pixels, torch.from_numpy(data.train.labels)[rows].long()).tolist()
     squares = [weights.grad.double().square().sum() for weights in run.model.parameters() if weights.grad is not None]
     return {
-        "loss": outcome.loss,
-        "terms": outcome.terms,
+        "loss": loss,
+        "terms": dict(zip(run.objective.losses, terms, strict=True)),
         "gradient": float(torch.stack(squares).sum().sqrt()),
     }
 

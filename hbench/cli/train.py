@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from hbench.train.recipes.recipe import Recipe
-    from hbench.train.records.log import Moment
+    from hbench.train.records.log import StepRecord
 
 
 @click.command("train")
@@ -88,18 +88,18 @@ def _train(
             say(f"wrote {out}{again if chosen.tested else ', scored on held-out classes of the training set'}")
 
 
-def _watch(bars: Progress, *, shown: bool) -> Callable[[Moment], None]:
+def _watch(bars: Progress, *, shown: bool) -> Callable[[StepRecord], None]:
     """Return a function for every step that moves the bar or, without a terminal, prints a line at every tenth."""
     task = bars.add_task("first step", total=None)
 
-    def watch(moment: Moment) -> None:
-        terms = "  ".join(f"{name} {term:.3f}" for name, term in moment.terms.items())
-        rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(moment.rates.values()))
-        epoch = (moment.step - 1) // moment.steps_per_epoch + 1
-        line = f"epoch {epoch}  loss {moment.loss:.3f}  {terms}  lr {rates}  {moment.images_per_second:.0f} images/s"
-        line += "  left out: not finite" * moment.skipped
-        bars.update(task, description=line, completed=moment.step, total=moment.steps)
-        if shown and bars.disable and moment.step * 10 // moment.steps > (moment.step - 1) * 10 // moment.steps:
-            say(f"step {moment.step}/{moment.steps}  {line}")
+    def watch(step: StepRecord) -> None:
+        terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
+        rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
+        epoch = (step.step - 1) // step.steps_per_epoch + 1
+        line = f"epoch {epoch}  loss {step.loss:.3f}  {terms}  lr {rates}  {step.images_per_second:.0f} images/s"
+        line += "  left out: not finite" * step.skipped
+        bars.update(task, description=line, completed=step.step, total=step.steps)
+        if shown and bars.disable and step.step * 10 // step.steps > (step.step - 1) * 10 // step.steps:
+            say(f"step {step.step}/{step.steps}  {line}")
 
     return watch

@@ -39,16 +39,15 @@ from hbench.train.recipes.files import as_toml, differences, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.recipes.sizes import fitted_to, require_dataset
 from hbench.train.records import checkpoints
-from hbench.train.records.log import Callback, Log, Moment
+from hbench.train.records.log import Callback, Log, StepRecord
 from hbench.train.records.trackers import opened
 from hbench.train.records.validation import best_after, is_over, split_off, validated
 from hbench.train.run import TrainingRun, begin, freeze_body, training_manifest
-from hbench.train.steps.gradients import StepTensors, StepValues, TrainStep, direct, in_two_passes, read_all
+from hbench.train.steps.gradients import TrainStep, direct, in_two_passes
 from hbench.train.steps.optimizers import clipped, set_rates, step_unless
 
 LOG = logging.getLogger(__name__)
-LaunchedStep = tuple[int, Tensor, dict[str, float], StepTensors]  # number, rows, rates, values perhaps not computed yet
-OnProgress = Callable[[Moment], None]
+OnProgress = Callable[[StepRecord], None]
 RECIPE, EMBEDDINGS, REPORT, BY_QUERY = "recipe.toml", "test.parquet", "report.json", "report.by-query.parquet"
 NON_FINITE = "non-finite.json"
 
@@ -68,7 +67,7 @@ def train(
     resume: bool = False,
     track: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
-    on_progress: OnProgress = lambda _moment: None,
+    on_progress: OnProgress = lambda _step: None,
     on_remark: Callable[[str], None] = LOG.warning,
 ) -> Report:
     """Train the model of a recipe in the folder `out`, embed the dataset's test items, and score them.
@@ -118,17 +117,17 @@ def _learn(
 ) -> None:  # fmt: skip
     """Take the remaining steps; log, validate and save after each step if that is due."""
     with _stop_signals() as is_stopped:
-        for moment in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
-            on_progress(moment)
-            last = moment.step == moment.steps
-            if last or moment.skipped or moment.step % recipe.log_every == 0:
-                log.moment(moment)
-            if moment.step < run.step:
+        for step in () if is_over(run.best, recipe) else steps(run, recipe, data, out, processes):
+            on_progress(step)
+            last = step.step == step.steps
+            if last or step.skipped or step.step % recipe.log_every == 0:
+                log.step(step)
+            if step.step < run.step:
                 continue  # the device is ahead: validate and save only after the last of the steps that were read together
-            if held is not None and (last or moment.step % (recipe.evaluate_every * moment.steps_per_epoch) == 0):
+            if held is not None and (last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0):
                 scores = validated(run, recipe, held, processes)
-                log.validation(moment.step, scores)
-                run.best = best_after(run.best, moment.step, scores, recipe, held)
+                log.validation(step.step, scores)
+                run.best = best_after(run.best, step.step, scores, recipe, held)
                 last = last or is_over(run.best, recipe)
             stop = any_of(is_stopped(), processes) and not last
             due = bool(recipe.checkpoint_every) and run.step % recipe.checkpoint_every == 0
@@ -137,42 +136,47 @@ def _learn(
                 run.save(out)  # after logging, so that the log is complete up to every checkpoint
             if stop:
                 raise TrainingInterrupted(
-                    f"stopped after step {moment.step} of {moment.steps}; everything is saved in {out}",
+                    f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
                     fix=f"hbench train {out / RECIPE} --out {out} --resume",
                 )
             if last:
                 return
 
 
-def steps(run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE) -> Iterator[Moment]:
-    """Take every remaining step and yield its moment; a GPU is some steps ahead of the moments."""
+def steps(
+    run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes = ALONE
+) -> Iterator[StepRecord]:
+    """Take every remaining step and yield its record; a GPU is some steps ahead of the records."""
     manifest = training_manifest(data)
     in_epoch, begun, began = len(_plan(recipe, manifest, 0).rows), run.step, time.perf_counter()
-    waiting: list[LaunchedStep] = []
+    waiting: list[tuple[int, Tensor, dict[str, float], Tensor]] = []
     read_every = [recipe.log_every, in_epoch, *([recipe.checkpoint_every] if recipe.checkpoint_every else [])]
     for launched in _launched(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
         if run.runs_ahead and all(run.step % number for number in read_every):
             continue  # the host waits only for a step that is logged, saved, or the last of an epoch
-        values_of = read_all([tensors for *_, tensors in waiting])
+        values = torch.stack([tensor for *_, tensor in waiting]).tolist()  # in one transfer
         seconds = time.perf_counter() - began
         speed = (run.step - begun) * recipe.sampler.batch / seconds
-        for (step, rows, rates, _), values in zip(waiting, values_of, strict=True):
-            if not values.finite:
+        for (number, rows, rates, _), (loss, length, *terms) in zip(waiting, values, strict=True):
+            step = StepRecord(
+                number, recipe.epochs * in_epoch, in_epoch, loss, dict(zip(run.objective.losses, terms, strict=True)), length,
+                not math.isfinite(length), rates, speed, seconds,
+            )  # fmt: skip
+            # Gradients often overflow float16: its scaler skips the step and reduces the scale.
+            if not math.isfinite(loss) or (step.skipped and not run.scaler.is_enabled()):
                 items = manifest.items[rows.cpu().numpy()].tolist()
                 name = NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
-                raise _non_finite(values, step, items, out / name)
-            yield Moment(
-                step, recipe.epochs * in_epoch, in_epoch, values.loss, values.terms, values.gradient_norm,
-                not math.isfinite(values.gradient_norm), rates, speed, seconds,
-            )  # fmt: skip
+                raise _non_finite(step, items, out / name)
+            yield step
         waiting.clear()
 
 
 def _launched(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
-) -> Iterator[LaunchedStep]:
-    """Launch every remaining step and yield it, without waiting for the device."""
+) -> Iterator[tuple[int, Tensor, dict[str, float], Tensor]]:
+    """Launch every remaining step without waiting for the device; yield its number, rows, learning rates, and its values, which
+    may not be computed yet."""
     manifest, device = training_manifest(data), processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
@@ -183,17 +187,18 @@ def _launched(
         for pixels, rows in loader.of(keys_of(batches)):
             freeze_body(run, processes, frozen=recipe.schedule.rests(run.step, in_epoch, recipe.epochs))
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
-            tensors = update(run, pixels, labels[rows], processes, compute)
+            values = update(run, pixels, labels[rows], processes, compute)
             run.step += 1
-            yield run.step, rows, rates, tensors
+            yield run.step, rows, rates, values
 
 
 def update(
     run: TrainingRun, pixels: Tensor, labels: Tensor, processes: Processes = ALONE, compute: TrainStep = direct
-) -> StepTensors:
+) -> Tensor:
     """Take one step of every optimiser on this process's part of a batch, unless the loss or its gradient is not finite.
 
-    On a GPU the host waits for nothing, and after a step that is not finite no later step changes anything.
+    Returns the loss, the gradient's length before clipping, and the terms in the order of the objective's losses. On a GPU the
+    host waits for nothing, and after a step that is not finite no later step changes anything.
     """
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
@@ -214,7 +219,7 @@ def update(
     for buffer, earlier in norms:
         buffer.copy_(torch.where(bad, earlier, buffer))
     run.scaler.update()
-    return StepTensors(values, tuple(terms), run.scaler.is_enabled())
+    return values
 
 
 def _plan(recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = ALONE) -> EpochBatches:
@@ -266,14 +271,14 @@ def _take_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         write_text(path, as_toml(recipe))
 
 
-def _non_finite(values: StepValues, step: int, items: list[str], file: Path) -> HBenchError:
+def _non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
     """Save the terms and items of a step whose loss or gradient is not finite; return the error that says so."""
-    terms = values.terms
-    state = {"step": step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
+    terms = step.terms
+    state = {"step": step.step, "terms": {name: str(term) for name, term in terms.items()}, "items": items}
     write_text(file, json.dumps(state, indent=1, ensure_ascii=False) + "\n")
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
     return HBenchError(
-        f"{what} of step {step} is not finite, so the step changed nothing",
+        f"{what} of step {step.step} is not finite, so the step changed nothing",
         found=", ".join(f"{name} {term}" for name, term in terms.items()) + f", on {examples(items)}",
         fix=f"look at the items in {file}; try a smaller optimizer.lr, optimizer.clip, or precision float32 or bfloat16",
     )

@@ -15,7 +15,7 @@ FILE, TEST = "log.jsonl", "scores"
 Callback = Callable[[int, Mapping[str, float]], None]  # step, values by name: loss, terms/NAME, lr/NAME, test/NAME …
 
 
-class Moment(NamedTuple):
+class StepRecord(NamedTuple):
     """The values after a step: loss, unweighted terms, length of the gradient before clipping, whether the step was skipped
     because one of these is not finite, learning rates, images per second, seconds so far."""
 
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
 
 
 class Log:
-    """Appends moments and scores to a run's log.jsonl, and passes them to callbacks.
+    """Appends steps and scores to a run's log.jsonl, and passes them to callbacks.
 
     A resumed run first removes the lines after its checkpoint, and the test scores, which it will compute again, so that its log
     ends like that of a run that was never stopped. Without a folder (in all processes but the first) nothing is written.
@@ -45,11 +45,11 @@ class Log:
             kept = [line for line, record in records(self.path) if record["step"] <= step and TEST not in record]
             write_text(self.path, "".join(f"{line}\n" for line in kept))
 
-    def moment(self, moment: Moment) -> None:
+    def step(self, step: StepRecord) -> None:
         """Log the values of a step; callbacks get loss, terms/NAME, lr/NAME, gradient_norm."""
-        values = {"loss": moment.loss, "gradient_norm": moment.gradient_norm}
-        values |= _under("terms", moment.terms) | _under("lr", moment.rates)
-        self._tell(moment._asdict(), values)
+        values = {"loss": step.loss, "gradient_norm": step.gradient_norm}
+        values |= _under("terms", step.terms) | _under("lr", step.rates)
+        self._tell(step._asdict(), values)
 
     def validation(self, step: int, scores: Mapping[str, float]) -> None:
         """Log the scores on the held-out classes; callbacks get validation/NAME."""

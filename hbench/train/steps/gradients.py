@@ -4,10 +4,9 @@ Two passes ([24] in [T]): embed without a graph; compute ∂L/∂embeddings; emb
 gradient. The gradient is the same, but memory holds the graph of one part at a time.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,40 +21,6 @@ from hbench.tree import Labels
 
 Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
 LossAndTerms = tuple[Tensor, dict[str, Tensor]]  # detached, and perhaps still being computed
-
-
-class StepValues(NamedTuple):
-    """The values of a step: loss, terms, length of the gradient before clipping; `finite`: whether the run can continue, which
-    it can after a step that float16's scaler skipped."""
-
-    loss: float
-    terms: dict[str, float]
-    gradient_norm: float
-    finite: bool
-
-
-class StepTensors(NamedTuple):
-    """The values of a step on its device: the loss, the gradient's length and the terms of `names`; `scaled`: whether the
-    gradient was scaled for float16."""
-
-    values: Tensor
-    names: tuple[str, ...]
-    scaled: bool
-
-    def read(self) -> StepValues:
-        """Return the values as numbers; the host waits for the device."""
-        return read_all([self])[0]
-
-
-def read_all(steps: Sequence[StepTensors]) -> list[StepValues]:
-    """Read the values of several steps as numbers, in one transfer."""
-    values = []
-    for step, row in zip(steps, torch.stack([step.values for step in steps]).tolist(), strict=True):
-        loss, length, *terms = row
-        # Gradients often overflow float16: its scaler skips the step and reduces the scale.
-        finite = math.isfinite(loss) and (step.scaled or math.isfinite(length))
-        values.append(StepValues(loss, dict(zip(step.names, terms, strict=True)), length, finite))
-    return values
 
 
 # Computes the gradients of a batch's loss in the weights; has the signature of `direct`, with this process's images (B/W, …).
