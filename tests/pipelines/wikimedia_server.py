@@ -5,11 +5,9 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.pipelines.wikimedia_world import World
@@ -22,7 +20,6 @@ KNOWN = {
     "props", "languages", "languagefallback", "continue", "ppcontinue",
 }  # fmt: skip
 LAG = {"error": {"code": "maxlag", "info": "Waiting for all: 3.45 seconds lagged.", "lag": 3.45}}
-Reply = tuple[int, dict[str, str], bytes]
 
 
 @dataclass
@@ -33,16 +30,16 @@ class Server:
     faults: float = 0.0
     longest_url: int = 6000
     parts: bool = True  # page properties come in two parts, which the real API may do
-    now: Callable[[], float] = time.monotonic
+    now: object = time.monotonic
     log: list[tuple[float, str, str, str]] = field(default_factory=list)  # time, User-Agent, request, outcome
     rng: random.Random = field(default_factory=lambda: random.Random(1))
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
 
-    def answered(self) -> list[str]:
+    def answered(self):
         return [request for _, _, request, outcome in self.log if outcome == "answered"]
 
-    def reply(self, host: str, params: dict[str, str], agent: str, *, url_length: int) -> Reply | None:
+    def reply(self, host, params, agent, *, url_length):
         """The response, or None to drop the connection."""
         key = json.dumps([host, sorted((k, v) for k, v in params.items() if k != "maxlag")])
         outcome, reply = "answered", None
@@ -59,7 +56,7 @@ class Server:
         self.log.append((self.now(), agent, key, outcome))
         return reply
 
-    def _faults(self) -> list[tuple[str, Reply | None]]:
+    def _faults(self):
         limited = json.dumps(refused("ratelimited", "You've exceeded your rate limit.")).encode()
         database = json.dumps(refused("internal_api_error_DBQueryError", "[x] Caught exception")).encode()
         return [
@@ -74,7 +71,7 @@ class Server:
             ("dropped", None),
         ]
 
-    def answer(self, params: dict[str, str]) -> dict[str, Any]:
+    def answer(self, params):
         if "query" in params:
             return self._results(params["query"])
         unknown = set(params) - KNOWN
@@ -82,45 +79,35 @@ class Server:
             return {"warnings": {"main": {"warnings": f"Unrecognized parameter: {min(unknown)}."}}}
         if params["maxlag"] != "5" or params["formatversion"] != "2":
             raise AssertionError(f"a request without maxlag or formatversion: {params}")
-        if params["action"] == "wbgetentities":
-            return self._entities(params)
-        return self._pages(params)
+        asked, answer = ("ids", self._entities) if params["action"] == "wbgetentities" else ("titles", self._pages)
+        if params[asked].count("|") >= 50:
+            return refused("toomanyvalues", f'Too many values supplied for parameter "{asked}". The limit is 50.')
+        return answer(params)
 
-    def _results(self, query: str) -> dict[str, Any]:
+    def _results(self, query):
         """The answer of the query service to one of the five queries that a source asks."""
         part = query.split("{", 1)[1]
         values = ["".join(v) for v in re.findall(r'<([^>]+)>|wd:(Q\d+)|"((?:[^"\\]|\\.)*)"(?! ?\))', part)]
         if len(values) > 200:
             raise AssertionError("more values than a query has time for")
-        item = lambda qid: {"type": "uri", "value": ENTITY + qid}  # noqa: E731
-        literal = lambda text: {"type": "literal", "value": text}  # noqa: E731
         world = self.world
         if "schema:about" in query:
             titles = {iri: unquote(iri.removeprefix(COMMONS_PAGE)).replace("_", " ") for iri in values}
-            pages = {iri: world.pages.get(title, {}) for iri, title in titles.items()}
-            rows = [
-                {"page": {"type": "uri", "value": i}, "item": item(p["item"])} for i, p in pages.items() if "item" in p
-            ]
+            items = {iri: world.pages.get(title, {}).get("item") for iri, title in titles.items()}
+            rows = [{"page": iri, "item": item} for iri, item in items.items() if item]
         elif "P373" in query:
             names = [json.loads(f'"{name}"') for name in values]
-            rows = [
-                {"name": literal(name), "item": item(qid)} for name in names for qid in world.by_category.get(name, [])
-            ]
+            rows = [{"name": name, "item": item} for name in names for item in world.by_category.get(name, [])]
         elif "sameAs" in query:
-            moved = world.item_redirects
-            rows = [{"item": item(i), "target": item(moved[i])} for i in values if i in moved]
+            rows = [{"item": i, "target": world.item_redirects[i]} for i in values if i in world.item_redirects]
         elif "rdfs:label" in query:
-            named = [(i, world.names[i]) for i in values if i in world.names]
-            rows = [
-                {"item": item(i), "label": literal(text), "language": literal(language)}
-                for i, (text, language) in named
-                if language in ("en", "mul")
-            ]
+            named = [(i, *world.names[i]) for i in values if i in world.names]
+            rows = [{"item": i, "label": text, "language": own} for i, text, own in named if own in ("en", "mul")]
         else:
-            rows = [row for i in values for row in self.statements(i)]
-        return {"head": {}, "results": {"bindings": rows}}
+            return {"head": {}, "results": {"bindings": [row for i in values for row in self.statements(i)]}}
+        return {"head": {}, "results": {"bindings": [{k: cell(k, v) for k, v in row.items()} for row in rows]}}
 
-    def statements(self, qid: str) -> list[dict[str, dict[str, str]]]:
+    def statements(self, qid):
         """The best-ranked statements about an item, as rows of the query service."""
         rows = []
         for name, statements in self.world.items.get(qid, {"claims": {}})["claims"].items():
@@ -132,26 +119,21 @@ class Server:
                 rows.append(row | {"value": known or {"type": "bnode", "value": "t1"}})
         return rows
 
-    def _pages(self, params: dict[str, str]) -> dict[str, Any]:
-        titles = params["titles"].split("|")
-        if len(titles) > 50:
-            return refused("toomanyvalues", 'Too many values supplied for parameter "titles". The limit is 50.')
+    def _pages(self, params):
         redirects, pages = [], {}
-        for title in titles:
+        for title in params["titles"].split("|"):
             place = title
             while "redirects" in params and place in self.world.redirects:
                 redirects.append({"from": place, "to": self.world.redirects[place]})
                 place = self.world.redirects[place]
             pages[place] = self._page(place, params["prop"])
-        listed = sorted(
-            pages.values(), key=lambda page: page["title"][::-1]
-        )  # their own order, not that of the request
-        answer: dict[str, Any] = {"batchcomplete": True, "query": {"redirects": redirects, "pages": listed}}
+        listed = sorted(pages.values(), key=lambda page: page["title"][::-1])  # not in the order of the request
+        answer = {"batchcomplete": True, "query": {"redirects": redirects, "pages": listed}}
         if self.parts and params["prop"] == "pageprops" and len(listed) > 10:
             return self._part(answer, params)
         return answer
 
-    def _part(self, answer: dict[str, Any], params: dict[str, str]) -> dict[str, Any]:
+    def _part(self, answer, params):
         """The first or the second half of the page properties, as the API continues."""
         half = len(answer["query"]["pages"]) // 2
         first = "ppcontinue" not in params
@@ -163,29 +145,26 @@ class Server:
             answer["warnings"] = {"main": {"warnings": "Subscribe to the mediawiki-api-announce mailing list."}}
         return answer
 
-    def _page(self, title: str, prop: str) -> dict[str, Any]:
+    def _page(self, title, prop):
         known = self.world.pages.get(title)
         if known is None:
             return {"ns": 14, "title": title, "missing": True}
-        page: dict[str, Any] = {"pageid": len(title), "ns": 14, "title": title}
+        page = {"pageid": len(title), "ns": 14, "title": title}
         if prop == "revisions":
-            page["revisions"] = [
-                {"slots": {"main": {"contentmodel": "wikitext", "content": self.world.texts.get(title, "")}}}
-            ]
+            slot = {"contentmodel": "wikitext", "content": self.world.texts.get(title, "")}
+            page["revisions"] = [{"slots": {"main": slot}}]
         elif "item" in known:
             page["pageprops"] = {"wikibase_item": known["item"]}
         return page
 
-    def _entities(self, params: dict[str, str]) -> dict[str, Any]:
+    def _entities(self, params):
         ids = params["ids"].split("|")
-        if len(ids) > 50:
-            return refused("toomanyvalues", 'Too many values supplied for parameter "ids". The limit is 50.')
         bad = [i for i in ids if not re.fullmatch(r"Q[1-9]\d*", i)]
         if bad:
             return refused("no-such-entity", f"Could not find such an entity (Invalid id: {bad[0]})")
         return {"entities": {i: self._entity(i, params["props"]) for i in ids}, "success": 1}
 
-    def _entity(self, qid: str, props: str) -> dict[str, Any]:
+    def _entity(self, qid, props):
         if props == "labels":
             named = self.world.names.get(qid)
             extra = {"for-language": "en"} if named and named[1] != "en" else {}
@@ -199,12 +178,19 @@ class Server:
         return entity | ({"redirects": {"from": qid, "to": target}} if target != qid else {})
 
 
-def refused(code: str, info: str) -> dict[str, Any]:
+def cell(key, text):
+    """A value in the results of the query service, by the name of its variable."""
+    if key in {"name", "label", "language"}:
+        return {"type": "literal", "value": text}
+    return {"type": "uri", "value": text if key == "page" else ENTITY + text}
+
+
+def refused(code, info):
     return {"error": {"code": code, "info": info}}
 
 
 @contextmanager
-def serving(server: Server) -> Iterator[Server]:
+def serving(server):
     """Run the server until the block ends."""
     http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
     server.url = f"http://127.0.0.1:{http.server_port}"
@@ -218,23 +204,22 @@ def serving(server: Server) -> Iterator[Server]:
         thread.join()
 
 
-def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
+def _handler(server):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = 1 << 16
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             self._serve(dict(parse_qsl(urlsplit(self.path).query)), len(self.path))
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self._serve(dict(parse_qsl(body.decode())), 0)
 
-        def _serve(self, params: dict[str, str], length: int) -> None:
+        def _serve(self, params, length):
             with server.lock:
-                reply = server.reply(
-                    urlsplit(self.path).path, params, self.headers.get("User-Agent", ""), url_length=length
-                )
+                agent = self.headers.get("User-Agent", "")
+                reply = server.reply(urlsplit(self.path).path, params, agent, url_length=length)
             if reply is None:
                 self.close_connection = True
                 return
@@ -246,7 +231,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     return Handler
