@@ -113,20 +113,15 @@ def index():
 
 def test_the_78_names_and_the_55_529_landmarks_of_the_index_pass_unchanged(index):
     selection, names = clean.selection_of({"index": index})
-    labels = clean.labels_of(
-        [row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection], names
-    )
-    decisions = released.decisions_of([index])
-    curation = replay(labels, {}, decisions)
+    at_a_page = [row._replace(category="http://commons.wikimedia.org/wiki/Category:X") for row in selection]
+    curation = replay(clean.labels_of(at_a_page, names), {}, released.decisions_of([index]))
     found = assemble.assemble(selection, curation.rows, "index")
     key = ("landmark_id", "hierarchical_label", "natural_or_human_made")
-    assert [[str(getattr(row, name)) for name in key] for row in found] == [
-        [row[name] for name in key] for row in index_rows()
-    ]
+    expected = [[row[name] for name in key] for row in index_rows()]
+    assert [[str(getattr(row, name)) for name in key] for row in found] == expected
     assert {row.source for row in found} == {"labelled"}
-    published = {
-        row["hierarchical_label"]: row["natural_or_human_made"] for row in rows_of("hgldv2_78_supercategories.csv")
-    }
+    rows = rows_of("hgldv2_78_supercategories.csv")
+    published = {row["hierarchical_label"]: row["natural_or_human_made"] for row in rows}
     assert len(published) == 78
     assert curation.kinds == published
     assert list(published.values()).count("human-made") == 60

@@ -61,9 +61,8 @@ def test_links_that_contradict_and_impossible_numbers_of_clusters_are_refused(k,
 @pytest.mark.parametrize(("method", "metric"), [("ward", "euclidean"), ("average", "cosine")])
 def test_the_dendrogram_is_scipys_on_pairwise_distances(method, metric):
     vectors = blobs(spread=0.5)
-    assert cluster.dendrogram(vectors, method) == pytest.approx(
-        linkage(vectors.astype(float), method, metric), abs=1e-6
-    )
+    expected = linkage(vectors.astype(float), method, metric)
+    assert cluster.dendrogram(vectors, method) == pytest.approx(expected, abs=1e-6)
 
 
 def test_details_put_the_doubtful_first_and_flag_the_far():

@@ -32,11 +32,8 @@ def test_weighted_measures_are_those_of_copies(data):
     reference = data.draw(st.lists(st.integers(0, 3), min_size=len(found), max_size=len(found)))
     weights = data.draw(st.lists(st.integers(1, 3), min_size=len(found), max_size=len(found)))
     measures = quality.agreement_with(found, reference, weights)
-    copied = quality.agreement_with(
-        [f for f, w in zip(found, weights, strict=True) for _ in range(w)],
-        [r for r, w in zip(reference, weights, strict=True) for _ in range(w)],
-    )
-    assert measures == pytest.approx(copied)
+    copies = [pair for *pair, w in zip(found, reference, weights, strict=True) for _ in range(w)]
+    assert measures == pytest.approx(quality.agreement_with(*zip(*copies, strict=True)))
     assert measures["pairwise_f1"] == pytest.approx(f1_by_pairs(found, reference, weights))
     swapped = quality.agreement_with(reference, found, weights)
     assert measures["purity"] == pytest.approx(swapped["inverse_purity"])
@@ -59,9 +56,8 @@ def test_silhouettes_without_pairs_equal_those_of_scikit_learn(seed):
     vectors = rng.normal(size=(30, 5))
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     clusters = np.concatenate([rng.integers(0, 4, 28), [4, 5]])
-    assert silhouettes(unit, clusters.tolist()) == pytest.approx(
-        silhouette_samples(unit.astype(float), clusters, metric="cosine"), abs=1e-5
-    )
+    expected = silhouette_samples(unit.astype(float), clusters, metric="cosine")
+    assert silhouettes(unit, clusters.tolist()) == pytest.approx(expected, abs=1e-5)
 
 
 def test_head_nouns_and_lexical_coherence_read_english_phrases():

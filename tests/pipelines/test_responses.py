@@ -93,13 +93,12 @@ def test_answers_that_are_not_json_objects_are_requested_again(body):
 
 
 def test_recorded_pages_are_followed_by_name_through_normalisation_and_redirects():
-    assert pages_of([recorded("query_pageprops_redirect_fv2_trimmed.json")], ["Adams, Douglas"]) == {
-        "Adams, Douglas": Page("Douglas Adams", "redirected", "Q42", "redirect")
-    }
+    page = Page("Douglas Adams", "redirected", "Q42", "redirect")
+    redirect = recorded("query_pageprops_redirect_fv2_trimmed.json")
+    assert pages_of([redirect], ["Adams, Douglas"]) == {"Adams, Douglas": page}
     name = "File:Albert_Einstein_Head.jpg"
-    assert pages_of([recorded("query_normalized_fv1.json")], [name]) == {
-        name: Page("File:Albert Einstein Head.jpg", "no_item")
-    }
+    normalized = {name: Page("File:Albert Einstein Head.jpg", "no_item")}
+    assert pages_of([recorded("query_normalized_fv1.json")], [name]) == normalized
     titles = ["File:Not Found Either", "File:Not Found"]
     assert pages_of([recorded("query_missing_twice_fv1.json")], titles) == {t: Page(t, "missing") for t in titles}
     found = pages_of([recorded("query_pageprops_disambiguation_fv2_trimmed.json")], ["Douglas Adams (disambiguation)"])
@@ -109,23 +108,13 @@ def test_recorded_pages_are_followed_by_name_through_normalisation_and_redirects
 def test_continuations_chains_invalid_titles_and_other_wikis_are_a_verdict_for_their_title_alone():
     chain = [{"from": "A", "to": "B"}, {"from": "B", "to": "C"}]
     elsewhere = {"from": "Category:A", "to": "de:Kategorie:A", "tointerwiki": "de"}
-    pages = [{"title": "C"}, {"title": "D"}]
-    first = {
-        "redirects": [*chain, elsewhere],
-        "interwiki": [{"title": "de:B", "iw": "de"}],
-        "pages": [*pages, {"title": "Category:C", "pageprops": {"wikibase_item": "Q3"}}],
-    }
+    pages = [{"title": "C"}, {"title": "D"}, {"title": "Category:C", "pageprops": {"wikibase_item": "Q3"}}]
+    first = {"redirects": [*chain, elsewhere], "interwiki": [{"title": "de:B", "iw": "de"}], "pages": pages}
     known = [{"title": "C", "pageprops": {"wikibase_item": "Q1"}}, {"title": "D"}, {"title": "<", "invalid": True}]
-    at_the_end = Page("C", "redirected", "Q1", "redirect")
-    verdicts = {
-        "A": at_the_end,
-        "B": at_the_end,
-        "D": Page("D", "no_item"),
-        "<": Page("<", "invalid"),
-        "Category:A": Page("Category:A", "no_item"),
-        "de:B": Page("de:B", "invalid"),
-        "Category:C": Page("Category:C", "found", "Q3", "sitelink"),
-    }
+    verdicts = dict.fromkeys("AB", Page("C", "redirected", "Q1", "redirect"))
+    verdicts |= {title: Page(title, "no_item") for title in ("D", "Category:A")}
+    verdicts |= {title: Page(title, "invalid") for title in ("<", "de:B")}
+    verdicts |= {"Category:C": Page("Category:C", "found", "Q3", "sitelink")}
     assert pages_of([{"query": first}, {"query": {"pages": known}}], list(verdicts)) == verdicts
     with pytest.raises(SourceError, match="did not answer for 'Category:X'"):
         pages_of([recorded("query_missing_twice_fv1.json")], ["Category:X"])
@@ -168,9 +157,8 @@ def test_raw_labels_are_what_an_infobox_prints():
         entities=lambda ids: dict.fromkeys(ids, entity),
         names=lambda ids: {i: Named(names[i], "de" if i == "Q3" else "en") for i in ids},
     )
-    (link,), classes = scrape.resolve(
-        [scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:X")], source
-    )
+    landmark = scrape.Landmark("train", 1, "http://commons.wikimedia.org/wiki/Category:X")
+    (link,), classes = scrape.resolve([landmark], source)
     assert link.raw_label == "synagogue (1630s–1976), Hindu temple (–120 BC, Shiva), Q3 (19. century), fort"
     assert [name.class_id for name in classes] == ["Q1", "Q2", "Q3", "Q4"]
 
@@ -180,9 +168,8 @@ def test_missing_deleted_redirected_and_named_entities_are_told_apart():
     assert entities_of([recorded("wbgetentities_missing_no_success_key.json")], ["M91629437"]) == {"M91629437": MISSING}
     found = entities_of([recorded("wbgetentities_batch_with_one_missing_trimmed.json")], ["Q42", "Q6"])
     assert (found["Q6"], found["Q42"].classes) == (MISSING, ("Q5",))  # only the numeric id is recorded
-    assert entities_of([recorded("wbgetentities_redirect_excerpt.json")], ["Q53265341"]) == {
-        "Q53265341": Entity("Q11036")
-    }
+    redirect = recorded("wbgetentities_redirect_excerpt.json")
+    assert entities_of([redirect], ["Q53265341"]) == {"Q53265341": Entity("Q11036")}
     assert names_of([recorded("wbgetentities_labels_P31_Q5.json")], ["Q5"]) == {"Q5": Named("human", "en")}
     with pytest.raises(SourceError, match="nothing for Q1"):
         entities_of([recorded("wbgetentities_deleted_item.json")], ["Q10908976", "Q1"])
@@ -222,11 +209,9 @@ def test_soft_redirects_are_found_in_wikitext(text, target):
 
 
 def test_titles_come_from_urls_as_the_released_files_write_them():
-    assert (
-        title_of("http://commons.wikimedia.org/wiki/Category:%C3%89glise_Saint-Jean_(Li%C3%A8ge)")
-        == "Category:Église Saint-Jean (Liège)"
-    )
-    assert title_of("http://commons.wikimedia.org/wiki/Category:A_%26_B,_C'D") == "Category:A & B, C'D"
+    commons = "http://commons.wikimedia.org/wiki/Category:"
+    assert title_of(f"{commons}%C3%89glise_Saint-Jean_(Li%C3%A8ge)") == "Category:Église Saint-Jean (Liège)"
+    assert title_of(f"{commons}A_%26_B,_C'D") == "Category:A & B, C'D"
     assert iri_of("Category:A & B, C'D").endswith("/Category:A_%26_B,_C%27D")
     with pytest.raises(DataError, match="not a Commons page"):
         title_of("http://en.wikipedia.org/wiki/X")

@@ -159,16 +159,13 @@ def test_no_request_is_made_without_a_contact(contact, tmp_path):
 
 def test_train_and_index_ids_are_kept_apart_and_bad_files_are_refused(tmp_path):
     file = tmp_path / "train_label_to_category.csv"
-    file.write_text('landmark_id,category\n7,"http://commons.wikimedia.org/wiki/Category:A,_B"\n', encoding="utf-8")
-    assert scrape.read_landmarks(file, "train") == [
-        scrape.Landmark("train", 7, "http://commons.wikimedia.org/wiki/Category:A,_B")
-    ]
-    file.write_text("landmark_id,category\n7,x\n7,y\n", encoding="utf-8")
-    with pytest.raises(DataError, match="landmarks twice"):
-        scrape.read_landmarks(file, "train")
-    file.write_text("id,category\n", encoding="utf-8")
-    with pytest.raises(DataError, match="lacks columns"):
-        scrape.read_landmarks(file, "train")
+    url = "http://commons.wikimedia.org/wiki/Category:A,_B"
+    file.write_text(f'landmark_id,category\n7,"{url}"\n', encoding="utf-8")
+    assert scrape.read_landmarks(file, "train") == [scrape.Landmark("train", 7, url)]
+    for text, problem in (("landmark_id,category\n7,x\n7,y\n", "landmarks twice"), ("id,category\n", "lacks columns")):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=problem):
+            scrape.read_landmarks(file, "train")
 
 
 def test_as_many_requests_are_announced_as_are_made(tmp_path):

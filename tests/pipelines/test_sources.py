@@ -47,13 +47,11 @@ def write_dumps(world, folder):
     escaped = lambda text: text.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')  # noqa: E731
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in [*world.pages, *world.redirects]}
     ids = {title: number for number, title in enumerate(keys, start=1)}
+    items = [(ids[title], page["item"]) for title, page in world.pages.items() if "item" in page]
+    pages = [f"({ids[t]},14,'{escaped(k)}',0,0.5,NULL)" for t, k in keys.items()]
     tables = {
-        "page": [f"({ids[t]},14,'{escaped(k)}',0,0.5,NULL)" for t, k in keys.items()]
-        + ["(999999,0,'Category',0,0.5,NULL)"],
-        "page_props": [
-            f"({ids[t]},'wikibase_item','{page['item']}',NULL)" for t, page in world.pages.items() if "item" in page
-        ]
-        + ["(1,'hiddencat','',NULL)"],
+        "page": [*pages, "(999999,0,'Category',0,0.5,NULL)"],
+        "page_props": [*(f"({n},'wikibase_item','{item}',NULL)" for n, item in items), "(1,'hiddencat','',NULL)"],
         "redirect": [f"({ids[a]},14,'{escaped(keys[b])}','','')" for a, b in world.redirects.items()],
     }
     for name, rows in tables.items():
@@ -94,15 +92,12 @@ def test_the_dumps_give_the_same_links_but_for_soft_redirects(tmp_path):
 
 ROWS = ["(1,14,'A, (b)',0)", "(2,14,'It\\'s; \\\\',NULL)", "(3,0,'',0.5)"]
 READ = [("1", "14", "A, (b)", "0"), ("2", "14", "It's; \\", ""), ("3", "0", "", "0.5")]
+INTO, ENDED = "INSERT INTO `page`", [f"{ROWS[0]},", f"{ROWS[1]},", f"{ROWS[2]};"]
 SHAPES = {
-    "one line": ["INSERT INTO `page` VALUES " + ",".join(ROWS) + ";"],
-    "a line per statement": [f"INSERT INTO `page` VALUES {row};" for row in ROWS],
-    "a line per row": ["INSERT INTO `page` VALUES", *(f"{row}," for row in ROWS[:2]), f"{ROWS[2]};"],
-    "columns named": [
-        "INSERT INTO `page` (`a`, `b`, `c`, `d`) VALUES",
-        *(f"{row}," for row in ROWS[:2]),
-        f"{ROWS[2]};",
-    ],
+    "one line": [f"{INTO} VALUES {','.join(ROWS)};"],
+    "a line per statement": [f"{INTO} VALUES {row};" for row in ROWS],
+    "a line per row": [f"{INTO} VALUES", *ENDED],
+    "columns named": [f"{INTO} (`a`, `b`, `c`, `d`) VALUES", *ENDED],
 }
 
 
