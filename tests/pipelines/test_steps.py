@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from hbench_hgldv2 import artefact
 from hbench_hgldv2.cli.from_scratch import from_scratch
+from hbench_hgldv2.grouping import taxonomy
 from hbench_hgldv2.grouping.encode import kinds_in
 from hbench_hgldv2.labels import clean, released, scrape
 from hbench_hgldv2.labels.label import normalised
 from hbench_hgldv2.steps import STEPS
 from hbench_hgldv2.wikimedia.client import Servers
+from hbench_hgldv2.wikimedia.facts import Entity, FactSource, Named
 
 from hbench import datasets
 from hbench.core.errors import ComparisonError, DataError, IntegrityError, UsageError
-from hbench.datasets.benchmarks import gldv2
 from tests.command_line import call, refusal
 from tests.pipelines.official import GOLDEN
 from tests.pipelines.official import rows_of as table
@@ -36,15 +37,11 @@ def raw_folder(world, folder):
     for split, start in (("train", 0), ("index", 1)):
         rows = [(number, url) for number, url in world.landmarks if number % 2 == start]
         write(metadata / f"{split}_label_to_category.csv", ["landmark_id", "category"], rows)
-        images = [(f"{split[0]}{number:015x}", number) for number, _ in rows]
-        if split == "train":
-            write(
-                metadata / "train_clean.csv", ["landmark_id", "images"], [(number, image) for image, number in images]
-            )
-        else:
-            write(metadata / "index_image_to_landmark.csv", ["id", "landmark_id"], images)
-            queries = [(f"q{number:015x}", image, "Private") for image, number in images[:40]]
-            write(truth / "retrieval_solution_v2.1.csv", ["id", "images", "Usage"], queries)
+    images = [(f"i{number:015x}", number) for number, _ in rows]
+    write(metadata / "index_image_to_landmark.csv", ["id", "landmark_id"], images)
+    write(metadata / "train_clean.csv", ["landmark_id", "images"], [(n, f"t{n:015x}") for n, _ in world.landmarks[::2]])
+    queries = [(f"q{number:015x}", image, "Private") for image, number in images[:40]]
+    write(truth / "retrieval_solution_v2.1.csv", ["id", "images", "Usage"], queries)
     return folder
 
 
@@ -57,12 +54,10 @@ def curate(work):
     """Decisions as a curator would export them: even classes are one group, odd ones another, one is dropped."""
     ids = sorted(row["class_id"] for row in table(work / "labels.csv"))
     decisions = {"made": [i for i in ids[1:] if int(i[1:]) % 2], "wild": [i for i in ids[1:] if not int(i[1:]) % 2]}
-    moves = "".join(
-        f"- {{id: {name}, op: move, labels: [{', '.join(labels)}], to: {name}}}\n" for name, labels in decisions.items()
-    )
-    groups = "groups: {made: {kind: human-made}, wild: {kind: natural}}"
-    text = f"{groups}\ndecisions:\n{moves}- {{id: d, op: drop, labels: [{ids[0]}]}}\n"
-    (work / "decisions.yaml").write_text(text, encoding="utf-8")
+    rows = [{"id": name, "op": "move", "labels": labels, "to": name} for name, labels in decisions.items()]
+    rows.append({"id": "d", "op": "drop", "labels": ids[:1]})
+    groups = {"made": {"kind": "human-made"}, "wild": {"kind": "natural"}}
+    (work / "decisions.yaml").write_text(json.dumps({"groups": groups, "decisions": rows}))  # JSON is YAML
 
 
 def test_all_steps_from_scrape_to_dataset(tmp_path):
@@ -79,9 +74,8 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
         (work / "links.csv").unlink()
         run(work, *scraping)
         assert len(server.log) == asked  # the cache answers
-        assert {agent.split(" (")[1] for _, agent, _, _ in server.log} == {
-            f"a@example.org) {server.log[0][1].rpartition(' ')[2]}"
-        }
+        (agent,) = {agent for _, agent, _, _ in server.log}
+        assert "a@example.org" in agent
     run(work, "clean")
     names = tmp_path / "names.csv"
     names.write_text("made,human-made\nwild,natural\n", encoding="utf-8")
@@ -115,10 +109,9 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
     assert set(record["inputs"]) == {"labels.csv", "clusters.csv", "decisions.yaml"}
     images = tmp_path / "images.npz"
     width = np.load(work / "embeddings.npz")["vectors"].shape[1]
-    np.savez(
-        images, ids=[f"t{2 * n:015x}" for n in range(10)], vectors=np.random.default_rng(0).normal(size=(10, width))
-    )
-    write(tmp_path / "landmarks.csv", ["id", "landmark_id"], [(f"t{2 * n:015x}", n // 2) for n in range(10)])
+    ids = [f"t{2 * n:015x}" for n in range(10)]
+    np.savez(images, ids=ids, vectors=np.random.default_rng(0).normal(size=(10, width)))
+    write(tmp_path / "landmarks.csv", ["id", "landmark_id"], [(name, n // 2) for n, name in enumerate(ids)])
     assigning = ("assign", "--images", images, "--landmarks", tmp_path / "landmarks.csv")
     assert "'test' is not one of" in refusal("hgldv2", "--work", work, *assigning, "--split", "test")
     run(work, *assigning, "--split", "train")
@@ -142,9 +135,8 @@ def test_all_steps_from_scrape_to_dataset(tmp_path):
         "assemble": ["--raw", str(raw)], "statistics": [], "quality": [], "assign": [*map(str, assigning[1:]), "--split", "train"],
     }  # fmt: skip
     for step, given in arguments.items():
-        does_what_the_table_says(
-            step, work, tmp_path / f"only-{step}", [work / n if n in decided else n for n in given]
-        )
+        words = [work / word if word in decided else word for word in given]
+        does_what_the_table_says(step, work, tmp_path / f"only-{step}", words)
 
 
 def does_what_the_table_says(step, work, alone, arguments):
@@ -166,9 +158,8 @@ def test_a_file_changed_by_hand_is_noticed_and_steps_that_lack_decisions_or_clas
     run(tmp_path, "clean", "--released", "train", GOLDEN / "train_label_to_hierarchical.sample5col.csv")
     run(tmp_path, "encode", "--encoder", "tfidf")
     labels = tmp_path / "labels.csv"
-    labels.write_text(
-        labels.read_text(encoding="utf-8").replace("label:abbey,abbey,1", "label:abbey,abbey,7"), encoding="utf-8"
-    )
+    changed = labels.read_text(encoding="utf-8").replace("label:abbey,abbey,1", "label:abbey,abbey,7")
+    labels.write_text(changed, encoding="utf-8")
     with pytest.raises(IntegrityError, match="changed since the step 'clean'"):
         run(tmp_path, "cluster", "--k", "3")
     (tmp_path / "labels.csv.json").unlink()  # somebody vouches for it
@@ -199,17 +190,16 @@ def test_a_record_of_other_types_is_refused(tmp_path, change, said):
     assert said in str(refusal.value)
 
 
+AT_NO_ADDRESS = ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"]
+
+
 @pytest.mark.parametrize(
     ("words", "error", "problem"),
     [
         (["encode", "--encoder", "tfidf"], DataError, "clean makes it"),
         (["clean"], DataError, "scrape makes it"),
         (["sweep", "--k", "80,many"], UsageError, "--k is a list of numbers"),
-        (
-            ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"],
-            UsageError,
-            "the server of wikidata is not an address",
-        ),
+        (AT_NO_ADDRESS, UsageError, "the server of wikidata is not an address"),
     ],
 )
 def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path, words, error, problem):
@@ -218,9 +208,6 @@ def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path, words, erro
 
 
 def test_taxonomy_is_made_from_the_subclasses_that_the_server_gives(tmp_path):
-    from hbench_hgldv2.grouping import taxonomy
-    from hbench_hgldv2.wikimedia.facts import Entity, FactSource, Named
-
     world = world_of(200)
     links = [
         scrape.Link("train", n, url, "t", "found", "sitelink", "Q1", "Q1", "", (f"Q{9000 + n % 6}",), 1, False, 0)
@@ -260,23 +247,14 @@ def test_from_scratch_stops_for_the_curators_and_then_gives_what_build_reads(tmp
             again()
         assert (work / "review.html").exists()
         curate(work)
-        folder = again()
+        again()
     built = call("build", "hgldv2", "--root", raw, "--from-scratch", work, "--out", tmp_path / "out", "--json")
     assert json.loads(built.stdout)["version"].startswith("1+")
-    splits = gldv2.build(folder)
-    assert set(splits["train"].tree.names[1]) == {"made", "wild"}
-    (work / "decisions.yaml").write_text(
-        (work / "decisions.yaml").read_text(encoding="utf-8").replace("to: made", "to: made, expect_from: wild"),
-        encoding="utf-8",
-    )
+    assert set(datasets.load(tmp_path / "out").train.tree.names[1]) == {"made", "wild"}
+    decisions = work / "decisions.yaml"
+    decisions.write_text(decisions.read_text().replace('"to": "made"', '"to": "made", "expect_from": "wild"'))
     with pytest.raises(ComparisonError), serving(Server(world)) as server:
         from_scratch(raw, work, "a@example.org", encoder="tfidf", servers=servers, k=5)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_every_step_explains_itself_with_an_example(step, tmp_path):
-    text = run(tmp_path, step, "--help").output
-    assert f"hbench hgldv2 {step}" in text
 
 
 def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path):
