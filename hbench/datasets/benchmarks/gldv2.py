@@ -12,7 +12,7 @@ from hbench.core.tables import read_sheet, texts
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
 from hbench.datasets.raw_files import columns_of
-from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"
@@ -86,7 +86,7 @@ def labelled(raw: Path, space: str, *, flat: bool) -> Iterator[tuple[str, tuple[
             yield from ((image, paths[landmark]) for image in images.split())
 
 
-def build(raw: Path, *, flat: bool) -> Splits:
+def build(raw: Path, *, flat: bool = False) -> Splits:
     """Read the landmarks with a hierarchical label, in train_clean and in the index; all of them, at one level, if `flat`.
 
     A query has the landmark of the first image in its ground truth.
@@ -94,10 +94,9 @@ def build(raw: Path, *, flat: bool) -> Splits:
     index = dict(labelled(raw, "index", flat=flat))
     queries = [(file_of("test", query), index[images[0]]) for query, images in truth(raw).items() if images[0] in index]
     gallery = [(file_of("index", image), path) for image, path in index.items()]
-    return {
-        "train": [(file_of("train", image), path) for image, path in labelled(raw, "train", flat=flat)],
-        "test": queries_against(queries, gallery, FLAT if flat else SPEC.levels),
-    }
+    train = ((file_of("train", image), path) for image, path in labelled(raw, "train", flat=flat))
+    levels = FLAT if flat else SPEC.levels
+    return {"train": manifest_of(train, levels), "test": queries_against(queries, gallery, levels)}
 
 
 def lists(raw: Path) -> dict[str, pa.Table]:
@@ -117,7 +116,7 @@ SPEC = Spec(
     name="hgldv2",
     title="Hierarchical Google Landmarks v2",
     levels=("kind", "super_category", "landmark"),
-    build=partial(build, flat=False),
+    build=build,
     files="gldv2",
     markers=(TRAIN, Path(TRAIN).name),
     protocol=Protocol(metrics=("H-AP", "ASI", "NDCG", "mAP@100"), recalls=(1, 10), official="official-landmark"),

@@ -12,6 +12,7 @@ BASE = ("supercategory", "species")
 KEYS = {"species": "name"}
 SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
 IMAGES = "train_val2018"
+POLICIES = ("fill-from-parent", "by-path")
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
@@ -22,7 +23,7 @@ def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]
 
 def tree(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
     """Make the names of each category id a tree: homonymous genera get their families' names, "NA" that of the parent."""
-    return mended(categories(raw, levels), levels, "fill-from-parent", "by-path")
+    return mended(categories(raw, levels), levels, *POLICIES)
 
 
 def official_names(raw: Path) -> Names:
