@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -89,23 +89,37 @@ def _set_at_the_root(context: click.Context, option: click.Parameter, value: boo
         context.find_root().params[str(option.name)] = True
 
 
-def habits() -> list[click.Option]:
+def habits(**how: Any) -> list[click.Option]:
     """The options that every verb takes, before its name and behind it."""
+    quiet, verbose = (
+        "No remarks and no progress; refusals are still said.",
+        "With a refusal, where in the code it was made.",
+    )
     return [
-        click.Option(["--quiet", "-q"], is_flag=True, help="No remarks and no progress; refusals are still said."),
-        click.Option(["--verbose", "-v"], is_flag=True, help="With a refusal, where in the code it was made."),
+        click.Option(["--quiet", "-q"], is_flag=True, help=quiet, **how),
+        click.Option(["--verbose", "-v"], is_flag=True, help=verbose, **how),
     ]
 
 
-def with_habits(command: click.Command) -> click.Command:
-    """The command, and those below it, with the habits of all verbs."""
+def gone_option(name: str) -> click.Option:
+    """The hidden option that a name of GONE ends in; whoever gives it is told what to use instead."""
+
+    def refuse(_context: click.Context, _option: click.Parameter, value: str | bool | None) -> None:
+        if value:
+            refuse_gone(name)
+
+    is_flag = name == "evaluate --each" or None
+    return click.Option([name.split()[-1]], is_flag=is_flag, expose_value=False, hidden=True, callback=refuse)
+
+
+def with_habits(command: click.Command, words: str) -> click.Command:
+    """The command that these words call, and those below it, with the habits of all verbs and the options that are gone."""
     known = {option for parameter in command.params for option in parameter.opts}
-    for habit in habits():
-        if not known.intersection(habit.opts):
-            habit.expose_value, habit.callback = False, _set_at_the_root
-            command.params.append(habit)
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        with_habits(below)
+    gone = [gone_option(name) for name in GONE if name.startswith(f"{words} --")]
+    added = [*habits(expose_value=False, callback=_set_at_the_root), *gone]
+    command.params += [option for option in added if not known.intersection(option.opts)]
+    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
+        with_habits(below, f"{words} {name}")
     return command
 
 
@@ -133,7 +147,7 @@ class Verbs(click.Group):
             close = closest(name, VERBS)
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
         assert isinstance(command, click.Command)
-        return with_habits(command)
+        return with_habits(command, name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbench.cli import refuse_gone, reporting
+from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
 from hbench.cli.terminal import say
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 @click.option("--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them.")
 @click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts.")
 @reporting.with_options(reporting.MACHINE)
-@click.option("--each", is_flag=True, hidden=True)
 def command(file: Path | None, dataset: str, check: bool, format_: str, as_json: bool, **options: Any) -> None:
     """Score FILE, embeddings or rankings of a dataset's test items, joined by id.
 
@@ -55,8 +54,6 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     """  # fmt: skip
     from hbench import datasets
 
-    if options["each"]:
-        refuse_gone("evaluate --each")
     execution = reporting.execution_of(options)
     _refuse_options(options)
     data = datasets.load(dataset, options["policies"])

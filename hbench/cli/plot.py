@@ -20,11 +20,6 @@ class KindsInHelp(click.Command):
             formatter.write_dl([(name, f"{kinds[name].about}; from {kinds[name].files}") for name in kinds])
 
 
-def _refuse_over(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
-    if value:
-        refuse_gone("plot --over")
-
-
 @click.command("plot", cls=KindsInHelp)
 @click.argument("kind")
 @click.argument("files", nargs=-1, metavar="[FILES or NAMES]...")
@@ -35,7 +30,6 @@ def _refuse_over(_context: click.Context, _option: click.Parameter, value: str |
 @click.option("--metric", "-m", "metrics", multiple=True, help="Draw this metric; repeatable.")
 @click.option("--level", help="A level of the tree.  [default: the coarsest]")
 @click.option("--by-query", type=FILE, help="The values of every query (hbench evaluate --by-query).")
-@click.option("--over", hidden=True, expose_value=False, callback=_refuse_over)
 @click.option("--method", metavar="NAME", help="t-sne or umap.  [default: t-sne]")
 def command(kind: str, files: tuple[str, ...], out: Path, **options: Any) -> None:
     """Draw a KIND of picture for print: one column wide, 8 pt, with its conditions in small print.

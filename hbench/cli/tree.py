@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from rich.text import Text
 from rich.tree import Tree
 
-from hbench.cli import refuse_gone
 from hbench.cli.names import FILE
 from hbench.cli.reporting import with_options
 from hbench.cli.terminal import say, show, show_json, show_table, watched
@@ -239,17 +238,10 @@ def export_command(*, out: Path | None, kind: str | None, **source: Any) -> None
         say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")
 
 
-def _gone(_context: click.Context, option: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        refuse_gone(f"tree draw --{str(option.name).replace('_', '-')}")
-
-
 @command.command("draw", short_help="Draw a tree as a picture.")
 @with_options(SOURCE)
 @click.option("--out", "-o", type=FILE, required=True, help="The .svg, .png or .pdf to write.")
 @click.option("--by-items", is_flag=True, help="Heights by items instead of classes.")
-@click.option("--title", hidden=True, expose_value=False, callback=_gone)
-@click.option("--colour-by", hidden=True, expose_value=False, callback=_gone)
 def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
     """Draw a tree with a column per level, readable at ten thousand classes.
 

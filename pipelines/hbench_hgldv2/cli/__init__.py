@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from hbench.cli import CONTEXT, GONE, refuse_gone, with_habits
+from hbench.cli import CONTEXT, refuse_gone, with_habits
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
@@ -31,7 +31,7 @@ class StepGroup(click.Group):
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(f"No such step {name!r}." + (f" Did you mean {' or '.join(close)}?" if close else ""))
-        return with_habits(command_of(name))
+        return with_habits(command_of(name), f"hgldv2 {name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Steps, in order"):
@@ -44,9 +44,6 @@ def command_of(name: str) -> click.Command:
     hints = get_type_hints(run, include_extras=True)
     _, *parameters = inspect.signature(run).parameters.values()
     options = [_option(parameter, hints[parameter.name]) for parameter in parameters]
-    for gone in GONE:
-        if gone.startswith(f"hgldv2 {name} --"):
-            options.append(click.Option([gone.split()[-1]], hidden=True, expose_value=False, callback=_refuse))
 
     @click.pass_obj
     def call(work: Path, /, **values: Any) -> None:
@@ -87,12 +84,6 @@ def _type(hint: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple(map(_type, parts))
     return click.Path(path_type=Path) if hint is Path else hint
-
-
-def _refuse(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Refuse a removed option, saying what to use instead."""
-    if value is not None:
-        refuse_gone(f"hgldv2 {context.info_name} --{option.name}")
 
 
 @click.group(cls=StepGroup, context_settings=CONTEXT)
