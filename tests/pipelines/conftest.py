@@ -3,6 +3,8 @@
 import pytest
 from hbench_hgldv2.curation import review
 
+from tests.pipelines.review_pages import MATERIAL
+
 
 @pytest.fixture
 def opened(browser, tmp_path):
@@ -25,3 +27,9 @@ def opened(browser, tmp_path):
     for page in pages:
         page.close()
     assert problems == []
+
+
+@pytest.fixture
+def page(opened):
+    """The page of MATERIAL."""
+    return opened(MATERIAL)

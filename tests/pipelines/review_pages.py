@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-from hbench_hgldv2.curation import review
+from hbench_hgldv2.curation import decisions_file, review
 from hbench_hgldv2.curation.decisions import Decisions
 from hbench_hgldv2.curation.replay import replay, require_clean
 from hbench_hgldv2.grouping.cluster import Clustered
 from hbench_hgldv2.labels.label import Label
-from playwright.sync_api import Locator, Page
 
 CLUSTERS = [
     ["church building", "cathedral", "chapel", "priory"],
@@ -16,13 +15,8 @@ CLUSTERS = [
     ["lake", "river"],
     ["church ruin", "abbey"],
 ]
-KINDS = {
-    "church": "human-made",
-    "castle / fort": "human-made",
-    "lake": "natural",
-    "ruins": "human-made",
-    "ocean area ": "natural",
-}
+KINDS = dict.fromkeys(("church", "castle / fort", "ruins"), "human-made")
+KINDS |= dict.fromkeys(("lake", "ocean area "), "natural")
 HOSTILE = [
     "<script>document.title='owned'</script>", "=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(A1)",
     '<img src=x onerror="document.title=1">', "\u202eright to left\u202c", "קתדרלה", "🏰🗼", "a\u2028b\u0085c",
@@ -30,9 +24,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def material_of(
-    clusters: list[list[str]], decisions: Decisions | None = None, suggestion: str = "church"
-) -> review.Material:
+def material_of(clusters, decisions=None, suggestion="church"):
     labels, clustered = [], []
     for cluster, names in enumerate(clusters):
         for place, name in enumerate(names):
@@ -43,32 +35,39 @@ def material_of(
     return review.Material(labels, clustered, suggestions, KINDS, decisions or Decisions())
 
 
-def exported(page: Page) -> str:
+MATERIAL = material_of(CLUSTERS)
+
+
+def exported(page):
     with page.expect_download() as waiting:
         page.click("#export")
     return Path(waiting.value.path()).read_text(encoding="utf-8")
 
 
-def titles(page: Page) -> list[str]:
+def decided(page):
+    """The decisions that a page exports; written again they are the same bytes."""
+    text = exported(page)
+    decisions = decisions_file.loads(text)
+    assert decisions_file.dumps(decisions) == text
+    return decisions
+
+
+def titles(page):
     return page.locator("#cards .card h3").all_text_contents()
 
 
-def card(page: Page, title: str) -> Locator:
+def card(page, title):
     return page.locator(f"#cards .card:has(h3:text-is({title!r}))")
 
 
-def keys(page: Page, *strokes: str) -> None:
+def keys(page, *strokes):
     """Press each key, such as n, Enter or Control+z, and type every longer text."""
     for stroke in strokes:
-        pressed = (
-            len(stroke) == 1
-            or stroke in {"Enter", "Escape", "Tab", "End", "Space"}
-            or re.match("Arrow|Shift.|Control.", stroke)
-        )
-        (page.keyboard.press if pressed else page.keyboard.type)(stroke)
+        is_key = len(stroke) == 1 or re.match("(Enter|Escape|Tab|End|Space)$|Arrow|Shift.|Control.", stroke)
+        (page.keyboard.press if is_key else page.keyboard.type)(stroke)
 
 
-def places(material: review.Material, decisions: Decisions) -> dict[str, str]:
+def places(material, decisions):
     curation = replay(material.labels, material.clusters, decisions)
     require_clean(curation)
     return {row.label: row.group or row.status for row in curation.rows}

@@ -24,9 +24,8 @@ def test_the_demo_is_a_page_with_two_reviewers_and_a_folder_to_replay(opened, tm
     run(work, "replay", "--strict")
     first = (work / "review.html").read_bytes()
     mine = decisions_file.load(work / "decisions.yaml")
-    (work / "decisions.yaml").write_text(
-        decisions_file.dumps(mine.model_copy(update={"decisions": mine.decisions[:1]})), encoding="utf-8"
-    )
+    first_one = mine.model_copy(update={"decisions": mine.decisions[:1]})
+    (work / "decisions.yaml").write_text(decisions_file.dumps(first_one), encoding="utf-8")
     run(tmp_path, "review", "--demo")
     assert len(decisions_file.load(work / "decisions.yaml").decisions) == 1
     assert (work / "review.html").read_bytes() != first

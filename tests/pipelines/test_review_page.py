@@ -7,12 +7,21 @@ from hbench_hgldv2.curation.decisions import Name, labels_named
 from hbench_hgldv2.curation.replay import replay, require_clean
 from hbench_hgldv2.labels.label import digest
 
-from tests.pipelines.review_pages import CLUSTERS, HOSTILE, card, exported, keys, material_of, places, titles
+from tests.pipelines.review_pages import (
+    CLUSTERS,
+    HOSTILE,
+    MATERIAL,
+    card,
+    decided,
+    exported,
+    keys,
+    material_of,
+    places,
+    titles,
+)
 
 
-def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_keyboard(opened):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_keyboard(page):
     page.fill("#reviewer", "A")
     keys(page, "Escape")
     keys(page, "Enter")  # the first cluster is church
@@ -29,37 +38,29 @@ def test_a_curator_names_moves_splits_merges_renames_drops_and_undoes_with_the_k
     keys(page, "g", "church", "Enter", "Control+z")
     card(page, "castle / fort").locator(".row", has_text="palace").click()
     keys(page, "d")
-    text = exported(page)
-    decisions = decisions_file.loads(text)
-    assert decisions_file.dumps(decisions) == text
+    decisions = decided(page)
     assert {decision.by for decision in decisions.decisions} == {"A"}
     ops = ["name", "name", "name", "set_kind", "rename", "name", "split", "move", "drop"]
     assert [decision.op for decision in decisions.decisions] == ops
     labels = {
-        "church": ["church building", "cathedral", "chapel"],
-        "monastery": ["abbey", "priory"],
-        "ruins": ["church ruin"],
-    }
-    labels |= {"castle / fort": ["castle", "fort"], "dropped": ["palace"], "lake": ["lake", "river"]}
-    assert places(material, decisions) == {label: group for group, names in labels.items() for label in names}
-    assert replay(material.labels, material.clusters, decisions).kinds["lake"] == "natural"
+        "church": ["church building", "cathedral", "chapel"], "monastery": ["abbey", "priory"], "ruins": ["church ruin"],
+        "castle / fort": ["castle", "fort"], "dropped": ["palace"], "lake": ["lake", "river"],
+    }  # fmt: skip
+    assert places(MATERIAL, decisions) == {label: group for group, names in labels.items() for label in names}
+    assert replay(MATERIAL.labels, MATERIAL.clusters, decisions).kinds["lake"] == "natural"
 
 
-def test_rows_are_dragged_with_the_mouse_onto_a_group(opened):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_rows_are_dragged_with_the_mouse_onto_a_group(page):
     keys(page, "Enter")
     row = page.locator(".row", has_text="palace").first
     row.drag_to(page.locator("nav [data-card='g:church']"))
     card(page, "lake …").locator("button", has_text="ruins").click()
-    decisions = decisions_file.loads(exported(page))
-    found = places(material, decisions)
+    decisions = decided(page)
+    found = places(MATERIAL, decisions)
     assert (found["palace"], found["castle"], found["lake"]) == ("church", "unassigned", "ruins")
 
 
-def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened, page):
     card(page, "church ruin …").locator(".row", has_text="abbey").click()
     keys(page, "b")
     assert page.locator("#ambiguous-ok").is_disabled()
@@ -76,26 +77,22 @@ def test_a_label_is_marked_ambiguous_with_and_without_a_group_to_take(opened):
     assert card(page, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
     assert page.get_attribute("body", "data-decided") == "3"
     keys(page, "Enter")  # lake, now alone in its cluster
-    text = exported(page)
-    decisions = decisions_file.loads(text)
-    assert decisions_file.dumps(decisions) == text
+    decisions = decided(page)
     first, _, second, _ = decisions.decisions
     assert (first.op, first.choices, first.use) == ("ambiguous", ("church", "monastery"), "monastery")
     assert first.rule == "what the photo shows"
     assert (second.choices, second.use) == (("lake", "ruins"), None)
-    found = places(material, decisions)
+    found = places(MATERIAL, decisions)
     expected = {"abbey": "monastery", "church ruin": "church", "lake": "church", "river": "unassigned"}
     assert found.items() >= expected.items()
     keys(page, "u", "u")
     assert card(page, "lake …").locator(".row").count() == 2
     again = opened(material_of(CLUSTERS, decisions))
     assert card(again, "Ambiguous, left open").locator(".row .name").all_text_contents() == ["river"]
-    assert exported(again) == text
+    assert decided(again) == decisions
 
 
-def test_links_span_cards_and_a_decision_says_why(opened):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_links_span_cards_and_a_decision_says_why(page):
     page.locator(".row", has_text="priory").click()
     keys(page, "=")
     assert "two selected labels" in (page.text_content("#status") or "")
@@ -109,20 +106,16 @@ def test_links_span_cards_and_a_decision_says_why(opened):
     keys(page, "Shift+H")
     assert page.locator("#history-list li").all_text_contents()[1].startswith("must link priory, abbey d001")
     page.click("#history-close")
-    text = exported(page)
-    decisions = decisions_file.loads(text)
-    assert decisions_file.dumps(decisions) == text
+    decisions = decided(page)
     assert [(d.op, d.labels, d.why) for d in decisions.decisions] == [
         ("must_link", ("Q4", "Q302"), "both are houses of monks"),
         ("cannot_link", ("Q2", "Q301"), None),
     ]
     keys(page, "u", "u", "y")
-    assert decisions_file.loads(exported(page)).decisions == decisions.decisions[:1]
+    assert decided(page).decisions == decisions.decisions[:1]
 
 
-def test_selected_labels_take_their_own_suggestion_and_show_all_that_is_known(opened):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_selected_labels_take_their_own_suggestion_and_show_all_that_is_known(page):
     keys(page, "x")
     assert page.locator(".row.at .suggested").text_content() == "nearest: 1 church  2 ruins  3 ocean area   "
     keys(page, "2")
@@ -130,19 +123,17 @@ def test_selected_labels_take_their_own_suggestion_and_show_all_that_is_known(op
     assert card(page, "ruins").locator(".hint").all_text_contents() == ["→ church?"]
     card(page, "ruins").locator("h3").click()
     keys(page, "i")
-    output = dict(
-        page.locator("#details-table tr").evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))")
-    )
+    rows = page.locator("#details-table tr")
+    output = dict(rows.evaluate_all("rows => rows.map(r => [...r.children].map(c => c.textContent))"))
     told = {"class id": "Q1", "silhouette": "0.2000", "suggestions": "church, ruins, ocean area "}
     assert output.items() >= told.items()
     assert "move church building → “ruins”" in page.locator("#details-list li").all_text_contents()[0]
     page.click("#details-close")
     keys(page, "1")  # without a selection too: a group has no name to accept
-    assert places(material, decisions_file.loads(exported(page)))["church building"] == "church"
+    assert places(MATERIAL, decided(page))["church building"] == "church"
 
 
-def test_an_approval_is_shown_until_the_group_changes(opened):
-    page = opened(material_of(CLUSTERS))
+def test_an_approval_is_shown_until_the_group_changes(page):
     keys(page, "Enter")
     card(page, "church").locator("h3").click()
     keys(page, "v")
@@ -155,35 +146,31 @@ def test_an_approval_is_shown_until_the_group_changes(opened):
     card(page, "church").locator(".tag.approved").wait_for()
 
 
-def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(opened, tmp_path):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_an_export_opened_again_exports_the_same_bytes_and_so_does_a_page_built_from_it(opened, page, tmp_path):
     page.fill("#reviewer", "B")
     keys(page, "Escape", "Enter", "n", 'new / group: "x" ', "Enter", "ArrowLeft", "v")
     page.locator("#status", has_text="approved").wait_for()
-    text = exported(page)
-    page.evaluate("localStorage.clear()")
     file = tmp_path / "decisions.yaml"
-    file.write_text(text, encoding="utf-8")
-    again = opened(material)
+    file.write_text(exported(page), encoding="utf-8")
+    page.evaluate("localStorage.clear()")
+    again = opened(MATERIAL)
     again.set_input_files("#file", str(file))
     again.locator("body:not([data-decided='0'])").wait_for()
-    assert exported(again) == text
+    assert exported(again) == file.read_text(encoding="utf-8")
     again.evaluate("localStorage.clear()")
     decisions = decisions_file.load(file)
     built = material_of(CLUSTERS, decisions)
     curation = replay(built.labels, built.clusters, decisions)
-    approved = curation.groups()[decisions.approvals[0].group]
-    assert decisions.approvals[0].sha256_of_members == digest(approved)
+    (approval,) = decisions.approvals
+    assert approval.sha256_of_members == digest(curation.groups()[approval.group])
     assert not curation.stale
-    page = opened(built)
-    assert exported(page) == text
+    assert exported(opened(built)) == file.read_text(encoding="utf-8")
 
 
 def test_work_survives_a_closed_tab(browser, tmp_path):
     context = browser.new_context(accept_downloads=True)
     file = tmp_path / "review.html"
-    file.write_text(review.page(material_of(CLUSTERS)), encoding="utf-8")
+    file.write_text(review.page(MATERIAL), encoding="utf-8")
     first = context.new_page()
     first.goto(file.as_uri())
     keys(first, "Enter")
@@ -210,8 +197,7 @@ def test_hostile_labels_stay_text_in_the_page(opened):
     assert decisions_file.dumps(decisions) == text
 
 
-def test_search_narrows_the_cards_and_marks_what_matches(opened):
-    page = opened(material_of(CLUSTERS))
+def test_search_narrows_the_cards_and_marks_what_matches(page):
     keys(page, "/", "chURch r")
     assert page.locator("#cards .row").count() == 1
     assert page.locator("mark").first.text_content() == "church r"
@@ -247,20 +233,11 @@ def randomly(page, rng):
         group = rng.choice(groups)
         kind = rng.choice(["natural", "human-made"])
         card = f"focusCard(visibleCards()[{rng.randrange(9)} % visibleCards().length]); step({rng.randrange(4)});"
-        action = rng.choice(
-            [
-                f"nameCard({group!r}, {kind!r})",
-                f"moveTo({group!r}, {kind!r})",
-                f"mergeInto({group!r}, {kind!r})",
-                f"rename({group!r}, {kind!r})",
-                f"splitOff({group!r}, {kind!r})",
-                "drop(chosen())",
-                f"setAmbiguous(chosen(), {{choices: [{group!r}, 'f'], use: {rng.choice(['', 'f'])!r}, rule: ''}})",
-                "toggleKind()",
-                "selectAll()",
-                "toggle()",
-                "stepBack()",
-                "stepForward()",
-            ]
+        calls = ("nameCard", "moveTo", "mergeInto", "rename", "splitOff")
+        actions = [f"{call}({group!r}, {kind!r})" for call in calls]
+        actions.append(
+            f"setAmbiguous(chosen(), {{choices: [{group!r}, 'f'], use: {rng.choice(['', 'f'])!r}, rule: ''}})"
         )
+        actions += ["drop(chosen())", "toggleKind()", "selectAll()", "toggle()", "stepBack()", "stepForward()"]
+        action = rng.choice(actions)
         page.evaluate(f"{{ {card} {action} }}")

@@ -74,9 +74,7 @@ def test_a_disagreement_is_shown_taken_over_and_undone(compared, findings):
     assert "1 to talk about" in (page.text_content("#queue") or "")
 
 
-def test_an_export_of_the_same_page_is_compared_with(opened, tmp_path):
-    material = material_of(CLUSTERS)
-    page = opened(material)
+def test_an_export_of_the_same_page_is_compared_with(page, tmp_path):
     keys(page, "q")
     assert "another reviewer" in (page.text_content("#status") or "")
     page.fill("#reviewer", "B")
@@ -93,8 +91,7 @@ def test_an_export_of_the_same_page_is_compared_with(opened, tmp_path):
     assert page.text_content("#queue") == "B: κ 0.000, 1 to talk about"
 
 
-def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(opened):
-    page = opened(material_of(CLUSTERS))
+def test_kappa_on_the_page_is_that_of_the_pipeline_on_random_places(page):
     rng = random.Random(0)
     for size in (1, 2, 5, 40, 200) * 4:
         kinds = rng.choice(["a", "ab", "abcdefgh"])
