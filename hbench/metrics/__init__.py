@@ -7,6 +7,7 @@ The functions of two arrays, scores and levels, are those of `hbench.metrics.fun
 [0.8333333333333333]
 """
 
+from hbench.metrics.classes import knn_accuracy, nmi
 from hbench.metrics.functions import (
     ap,
     asi,
@@ -25,6 +26,6 @@ from hbench.metrics.functions import (
 )
 
 __all__ = [
-    "ap", "asi", "evaluate", "h_ap", "hierarchical_distance_at_k", "map_at_k", "map_at_r", "ndcg", "precision_at_k",
-    "r_precision", "recall_at_k", "reciprocal_rank", "true_recall_at_k", "w_ap",
+    "ap", "asi", "evaluate", "h_ap", "hierarchical_distance_at_k", "knn_accuracy", "map_at_k", "map_at_r", "ndcg",
+    "nmi", "precision_at_k", "r_precision", "recall_at_k", "reciprocal_rank", "true_recall_at_k", "w_ap",
 ]  # fmt: skip

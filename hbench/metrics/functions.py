@@ -293,7 +293,7 @@ def _sequences(
 
 def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
     """Scores as floats (Q, G) and levels as integers (Q, G)."""
-    rows, of_items = (np.atleast_2d(_numpy(array)) for array in (scores, levels))
+    rows, of_items = (np.atleast_2d(as_numpy(array)) for array in (scores, levels))
     if rows.shape != of_items.shape or rows.ndim != 2:
         raise UsageError("scores and levels do not fit together", expected="two arrays of one shape (queries, items)",
                          found=f"{rows.shape} and {of_items.shape}")  # fmt: skip
@@ -309,7 +309,8 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     return rows, of_items.astype(np.int64)
 
 
-def _numpy(array: ArrayLike) -> NDArray[Any]:
+def as_numpy(array: ArrayLike) -> NDArray[Any]:
+    """An array, or a torch tensor on any device, as numpy."""
     detach = getattr(array, "detach", None)  # a torch tensor, perhaps on another device
     tensor = detach().cpu() if detach else array
     return np.asarray(tensor.float() if "bfloat16" in str(getattr(tensor, "dtype", "")) else tensor)  # type: ignore[union-attr]

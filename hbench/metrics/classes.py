@@ -1,0 +1,70 @@
+"""What embeddings say about the classes of one level: kNN accuracy, and NMI of a clustering.
+
+Both look at the classes of all items. A report has neither, since its metrics go by one query's list and the levels in it, which do
+not say of which class an item of another class is.
+
+>>> scores = [[0.9, 0.8, 0.7, -np.inf], [0.1, 0.9, -np.inf, 0.2]]
+>>> knn_accuracy(scores, ["owl", "cat", "cat", "dog"], ["cat", "dog"], k=3).tolist()
+[1.0, 0.0]
+>>> round(nmi([[0.0], [0.1], [5.0], [5.1]], ["owl", "owl", "cat", "cat"]), 6)
+1.0
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hbench.core.errors import UsageError
+from hbench.metrics.functions import Values, as_numpy
+
+
+def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k: int) -> Values:
+    """kNN accuracy: 1 if most of the first k items are of the query's class, else 0.
+
+    The class with the most items among the first k wins, among several of them the one whose first item comes first. `scores`
+    (Q, G): higher is better, −inf leaves an item out, such as the query itself. `classes` (G,) of the items and `of_queries` (Q,),
+    numbers or names, at any one level. `k`: 1 or more. Among equal scores items of other classes come first. With k = 1 it is
+    R@1. Returns float64 (Q,), NaN for queries without an item of their class. Raises UsageError for arrays that do not fit
+    together.
+    """
+    rows, of_items, own = (np.asarray(as_numpy(array)) for array in (scores, classes, of_queries))
+    if rows.shape != (*own.shape, *of_items.shape) or rows.ndim != 2 or k < 1 or np.isnan(rows).any():
+        raise UsageError(
+            "scores and classes do not fit together", expected="scores (Q, G) without NaN, classes (G,) and (Q,), k of 1 or more",
+            found=f"{rows.shape}, {of_items.shape} and {own.shape}, k {k}",
+        )  # fmt: skip
+    numbers = np.unique(np.concatenate([of_items, own]), return_inverse=True)[1]
+    of_items, own = numbers[: len(of_items)], numbers[len(of_items) :]
+    values = np.full(len(rows), np.nan)
+    for query, row in enumerate(rows):
+        listed = np.flatnonzero(row > -np.inf)
+        equal = of_items[listed] == own[query]
+        if equal.any():
+            first = of_items[listed][np.lexsort((equal, -row[listed]))][:k]
+            votes = np.bincount(first)
+            values[query] = first[np.argmax(votes[first])] == own[query]  # argmax: the first of the most
+    return values
+
+
+def nmi(vectors: ArrayLike, classes: ArrayLike, *, clusters: int | None = None, seed: int = 0) -> float:
+    """NMI = 2 I(K; C)/(H(K) + H(C)): how much the clusters K that k-means finds say about the classes C (Manning et al. 2008).
+
+    `vectors` (N, D), clustered as they are: scale them to length 1 for cosine. `classes` (N,), numbers or names, at any one level.
+    `clusters`: by default as many as there are classes; NMI grows with their number, so compare only equal ones. `seed` of
+    k-means, which takes minutes for ten thousand clusters. Returns a fraction in [0, 1]. Raises UsageError for arrays that do not
+    fit together.
+    """
+    from sklearn.cluster import KMeans  # half a second, which nobody else waits for
+    from sklearn.metrics import normalized_mutual_info_score
+
+    rows, of_items = as_numpy(vectors), np.asarray(as_numpy(classes))
+    if (
+        rows.ndim != 2
+        or of_items.shape != rows.shape[:1]
+        or not 1 <= (number := clusters or len(set(of_items.tolist()))) <= len(rows)
+    ):
+        raise UsageError(
+            "vectors and classes do not fit together", expected="vectors (N, D), classes (N,), at most N clusters",
+            found=f"{rows.shape} and {of_items.shape}",
+        )  # fmt: skip
+    found: NDArray[np.int32] = KMeans(number, n_init=1, random_state=seed).fit_predict(rows)
+    return float(normalized_mutual_info_score(of_items, found))
