@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from hbench.cli.names import FILE, METRICS
-from hbench.cli.terminal import show_csv, show_json, show_table
+from hbench.cli.terminal import show_json, show_table
 
 
 @click.command("compare")
@@ -36,14 +36,10 @@ def command(first: Path, second: Path, *, as_json: bool, as_csv: bool, **options
         differences = [difference.record() for difference in result]
         show_json({"signature": result.signature, "unit": result.unit, "differences": differences})
         return
-    header = ("metric", *result.methods, *HEADER)
-    rows = [difference.cells for difference in result]
-    if as_csv:
-        show_csv(header, rows)
-        return
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, percent",
-        header,
-        rows,
+        ("metric", *result.methods, *HEADER),
+        [difference.cells for difference in result],
         f"over {result.over}; p: two-sided paired sign-flip test; corrected: by Holm's method for all these metrics",
+        as_csv=as_csv,
     )

@@ -44,11 +44,8 @@ def _list(*, as_json: bool, as_csv: bool) -> None:
         "levels": "levels, coarse to fine", "licence": "licence",
     }  # fmt: skip
     texts = [[" / ".join(row[key]) if key == "levels" else str(row[key]) for key in columns] for row in rows]
-    if as_csv:
-        terminal.show_csv([*columns.values()], texts)
-        return
     left = [name for key, name in columns.items() if key != "test_images"]
-    terminal.show_table(None, [*columns.values()], texts, left=left)
+    terminal.show_table(None, [*columns.values()], texts, left=left, as_csv=as_csv)
 
 
 def _row(spec: Spec) -> dict[str, Any]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
 from hbench.cli.terminal import say
-
-if TYPE_CHECKING:
-    from hbench.evaluation.submission import Submission
 
 
 @click.command("evaluate")
@@ -23,10 +20,7 @@ if TYPE_CHECKING:
 @click.option("--gallery", type=FILE, help="Embeddings of the gallery, likewise.")
 @click.option("--check", is_flag=True, help="Only validate the file; every problem is listed.")
 @click.option("--method", help="The method's name, for the report and the leaderboard row.")
-@click.option("--format", "format_", type=reporting.FORMATS, default="table")
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
-@click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
-@click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
+@reporting.with_options(reporting.FILES)
 @click.option(
     "--top-k",
     type=click.IntRange(0, 1000),
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
     metavar="FILES",
     help="Score under other trees of the same classes too: wordnet.csv,wikidata.nwk,shuffled.",
 )
-@click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
 @click.option("--resume", type=FOLDER, help="Keep finished blocks in this folder; continue from them.")
 @click.option("--shard", help="Compute part i/n only and write it to --out; `hbench merge` joins the parts.")
 @reporting.with_options(reporting.MACHINE)
@@ -57,7 +50,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
     execution = reporting.execution_of(options)
     _refuse_options(options)
     data = datasets.load(dataset, options["policies"])
-    given = _given(file, options["ids"], options["query"], options["gallery"])
+    given = reporting.submitted(_queries_file(file, options), options["ids"], options["gallery"], movable=True)
     checked = reporting.examined(given, data, reporting.settings_of(options), options["method"])
     if check:
         for doubt in checked.subject.doubts:
@@ -94,12 +87,9 @@ def _refuse_options(options: dict[str, Any]) -> None:
     reporting.refuse_unwritable(options)
 
 
-def _given(file: Path | None, ids: Path | None, query: Path | None, gallery: Path | None) -> Submission:
-    from hbench.evaluation import embeddings
-    from hbench.evaluation.submission import EmbeddingSubmission, read
-
-    if file is not None and query is None and gallery is None:
-        return read(file, ids=ids, movable=True)
-    if file is None and query is not None and gallery is not None:
-        return EmbeddingSubmission(embeddings.read(query, ids=ids), embeddings.read(gallery, ids=ids))
-    raise click.UsageError("Give either one FILE, or --query and --gallery together.")
+def _queries_file(file: Path | None, options: dict[str, Any]) -> Path:
+    """Return the file, or that of the queries, which needs a gallery."""
+    chosen: Path | None = file or options["query"]
+    if chosen is None or (file and options["query"]) or (file is None) != (options["gallery"] is not None):
+        raise click.UsageError("Give either one FILE, or --query and --gallery together.")
+    return chosen

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbench.cli.names import BOARD, DATASET, FILE
-from hbench.cli.reporting import with_options
-from hbench.cli.terminal import progress, say, show, show_csv, show_json, show_table, watched
+from hbench.cli.reporting import submitted, with_options
+from hbench.cli.terminal import progress, say, show, show_json, show_table, watched
 from hbench.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,11 +70,8 @@ def list_(as_json: bool, as_csv: bool) -> None:
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
         return
-    texts = [tuple(map(str, line)) for line in lines]
-    if as_csv:
-        show_csv(header, texts)
-    else:
-        show_table(None, header, texts, left=("metric", "protocol", "best"), caption="scores in percent")
+    texts, left = [tuple(map(str, line)) for line in lines], ("metric", "protocol", "best")
+    show_table(None, header, texts, left=left, caption="scores in percent", as_csv=as_csv)
     if broken:  # the others are listed all the same
         raise broken[0]
 
@@ -319,15 +316,6 @@ def setup_of(pairs: Sequence[str]) -> dict[str, str | int]:
         is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
         setup[key] = int(value) if is_number else value
     return setup
-
-
-def submitted(file: Path, ids: Path | None, gallery: Path | None) -> Submission:
-    """Read the submission in a file, or queries and gallery from a file each."""
-    from hbench.evaluation import embeddings, submission
-
-    if gallery is None:
-        return submission.read(file, ids=ids)
-    return submission.EmbeddingSubmission(embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids))
 
 
 def selected(

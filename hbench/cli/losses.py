@@ -3,7 +3,7 @@
 import click
 
 from hbench.cli.names import LOSS
-from hbench.cli.terminal import show, show_csv, show_json, show_table
+from hbench.cli.terminal import show, show_json, show_table
 
 
 @click.command()
@@ -38,4 +38,4 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
             for loss, entry, own in zip(known, entries, parameters, strict=True)
         ]
         header = ["loss", "formula", "paper", "parameters"]
-        show_csv(header, rows) if as_csv else show_table(None, header, rows, left=header[1:])
+        show_table(None, header, rows, left=header[1:], as_csv=as_csv)

@@ -7,17 +7,13 @@ from typing import Any
 import click
 
 from hbench.cli.names import FILE
-from hbench.cli.reporting import FORMATS, refuse_unwritable, show_report, write_report
+from hbench.cli.reporting import FILES, refuse_unwritable, show_report, with_options, write_report
 
 
 @click.command("merge")
 @click.argument("parts", nargs=-1, required=True, type=FILE)
-@click.option("--format", "format_", type=FORMATS, default="table")
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json.")
 @click.option("--method", help="The method's name, where the parts name none.")
-@click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file.")
-@click.option("--by-query", type=FILE, help="Write every query's values to this parquet file.")
-@click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file.")
+@with_options(FILES)
 def command(parts: tuple[Path, ...], format_: str, as_json: bool, method: str | None, **files: Any) -> None:
     """Join the PARTS that `hbench evaluate --shard i/n` wrote into the report of the whole evaluation.
 

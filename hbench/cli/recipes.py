@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 import click
 
 from hbench.cli.names import RECIPE
-from hbench.cli.terminal import show, show_csv, show_json, show_table
+from hbench.cli.terminal import show, show_json, show_table
 
 
 @click.command("recipes")
@@ -41,4 +41,4 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: b
         aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
         rows.append([recipe_name, losses, recipe.model.backbone, aim])
     header = ["recipe", "losses", "backbone", "published row it aims at"]
-    show_csv(header, rows) if as_csv else show_table(None, header, rows, left=header[1:])
+    show_table(None, header, rows, left=header[1:], as_csv=as_csv)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hbench.cli.names import METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
+from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
 from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 if TYPE_CHECKING:
@@ -55,6 +55,13 @@ SETTINGS = [
     ),
     click.option("--unit", metavar="LEVEL|query", help="What intervals are taken over.  [default: the finest classes]"),
 ]  # fmt: skip
+FILES = [
+    click.option("--format", "format_", type=FORMATS, default="table"),
+    click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; the same as --format json."),
+    click.option("--out", "-o", "output", type=FILE, help="Write the report (JSON) to this file."),
+    click.option("--by-query", type=FILE, help="Write every query's values to this parquet file."),
+    click.option("--row", type=FILE, help="Write the leaderboard row (TOML) to this file."),
+]
 MACHINE = [
     click.option("--threads", type=click.IntRange(min=1), help="Threads that rank.  [default: all processors]"),
     click.option(
@@ -94,6 +101,15 @@ def execution_of(options: dict[str, Any]) -> Execution:
     names = ("threads", "device", "workers", "scheduler", "resume", "shard", "trees")
     said = {name: options.get(name) for name in names}
     return Execution(memory=options["max_memory"], top_k=options.get("top_k", 0), **said)
+
+
+def submitted(file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False) -> Submission:
+    """Read the submission in a file, or that of queries and a gallery in a file each; `movable` as `read` takes it."""
+    from hbench.evaluation import embeddings, submission
+
+    if gallery is None:
+        return submission.read(file, ids=ids, movable=movable)
+    return submission.EmbeddingSubmission(embeddings.read(file, ids=ids), embeddings.read(gallery, ids=ids))
 
 
 def examined(given: Submission, data: Dataset, settings: Settings, method: str | None = None) -> Examined:

@@ -34,13 +34,6 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def show_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Data for a spreadsheet: CSV on stdout, without formulas."""
-    from hbench.core.tables import lines, without_formula
-
-    click.echo(lines(header, [[str(without_formula(cell)) for cell in row] for row in rows]), nl=False)
-
-
 def show_table(
     title: str | None,
     header: Sequence[str],
@@ -48,13 +41,20 @@ def show_table(
     caption: str | None = None,
     *,
     left: Collection[str] = (),
+    as_csv: bool = False,
 ) -> None:
     """A table on stdout: the first column and those named in `left` to the left, the others to the right.
 
     Where the terminal is narrow, texts wrap between words and columns are left out from the right; a note says which.
-    Into a pipe or a file go lines of cells with tabs between them, title and caption as comments.
+    Into a pipe or a file go lines of cells with tabs between them, title and caption as comments. `as_csv`: CSV instead,
+    without formulas.
     """
     cells = [list(row) for row in rows]
+    if as_csv:
+        from hbench.core.tables import lines, without_formula
+
+        click.echo(lines(header, [[str(without_formula(cell)) for cell in row] for row in cells]), nl=False)
+        return
     if not watched(sys.stdout):
         _write_lines(title, header, cells, caption)
         return
