@@ -25,6 +25,7 @@ from hbench.look.results import Results
 from hbench.look.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.look.strips import Sheet, Strip, StripRow, page_of, strip_of, write_strips
 from tests.command_line import call, python
+from tests.look.elements import each
 from tests.look.plotting import luminance
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -56,7 +57,7 @@ def by_force(manifest, vectors, query, similarity):
         if item != query:
             level = int((manifest.labels[item] == manifest.labels[query]).sum())
             found.append((score(v[query], v[item]), level, manifest.items[item]))
-    return sorted(found, key=lambda each: (-round(each[0], 6), each[1]))
+    return sorted(found, key=lambda found: (-round(found[0], 6), found[1]))
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "l2"])
@@ -116,9 +117,9 @@ def test_worst_and_best_are_by_the_values_of_the_report_and_severe_by_first_leve
     defined = sorted(value for value in values.values() if not np.isnan(value))
     for option, expected in (("--worst", defined[:3]), ("--best", defined[:-4:-1])):
         found = json.loads(look(folder, option, 3, "--by", "AP", "-k", 1, "--json").stdout)
-        assert [values[each["query"]] for each in found] == expected
+        assert [values[strip["query"]] for strip in found] == expected
     severe = json.loads(look(folder, "--severe", 4, "-k", 2, "--json").stdout)
-    assert [each["results"]["one.npz"][0]["level"] for each in severe] == [0] * 4
+    assert [strip["results"]["one.npz"][0]["level"] for strip in severe] == [0] * 4
 
 
 def test_a_class_is_found_at_any_level_and_queries_by_id(folder):
@@ -196,8 +197,9 @@ def test_names_from_outside_are_text_in_a_page(opened, findings, scheme, tmp_pat
     page = opened(tmp_path / "strips.html", width=390, scheme=scheme, within=(tmp_path.as_uri(), "data:"))
     assert page.locator("h2").inner_text() == f"{NASTY} $x^2$ {NASTY}"
     assert page.locator("img[src=x]").count() == 0
-    shown = page.locator("li[data-level]").evaluate_all("all => all.map(each => +each.dataset.level)")
-    assert shown == [hit.level for row in sheet.strips[0].rows for hit in row.hits]
+    assert each(page, "li[data-level]", "+e.dataset.level") == [
+        hit.level for row in sheet.strips[0].rows for hit in row.hits
+    ]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert findings(page) == []
 

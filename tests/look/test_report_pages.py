@@ -25,6 +25,7 @@ from hbench.look.report.runs import read_runs, with_embeddings
 from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.tree import LabelTree
 from tests.command_line import call
+from tests.look.elements import each
 
 NASTY = "</script><img src=x onerror=alert(1)>\u2028\"'"
 PAGES = ("index", "queries", "classes", "compare", "explore", "tree", "map")
@@ -83,20 +84,16 @@ def pages(folder, reported, tmp_path_factory):
 def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
     documents = [reports.read(folder / f"{name}.json") for name in ("one", "two")]
     page = opened(pages / "index.html")
-    read = page.locator("section:not([aria-labelledby=official]) [data-metric]").evaluate_all(
-        "all => all.map(each => [+each.dataset.run, each.dataset.metric, each.dataset.value, each.textContent])"
-    )
+    cells = "section:not([aria-labelledby=official]) [data-metric]"
+    read = each(page, cells, "[+e.dataset.run, e.dataset.metric, e.dataset.value, e.textContent]")
     assert {(run, name) for run, name, *_ in read} == {(run, name) for run in (0, 1) for name in documents[0].scores}
     for run, name, value, text in read:
         assert float(value) == documents[run].scores[name].value
         assert text == f"{100 * documents[run].scores[name].value:.2f}"
-    counts = page.locator("[data-mistake]").evaluate_all(
-        "all => all.map(e => [+e.dataset.run, e.dataset.mistake, +e.dataset.value])"
-    )
-    assert {(run, name): count for run, name, count in counts} == {
-        (run, name): count for run, each in enumerate(documents) for name, count in each.mistakes["test"].items()
-    }
-    remarks = [" ".join(each.split()) for document in documents for each in document.warnings]
+    counts = each(page, "[data-mistake]", "[+e.dataset.run, e.dataset.mistake, +e.dataset.value]")
+    mistakes = [[run, *item] for run, own in enumerate(documents) for item in own.mistakes["test"].items()]
+    assert sorted(counts) == sorted(mistakes)
+    remarks = [" ".join(text.split()) for document in documents for text in document.warnings]
     assert page.locator(".remarks dt").all_inner_texts() == remarks
     # the curve's area is H-AP: 240 queries are all of them
     area = float(page.locator("[data-area]").first.get_attribute("data-area"))
@@ -106,51 +103,38 @@ def test_every_score_on_the_page_is_the_reports(opened, folder, pages):
 def test_the_overview_begins_with_the_worst_and_the_best_and_tells_models_apart(opened, folder, reported, pages):
     values, items = reported.runs[0].values["H-AP"], reported.manifest.items.tolist()
     page = opened(pages / "index.html")
-    shown = {
-        key: page.locator(f"section[aria-labelledby=glimpse-{key}] .strip").evaluate_all(
-            "all => all.map(e => [e.dataset.query, +e.querySelector('.about [data-value]').dataset.value])"
-        )
-        for key in ("worst", "best")
-    }
     for key, extreme in (("worst", values.min()), ("best", values.max())):
-        assert len(shown[key]) == 3
-        assert shown[key][0][1] == extreme
-        assert all(values[items.index(query)] == value for query, value in shown[key])
+        value = "[e.dataset.query, +e.querySelector('.about [data-value]').dataset.value]"
+        shown = each(page, f"section[aria-labelledby=glimpse-{key}] .strip", value)
+        assert len(shown) == 3
+        assert shown[0][1] == extreme
+        assert all(values[items.index(query)] == value for query, value in shown)
     top = page.locator("#headline").bounding_box()["y"]
     assert top < page.locator(".glimpses").bounding_box()["y"] < page.locator("#scores").bounding_box()["y"]
     # the marks of two runs lie as far apart as their scores, on a scale whose ends are printed
     line = page.locator("section[aria-labelledby=scores] tbody tr").first
     low, high = map(int, line.locator(".ends span").all_inner_texts())
     scores = [100 * reports.read(folder / f"{name}.json").scores["H-AP"].value for name in ("one", "two")]
-    at = line.locator(".bar .at").evaluate_all("all => all.map(e => +e.getAttribute('x1'))")
+    at = each(line, ".bar .at", "+e.getAttribute('x1')")
     assert at == pytest.approx([100 * (score - low) / (high - low) for score in scores], abs=0.01)
     # every metric leads to its sentence
-    links = page.locator("a[href^='#metric-']").evaluate_all("all => all.map(e => e.hash.slice(1))")
+    links = each(page, "a[href^='#metric-']", "e.hash.slice(1)")
     assert {"metric-H-AP", "metric-R", "metric-NDCG"} <= set(links)
     assert all(page.locator(f'[id="{link}"]').count() == 1 for link in links)
 
 
-def test_differences_are_those_of_compare(opened, folder, pages):
+def test_differences_are_those_of_compare(opened, folder, reported, pages):
     found = json.loads(call("compare", folder / "one.json", folder / "two.json", "--json").stdout)["differences"]
-    expected = {each["metric"]: each["difference"] for each in found}
+    expected = {row["metric"]: row["difference"] for row in found}
     page = opened(pages / "compare.html")
-    shown = page.locator("[data-difference]").evaluate_all(
-        "all => all.map(e => [e.dataset.difference, +e.dataset.value])"
-    )
+    shown = each(page, "[data-difference]", "[e.dataset.difference, +e.dataset.value]")
     assert "H-AP" in dict(shown)
     assert dict(shown) == {name: expected[name] for name, _ in shown}
-    tables = [
-        reports.read_by_query(folder / f"{n}.by-query.parquet", reports.read(folder / f"{n}.json"))
-        for n in ("one", "two")
-    ]
-    first, other = (table["H-AP"].to_numpy() for table in tables)
+    first, other = (run.values["H-AP"] for run in reported.runs)
     balance = page.locator("[data-balance]").all_inner_texts()
     assert balance == [str((first > other).sum()), str((first < other).sum()), str((first == other).sum())]
-    change = dict(zip(tables[0]["query"].to_pylist(), first - other, strict=True))
-    wins = page.locator("section[aria-labelledby=changed-1-1] .strip").evaluate_all(
-        "all => all.map(e => e.dataset.query)"
-    )
-    assert wins[0] == max(change, key=change.__getitem__)
+    wins = each(page, "section[aria-labelledby=changed-1-1] .strip", "e.dataset.query")
+    assert wins[0] == reported.manifest.items[np.argmax(first - other)]
 
 
 def wait_for_query(page, name):
@@ -164,8 +148,7 @@ def explored(opened, path):
 
 
 def shown_items(page, number):
-    tiles = page.locator("#shown .found").nth(number).locator("[data-item]")
-    return tiles.evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
+    return each(page.locator("#shown .found").nth(number), "[data-item]", "[e.dataset.item, +e.dataset.level]")
 
 
 def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages):
@@ -182,10 +165,8 @@ def test_the_explorer_walks_by_keys_and_shows_both_runs(opened, reported, pages)
     assert page.locator("#place").inner_text() == f"3 of {ITEMS}"
     query = items.index(by_value[2])
     for number, own in enumerate(reported.runs):
-        expected = [
-            [items[n], int(level)] for n, level in zip(own.top.items[query], own.top.levels[query], strict=True)
-        ]
-        assert shown_items(page, number) == expected
+        top = zip(own.top.items[query], own.top.levels[query], strict=True)
+        assert shown_items(page, number) == [[items[n], int(level)] for n, level in top]
     page.keyboard.press("End")
     wait_for_query(page, by_value[-1])
     assert page.locator("#next").is_disabled()
@@ -213,9 +194,8 @@ def test_the_first_right_result_and_copies_stand_where_they_are(opened, folder, 
     assert late.count() == 8
     late.first.locator("a").click()  # the tile leads to its own query
     late.page.wait_for_function("() => document.getElementById('shown')?.dataset.query")
-    assert late.page.url.endswith(
-        f"explore.html#item={manifest.items.tolist().index(late.page.locator('#shown').get_attribute('data-query'))}"
-    )
+    query = manifest.items.tolist().index(late.page.locator("#shown").get_attribute("data-query"))
+    assert late.page.url.endswith(f"explore.html#item={query}")
     late.page.go_back()
     assert "the right one is at rank" in late.first.inner_text()
 
@@ -300,9 +280,8 @@ def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
         seen.add(page.locator("#shown").get_attribute("data-query"))
     assert seen == expected
     page.locator("#filter button").click()
-    page.wait_for_function(
-        "n => document.getElementById('place').textContent.endsWith(n)", arg=f"of {(own == 0).sum()}"
-    )
+    ended = "text => document.getElementById('place').textContent.endsWith(text)"
+    page.wait_for_function(ended, arg=f"of {(own == 0).sum()}")
     assert page.locator("#filter").is_hidden()
     page.goto((pages / "classes.html").as_uri())
     row = page.locator("section[aria-labelledby=confusion-0] table:not(.matrix) tbody tr").first
@@ -315,12 +294,12 @@ def test_a_cell_of_the_confusion_leads_to_its_queries(opened, reported, pages):
 def test_classes_are_sorted_by_a_head_and_found_by_a_name(opened, pages):
     page = opened(pages / "classes.html")
     table = page.locator("table.classes").first
-    means = "all => all.map(e => +e.querySelectorAll('[data-mean]')[1].dataset.mean)"
+    means = "+e.querySelectorAll('[data-mean]')[1].dataset.mean"
     head = table.locator("thead th").nth(2)
     for order, reverse in (("ascending", False), ("descending", True)):
         head.locator("button").click()
         assert head.get_attribute("aria-sort") == order
-        shown = table.locator("tbody tr").evaluate_all(means)
+        shown = each(table, "tbody tr", means)
         assert shown == sorted(shown, reverse=reverse)
     table.locator("thead button").first.click()
     names = table.locator("tbody th a").all_inner_texts()
@@ -339,9 +318,8 @@ def test_a_picture_leads_to_its_file(opened, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (300, 200), (n * 9, 90, 30)).save(path)
     items = sorted(str(path.relative_to(images)) for path in images.rglob("*.png"))
-    (images / "own.csv").write_text(
-        "item,kind,class\n" + "".join(f"{item},{item[0]},{item.split('/')[1]}\n" for item in items), encoding="utf-8"
-    )
+    rows = [f"{item},{item[0]},{item.split('/')[1]}\n" for item in items]
+    (images / "own.csv").write_text("item,kind,class\n" + "".join(rows), encoding="utf-8")
     vectors = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
     np.savez(tmp_path / "e.npz", ids=items, embeddings=vectors)
     call("evaluate", tmp_path / "e.npz", "-d", images / "own.csv", "-o", tmp_path / "e.json", "--top-k", 5)
@@ -364,8 +342,8 @@ def test_the_map_zooms_and_lists_what_is_selected(opened, reported, pages):
     page.wait_for_selector("#map[data-ready]")
     assert page.locator(".dot").count() == 12
     page.locator("#select-view").click()
-    rows = page.locator("#map-list tr").evaluate_all("all => all.map(e => [...e.cells].map(c => c.textContent))")
-    assert [float(value) for _, value, _ in rows] == [round(100 * each, 1) for each in sorted(means.values())]
+    rows = each(page, "#map-list tr", "[...e.cells].map(c => c.textContent)")
+    assert [float(value) for _, value, _ in rows] == [round(100 * mean, 1) for mean in sorted(means.values())]
     assert {int(items) for *_, items in rows} == {20}
     page.locator("#select-none").click()
     page.locator("#map-picture").focus()
@@ -435,27 +413,19 @@ def test_a_folder_that_lost_its_data_says_so(opened, pages, tmp_path):
     assert page.locator("#shown").inner_text() == "data/run0-0.js is missing from this folder"
 
 
-def test_worst_queries_and_their_results_are_those_of_look(opened, folder, pages):
-    table = reports.read_by_query(folder / "one.by-query.parquet", reports.read(folder / "one.json"))
-    value = dict(zip(table["query"].to_pylist(), table["H-AP"].to_pylist(), strict=True))
-    page = opened(pages / "queries.html")
-    shown = page.locator("section[aria-labelledby=worst] .strip").evaluate_all(
-        "all => all.map(e => [e.dataset.query, e.querySelector('[data-value]').dataset.value])"
-    )
+def test_worst_queries_and_their_results_are_those_of_look(opened, folder, reported, pages):
+    value = dict(zip(reported.manifest.items.tolist(), reported.runs[0].values["H-AP"].tolist(), strict=True))
+    page, worst = opened(pages / "queries.html"), "section[aria-labelledby=worst] .strip"
+    shown = each(page, worst, "[e.dataset.query, e.querySelector('[data-value]').dataset.value]")
     assert shown[0][0] == min(value, key=value.__getitem__)
     assert [float(number) for _, number in shown] == [value[query] for query, _ in shown]
-    first = page.locator("section[aria-labelledby=worst] .strip").first
-    tiles = (
-        first.locator("ol")
-        .first.locator("[data-item]")
-        .evaluate_all("all => all.map(e => [e.dataset.item, +e.dataset.level])")
-    )
+    first = page.locator(worst).first.locator("ol").first
+    tiles = each(first, "[data-item]", "[e.dataset.item, +e.dataset.level]")
     arguments = ("look", folder / "one.npz", "-d", folder / "own.parquet", "--worst", 1, "-k", 10, "--json")
     hits = json.loads(call(*arguments).stdout)[0]["results"]["one.npz"]
     assert tiles == [[hit["item"], hit["level"]] for hit in hits]
-    severe = page.locator("section[aria-labelledby=severe] .strip").evaluate_all(
-        "all => all.map(e => +e.querySelector('[data-level]').dataset.level)"
-    )
+    levels = "+e.querySelector('[data-level]').dataset.level"
+    severe = each(page, "section[aria-labelledby=severe] .strip", levels)
     assert severe == sorted(severe)
     assert severe[0] == 0
 
@@ -464,15 +434,13 @@ def test_classes_are_ranked_by_their_means(opened, reported, pages):
     values, manifest = reported.runs[0].values["H-AP"], reported.manifest
     expected = sorted(node_means(reported, 2).values())
     page = opened(pages / "classes.html")
-    shown = (
-        page.locator("table.classes").first.locator("[data-mean]").evaluate_all("all => all.map(e => +e.dataset.mean)")
-    )
+    shown = each(page.locator("table.classes").first, "[data-mean]", "+e.dataset.mean")
     assert shown[::2] == pytest.approx(expected, abs=1e-12)  # the second of each pair is the other run's
-    assert [each.queries for each in class_means(manifest, [values], 2, metric="H-AP")] == [20] * 12
+    assert [own.queries for own in class_means(manifest, [values], 2, metric="H-AP")] == [20] * 12
     names = page.locator("table.classes").first.locator("th[scope=row]").all_inner_texts()
     assert any("__proto__" in name for name in names)
     counts = confusion(manifest, reported.runs[0].top)
-    table = page.locator(".matrix").first.locator("[data-count]").evaluate_all("all => all.map(e => +e.dataset.count)")
+    table = each(page.locator(".matrix").first, "[data-count]", "+e.dataset.count")
     assert table == counts.ravel().tolist()
     assert counts.sum() == ITEMS
 

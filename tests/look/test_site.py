@@ -13,6 +13,7 @@ from hbench.evaluation.leaderboard.resolution import resolution
 from hbench.look.plots.boards import front_of, lower_fence, points_of
 from hbench.look.site.folder import slug_of, write_site
 from tests.command_line import call
+from tests.look.elements import each
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 SHIPPED = leaderboard.names()
@@ -73,34 +74,23 @@ def shown_rows(page, *keys):
 
 def places_of(board, metric):
     """What `hbench leaderboard show --all` ranks: place, method and score of every result."""
-    return [
-        [
-            "–" if standing.place is None else str(standing.place),
-            standing.rows[0].method,
-            "" if standing.score is None else str(standing.score),
-        ]
-        for standing in rank(board, metric)
-    ]
+    ranked = [(own.place, own.rows[0].method, own.score) for own in rank(board, metric)]
+    return [[str(place or "–"), method, "" if score is None else str(score)] for place, method, score in ranked]
 
 
 def test_every_number_of_every_leaderboard_is_on_its_page(opened, site):
     page = opened(site / "index.html")
-    best = page.locator("[data-board]").evaluate_all(
-        "all => all.map(e => [e.dataset.board, e.querySelector('.best').textContent])"
-    )
+    best = each(page, "[data-board]", "[e.dataset.board, e.querySelector('.best').textContent]")
     assert [name for name, _ in best] == [*SHIPPED, "bad"]
     for name, score in best[:-1]:
         board = leaderboard.read(name)
         assert score == str(rank(board, board.metric)[0].score)
         page.goto((site / f"board-{name}.html").as_uri())
         ready(page)
-        found = page.locator("#board tbody tr").evaluate_all(
-            "all => all.map(e => [...e.querySelectorAll('[data-value]')].map(cell => cell.textContent))"
-        )
+        found = each(page, "#board tbody tr", "[...e.querySelectorAll('[data-value]')].map(cell => cell.textContent)")
         results = list(map(as_one, joined(board.rows)))
-        assert {(row.method, key) for row in results for key in row.scores} == {
-            (row.method, key) for row in board.rows for key in row.scores
-        }
+        given, kept = ({(row.method, key) for row in rows for key in row.scores} for rows in (board.rows, results))
+        assert given == kept
         expected = [[str(row.scores[key]) for key in board.metrics if key in row.scores] for row in results]
         assert sorted(found) == sorted(expected)
         assert shown_rows(page, "place", "method", board.metric) == places_of(board, board.metric)
@@ -171,14 +161,12 @@ def test_the_front_is_that_of_the_print_picture(opened, site, name, metrics):
     page.select_option("#x-metric", metrics[0])
     page.select_option("#y-metric", metrics[1])
     points = points_of(leaderboard.read(name), metrics)
-    expected = [
-        f"{metrics[0]} {each.row.scores[metrics[0]]}, {metrics[1]} {each.row.scores[metrics[1]]}"
-        for each in front_of(points)
-    ]
+    front = [point.row.scores for point in front_of(points)]
+    expected = [", ".join(f"{metric} {scores[metric]}" for metric in metrics) for scores in front]
     shown = page.locator("#front li").all_inner_texts()
     assert [text.split(": ")[-1].partition(";")[0] for text in shown] == expected
-    left, below = (lower_fence([each[axis] for each in points]) for axis in (0, 1))
-    seen = [each for each in points if each.x >= left and each.y >= below]
+    left, below = (lower_fence([point[axis] for point in points]) for axis in (0, 1))
+    seen = [point for point in points if point.x >= left and point.y >= below]
     assert page.locator("#scatter .point").count() == len(seen)
     page.locator("#scatter [tabindex='0']").focus()
     said = page.locator("#scatter-said").inner_text()
@@ -194,7 +182,7 @@ def test_sources_and_doubts_stand_with_the_rows(opened, site):
     doubts = sorted(row.paper.doubt for row in board.rows if row.paper.doubt)
     assert doubts
     shown = page.locator("#board .doubts li").all_text_contents()
-    assert {each.partition(": ")[2] for each in shown if "not ranked" not in each} == set(doubts)
+    assert {text.partition(": ")[2] for text in shown if "not ranked" not in text} == set(doubts)
     sources = page.locator(".sources li").all_inner_texts()
     for key in {row.paper.citation for row in board.rows}:
         assert any(text.startswith(f"{key}: {board.citations[key].text}") for text in sources)
@@ -207,8 +195,8 @@ def test_the_contents_lead_to_every_section_and_keep_the_view(opened, site):
     page.fill("#method", "HAPPIER")
     shown = shown_rows(page, "method")
     links = page.locator("nav.contents a")
-    headings = page.locator("main h2").evaluate_all("all => all.map(e => '#' + e.id)")
-    assert links.evaluate_all("all => all.map(e => e.getAttribute('href'))") == headings
+    headings = each(page, "main h2", "'#' + e.id")
+    assert each(page, "nav.contents a", "e.getAttribute('href')") == headings
     links.nth(2).click()
     assert page.url.endswith(headings[2])
     assert shown_rows(page, "method") == shown
@@ -223,7 +211,7 @@ def test_places_that_may_be_chance_are_marked(opened, site, name, metric):
     chance = resolution(board, metric)
     ranked = [standing for standing in rank(board, metric) if standing.place]
     gaps = [float(above.score - below.score) for above, below in itertools.pairwise(ranked)]
-    near = page.locator("#board tbody tr").evaluate_all("all => all.map(e => e.cells[0].classList.contains('near'))")
+    near = each(page, "#board tbody tr", "e.cells[0].classList.contains('near')")
     assert near == [False, *(chance is not None and gap < chance for gap in gaps), *[False] * (len(near) - len(ranked))]
     assert any(near) == (chance is not None)
     assert bool(page.locator("#chance").inner_text()) == (chance is not None)
@@ -274,11 +262,10 @@ def test_downloads_are_the_exports_and_no_formula(site):
 def test_the_site_is_small_and_the_same_every_time(site, tmp_path):
     sizes = {path.relative_to(site): path.stat().st_size for path in site.rglob("*") if path.is_file()}
     assert sum(sizes.values()) < 2_000_000
-    write_site([*SHIPPED, str(site.parent / "bad.toml")], tmp_path / "again")
-    assert {path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*") if path.is_file()} == {
-        *sizes
-    }
-    assert all((tmp_path / "again" / name).read_bytes() == (site / name).read_bytes() for name in sizes)
+    again = tmp_path / "again"
+    write_site([*SHIPPED, str(site.parent / "bad.toml")], again)
+    assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == set(sizes)
+    assert all((again / name).read_bytes() == (site / name).read_bytes() for name in sizes)
 
 
 def test_other_folders_and_unknown_leaderboards_are_refused(tmp_path):
@@ -308,24 +295,17 @@ def test_empty_columns_go_decimals_line_up_and_arxiv_ids_are_links(opened, site)
     page.fill("#method", "")
     assert "AP/super_class" in page.locator("#board thead th").evaluate_all(heads)
     # the places after the point, with the blanks behind them, are as many for all
-    places = page.locator("#board td[data-value]").evaluate_all(
-        "all => all.map(e => [e.cellIndex, (e.dataset.value.split('.')[1] ?? '').length"
-        " + (e.dataset.pad ?? '').replace('\\u2008', '').length])"
-    )
+    digits = "(e.dataset.value.split('.')[1] ?? '').length + (e.dataset.pad ?? '').replace('\\u2008', '').length"
+    places = each(page, "#board td[data-value]", f"[e.cellIndex, {digits}]")
     of_column = dict(places)
     assert all(of_column[column] == number for column, number in places)
     links = page.locator("a[href^='https://arxiv.org/abs/']")
     assert links.count()
-    assert all(f"arXiv {each.get_attribute('href').rsplit('/', 1)[1]}" == each.text_content() for each in links.all())
+    assert all(f"arXiv {link.get_attribute('href').rsplit('/', 1)[1]}" == link.text_content() for link in links.all())
 
 
 def test_wide_text_wraps_inside_of_its_column(opened, site):
     page = opened(site / "index.html")
     for name in SHIPPED:
         page.goto((site / f"board-{name}.html").as_uri())
-        widest = (
-            ready(page)
-            .locator("#board td.text")
-            .evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().width))")
-        )
-        assert widest < 300, name
+        assert max(each(ready(page), "#board td.text", "e.getBoundingClientRect().width")) < 300, name
