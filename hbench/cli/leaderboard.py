@@ -17,11 +17,11 @@ from hbench.cli.terminal import progress, say, show, show_json, show_table, watc
 from hbench.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hbench.evaluation.leaderboard import Leaderboard, Standing
+    from hbench.evaluation.leaderboard import Leaderboard, Row, Standing
+    from hbench.evaluation.reports.report import Document
     from hbench.evaluation.submission import Submission
 
 FORMATS = ("json", "csv", "markdown", "latex", "bibtex")
-SETUP = "How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; repeatable."
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}  # columns shrink so far before a metric is left out
 
 
@@ -43,6 +43,36 @@ SELECTION = [  # which rows, by which metric, with which columns
     click.option("--all", "everything", is_flag=True, help="Also rows without a comparable score, unranked."),
     click.option("--top", type=click.IntRange(min=1), help="Show this many results at most."),
 ]
+
+
+def setup_of(_context: click.Context, _option: click.Parameter, pairs: Sequence[str]) -> dict[str, str | int]:
+    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName for a key that rows lack."""
+    from hbench.core.errors import UnknownName, UsageError
+    from hbench.evaluation.leaderboard import Setup
+
+    setup: dict[str, str | int] = {}
+    for key, _, value in (pair.partition("=") for pair in pairs):
+        if key not in Setup.model_fields:
+            raise UnknownName("key of a row's setup", key, Setup.model_fields)
+        if not value:
+            raise UsageError(
+                f"the setup's {key} has no value", expected="KEY=VALUE", fix=f"--setup {key}=…, or leave it out"
+            )
+        is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
+        setup[key] = int(value) if is_number else value
+    return setup
+
+
+DETAILS = [  # of a row, beside its scores
+    click.option("--method", help="Name of the row.  [default: the report's]"),
+    click.option("--backbone", help="For example ResNet-50."),
+    click.option("--year", type=int, help="[default: the year of the report]"),
+    click.option(
+        "--setup", multiple=True, metavar="KEY=VALUE", callback=setup_of,
+        help="How the model was made, such as pretraining=ImageNet-1k or parameters=86000000; repeatable.",
+    ),
+    click.option("--url", help="Where the embedding file is published; others then verify the row by it."),
+]  # fmt: skip
 
 
 @command.command("list", short_help="List the leaderboards, their size and who leads.")
@@ -114,23 +144,10 @@ def export(form: str, output: Path | None, **selection: Any) -> None:
 @command.command("add", short_help="Add a row from a report of hbench evaluate.")
 @click.argument("name", type=BOARD)
 @click.argument("report", type=FILE)
-@click.option("--method", help="Name of the row.  [default: the report's]")
-@click.option("--backbone", help="For example ResNet-50.")
+@with_options(DETAILS)
 @click.option("--dim", type=click.IntRange(min=1), help="Embedding dimension.  [default: the report's]")
-@click.option("--year", type=int, help="[default: the year of the report]")
-@click.option("--setup", multiple=True, metavar="KEY=VALUE", help=SETUP)
-@click.option("--url", help="Where the embedding file is published; others then verify the row by it.")
 @click.option("--to", type=FILE, help="Append to this file.  [default: ./leaderboards or own]")
-def add(
-    name: str,
-    report: Path,
-    *,
-    method: str | None,
-    url: str | None,
-    setup: Sequence[str],
-    to: Path | None,
-    **details: Any,
-) -> None:
+def add(name: str, report: Path, *, to: Path | None, **details: Any) -> None:
     """Add a row from the JSON report of `hbench evaluate` or `hbench detect`, with all that is needed to score it again.
 
     Example: hbench leaderboard add sop report.json --method mine --backbone ResNet-50
@@ -138,18 +155,14 @@ def add(
     from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import detection
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
-    from hbench.evaluation.reports import report as reports
 
-    known = name in leaderboard.names() or Path(name).is_file()
     if detection.is_detection(report):
-        if url or setup:
+        if details["url"] or details["setup"]:
             raise click.UsageError("A row of object detection takes its setup from the report, and has no --url.")
         board = leaderboard.read(name)
-        row = detection.row_of(report, board, method=method, **details)
+        row = detection.row_of(report, board, **details)
     else:
-        document = reports.read(report)
-        board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
-        row = leaderboard_runs.row_of(document, board, method=method, url=url, setup=setup_of(setup), **details)
+        _, board, row = _row_of(report, name, details)
     path = to or leaderboard_runs.target(name)
     leaderboard_runs.add(row, board, path)
     say(f"added {row.method} to {path}")
@@ -256,42 +269,26 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 @command.command("submit", short_help="Check a report and its embeddings, and print the row.")
 @click.argument("report", type=FILE)
 @click.option("--embeddings", type=FILE, required=True, help="The file that the report is of.")
-@click.option("--url", help="Where you publish the file; others then verify the row by it.")
-@click.option("--method", help="Name of the row.  [default: the report's]")
-@click.option("--backbone", help="For example ResNet-50.")
-@click.option("--year", type=int, help="[default: the year of the report]")
-@click.option("--setup", multiple=True, metavar="KEY=VALUE", help=SETUP)
+@with_options(DETAILS)
 @click.option("--dataset", "-d", type=DATASET, help="Where the dataset is.  [default: the report's, by name]")
-def submit(
-    report: Path,
-    *,
-    embeddings: Path,
-    url: str | None,
-    method: str | None,
-    dataset: str | None,
-    setup: Sequence[str],
-    **details: Any,
-) -> None:
+def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: Any) -> None:
     """Check everything that a leaderboard's row is checked for, and print the row and what to do with it.
 
     Example: hbench leaderboard submit report.json --embeddings emb.parquet --url https://example.org/emb.parquet
     """
     from hbench.datasets import load
-    from hbench.evaluation import leaderboard
     from hbench.evaluation.leaderboard import runs as leaderboard_runs
     from hbench.evaluation.leaderboard.fetched import checked
-    from hbench.evaluation.reports import report as reports
 
-    document = reports.read(report)
-    known = document.dataset in leaderboard.names()
-    board = leaderboard.read(document.dataset) if known else leaderboard_runs.empty_board(document)
-    row = leaderboard_runs.row_of(document, board, method=method, url=url, setup=setup_of(setup), **details)
+    document, board, row = _row_of(report, None, details)
     checks = checked(row, board, submitted(embeddings, None, None), load(dataset or document.dataset))
     for doubt in document.doubts:
         say(f"doubt: {doubt}")
     say(f"{len(checks)} scores are equal when scored again")
     show(leaderboard_runs.block(row).rstrip("\n"))
-    steps = [] if url else ["publish the file, and give its address with --url: then anybody can verify the row"]
+    steps = (
+        [] if details["url"] else ["publish the file, and give its address with --url: then anybody can verify the row"]
+    )
     steps += [
         f"append the lines above to leaderboards/{document.dataset}.toml of a clone of hbench",
         "open a pull request",
@@ -300,22 +297,17 @@ def submit(
         say(f"{number}. {step}")
 
 
-def setup_of(pairs: Sequence[str]) -> dict[str, str | int]:
-    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName for a key that rows lack."""
-    from hbench.core.errors import UnknownName, UsageError
-    from hbench.evaluation.leaderboard import Setup
+def _row_of(report: Path, name: str | None, details: dict[str, Any]) -> tuple[Document, Leaderboard, Row]:
+    """Read a report; return it, the leaderboard of this name, by default its dataset's, even if empty, and its row there."""
+    from hbench.evaluation import leaderboard
+    from hbench.evaluation.leaderboard import runs as leaderboard_runs
+    from hbench.evaluation.reports import report as reports
 
-    setup: dict[str, str | int] = {}
-    for key, _, value in (pair.partition("=") for pair in pairs):
-        if key not in Setup.model_fields:
-            raise UnknownName("key of a row's setup", key, Setup.model_fields)
-        if not value:
-            raise UsageError(
-                f"the setup's {key} has no value", expected="KEY=VALUE", fix=f"--setup {key}=…, or leave it out"
-            )
-        is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
-        setup[key] = int(value) if is_number else value
-    return setup
+    document = reports.read(report)
+    name = name or document.dataset
+    known = name in leaderboard.names() or Path(name).is_file()
+    board = leaderboard.read(name) if known else leaderboard_runs.empty_board(document)
+    return document, board, leaderboard_runs.row_of(document, board, **details)
 
 
 def selected(
