@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import hbench
+from tests.look.plotting import METRICS, NASTY, embedded, write_boards, write_table
+
 
 class Opened:
     """A page with its requests and console messages; `within`: the beginnings of the addresses that it may request."""
@@ -44,3 +47,17 @@ def opened(browser, request):
     yield open_page
     for number, each in enumerate(made):
         each.close(f"{request.node.name}-{number}")
+
+
+@pytest.fixture(scope="session")
+def plotted(tmp_path_factory):
+    """A dataset, two embedding files and their reports with values by query, a leaderboard and logs; some names are markup."""
+    folder = tmp_path_factory.mktemp("plots")
+    data = write_table(folder, family=NASTY + "{}")
+    for name, noise, method in (("one", 1.0, NASTY), ("two", 2.0, "two")):
+        embedded(folder / f"{name}.parquet", data, noise)
+        report = hbench.evaluate(folder / f"{name}.parquet", data, metrics=METRICS, method=method)
+        report.write(folder / f"{name}.json")
+        report.write_by_query(folder / f"{name}.by-query.parquet")
+    write_boards(folder)
+    return folder

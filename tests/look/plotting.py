@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from xml.etree import ElementTree
 
@@ -12,11 +13,24 @@ from PIL import Image
 import hbench
 from hbench.evaluation import embeddings
 from hbench.look.figures import COLUMN, DPI, styled
-from hbench.look.plots import draw
+from hbench.look.plots import PlotRequest, draw
 
 LEVELS = ("family", "genus", "species")
 HEADS = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+METRICS = ["H-AP", "HD-first-mistake", *(f"{m}/{level}" for m in ("AP", "R@1", "R@10") for level in LEVELS)]
+FILES = {  # of the folder that the fixture `plotted` makes, by the kind of plot that takes them
+    "levels": ("one.json", "two.json"), "mistakes": ("one.parquet", "two.parquet"), "h-pr": ("one.parquet", "two.parquet"),
+    "confusion": ("one.parquet",), "map": ("one.parquet",), "tree": ("own.csv",),
+    "curves": ("a", "b"), "pareto": ("made.toml",), "time": ("made.toml",),
+}  # fmt: skip
 NASTY = '--><script>alert(1)</script> $x^2$ & "'
+
+
+def request(folder, kind, **options):
+    """What a kind of plot is given: its files, the dataset where it takes embeddings, and options."""
+    files = tuple(str(folder / file) for file in FILES[kind])
+    dataset = {"dataset": str(folder / "own.csv")} if files[0].endswith(".parquet") else {}
+    return PlotRequest(files, **(dataset | options))
 
 
 def write_table(folder, items=72, family="{}"):
@@ -53,6 +67,43 @@ def ranked_levels(dataset, vectors):
         others.sort(key=lambda item: -float(vectors[query] @ vectors[item]))
         found.append([int((labels[item] == labels[query]).cumprod().sum()) for item in others])
     return found
+
+
+BOARD = """
+dataset = "made"
+version = "1"
+protocol = "paper"
+levels = ["genus", "species"]
+metric = "H-AP"
+[citations]
+"Us, 2025" = { text = "Us" }
+"""
+
+
+def write_boards(folder):
+    """A leaderboard of six rows, one of them unranked, and the logs of two runs."""
+    rows = [(NASTY, 2020, 50, 40), ("b", 2021, 60, 45), ("c", 2021, 70, 30), ("d", 2023, 55, 35), ("e", None, 80, 20)]
+    text = BOARD
+    for method, year, ap, h_ap in rows:
+        text += f"[[row]]\nmethod = {json.dumps(method)}\n" + (f"year = {year}\n" if year else "")
+        text += f'scores = {{ AP = {ap}, H-AP = {h_ap} }}\npaper = {{ citation = "Us, 2025", table = "1" }}\n'
+    text += '[[row]]\nmethod = "f"\nyear = 2024\nscores = { AP = 99, H-AP = 99 }\nunranked = { H-AP = "cut" }\n'
+    text += 'paper = { citation = "Us, 2025", table = "2" }\n'
+    (folder / "made.toml").write_text(text, encoding="utf-8")
+    for run in ("a", "b"):
+        (folder / run).mkdir()
+        (folder / run / "log.jsonl").write_text(log_lines(run), encoding="utf-8")
+
+
+def log_lines(run):
+    lines = []
+    for step in range(2, 11, 2):
+        loss = 1 / step + (run == "b")
+        terms = {"sup_ap": loss / 2, NASTY: loss}
+        lines.append({"step": step, "steps": 10, "steps_per_epoch": 4, "loss": loss, "terms": terms})
+        if step % 4 == 0:
+            lines.append({"step": step, "scores": {"H-AP": step / 20, "AP": step / 30}})
+    return "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 12, "lo'  # as a killed run leaves it
 
 
 def luminance(color):

@@ -1,7 +1,5 @@
 """Leaderboards and training logs: the points drawn are the rows and the steps."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,59 +7,11 @@ from hbench.core.errors import ConfigError, DataError, UnknownName, UsageError
 from hbench.evaluation import leaderboard
 from hbench.look.plots import PlotRequest, draw
 from hbench.look.plots.boards import BoardPoint, front_of, records_of
-from tests.look.plotting import NASTY, check_formats, words_of
-
-BOARD = """
-dataset = "made"
-version = "1"
-protocol = "paper"
-levels = ["genus", "species"]
-metric = "H-AP"
-[citations]
-"Us, 2025" = { text = "Us" }
-"""
+from tests.look.plotting import NASTY, log_lines, request, words_of
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("boards")
-    rows = [(NASTY, 2020, 50, 40), ("b", 2021, 60, 45), ("c", 2021, 70, 30), ("d", 2023, 55, 35), ("e", None, 80, 20)]
-    text = BOARD
-    for method, year, ap, h_ap in rows:
-        text += f"[[row]]\nmethod = {json.dumps(method)}\n" + (f"year = {year}\n" if year else "")
-        text += f'scores = {{ AP = {ap}, H-AP = {h_ap} }}\npaper = {{ citation = "Us, 2025", table = "1" }}\n'
-    text += '[[row]]\nmethod = "f"\nyear = 2024\nscores = { AP = 99, H-AP = 99 }\nunranked = { H-AP = "cut" }\n'
-    text += 'paper = { citation = "Us, 2025", table = "2" }\n'
-    (folder / "made.toml").write_text(text, encoding="utf-8")
-    for run in ("a", "b"):
-        (folder / run).mkdir()
-        (folder / run / "log.jsonl").write_text(log_lines(run), encoding="utf-8")
-    return folder
-
-
-def log_lines(run):
-    lines = []
-    for step in range(2, 11, 2):
-        loss = 1 / step + (run == "b")
-        terms = {"sup_ap": loss / 2, NASTY: loss}
-        lines.append({"step": step, "steps": 10, "steps_per_epoch": 4, "loss": loss, "terms": terms})
-        if step % 4 == 0:
-            lines.append({"step": step, "scores": {"H-AP": step / 20, "AP": step / 30}})
-    return "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 12, "lo'  # as a killed run leaves it
-
-
-def request(folder, kind):
-    files = ["a", "b"] if kind == "curves" else ["made.toml"]
-    return PlotRequest(tuple(str(folder / file) for file in files))
-
-
-@pytest.mark.parametrize("kind", ["curves", "pareto", "time"])
-def test_every_kind_is_written_in_every_format(folder, kind):
-    check_formats(kind, request(folder, kind))
-
-
-def test_pareto_draws_comparable_rows_and_names_the_front(folder):
-    drawing = draw("pareto", request(folder, "pareto"))
+def test_pareto_draws_comparable_rows_and_names_the_front(plotted):
+    drawing = draw("pareto", request(plotted, "pareto"))
     (panel,) = drawing.figure.axes
     assert sorted(map(tuple, panel.collections[0].get_offsets().tolist())) == [
         (50, 40), (55, 35), (60, 45), (70, 30), (80, 20),
@@ -73,10 +23,9 @@ def test_pareto_draws_comparable_rows_and_names_the_front(folder):
 def test_the_front_is_what_no_point_beats_in_both():
     rng = np.random.default_rng(0)
     points = [BoardPoint(float(x), float(y), None, (float(x), float(y))) for x, y in rng.integers(0, 12, size=(40, 2))]
-    expected = {
-        (a.x, a.y) for a in points if not any((b.x >= a.x and b.y >= a.y) and (b.x, b.y) != (a.x, a.y) for b in points)
-    }
-    assert [(each.x, each.y) for each in front_of(points)] == sorted(expected)
+    pairs = {(point.x, point.y) for point in points}
+    expected = [a for a in sorted(pairs) if not any(b[0] >= a[0] and b[1] >= a[1] for b in pairs - {a})]
+    assert [(each.x, each.y) for each in front_of(points)] == expected
     best, records = 0.0, []
     for year in sorted({point.x for point in points}):
         top = max(point.y for point in points if point.x == year)
@@ -86,8 +35,8 @@ def test_the_front_is_what_no_point_beats_in_both():
     assert [(each.x, each.y) for each in records_of(points)] == records
 
 
-def test_time_draws_the_best_so_far_and_says_what_is_left_out(folder):
-    drawing = draw("time", request(folder, "time"))
+def test_time_draws_the_best_so_far_and_says_what_is_left_out(plotted):
+    drawing = draw("time", request(plotted, "time"))
     (panel,) = drawing.figure.axes
     assert panel.lines[0].get_xydata().tolist() == [[2020, 40], [2021, 45], [2023, 45]]
     assert len(panel.collections[0].get_offsets()) == 4
@@ -109,22 +58,22 @@ def test_every_shipped_leaderboard_can_be_drawn_by_time_or_says_why_not(name):
         assert shown == sum(key in row.scores and key not in row.unranked and bool(row.year) for row in results)
 
 
-def test_curves_draw_every_whole_line_of_the_logs(folder):
-    two = draw("curves", request(folder, "curves")).figure.axes
+def test_curves_draw_every_whole_line_of_the_logs(plotted):
+    two = draw("curves", request(plotted, "curves")).figure.axes
     for number, run in enumerate(("a", "b")):
         expected = [[step / 4, 1 / step + (run == "b")] for step in range(2, 11, 2)]
         np.testing.assert_allclose(two[0].lines[number].get_xydata(), expected)
         np.testing.assert_allclose(two[1].lines[number].get_xydata(), [[1, 20], [2, 40]])
-    one = draw("curves", PlotRequest((str(folder / "a" / "log.jsonl"),)))
+    one = draw("curves", PlotRequest((str(plotted / "a" / "log.jsonl"),)))
     assert [line.get_label() for line in one.figure.axes[1].lines] == ["H-AP", "AP"]
     assert len(one.figure.axes[0].lines) == 3
     assert words_of(one).count("a") == 1
 
 
-def test_losses_of_different_terms_have_their_own_panels(folder, tmp_path):
+def test_losses_of_different_terms_have_their_own_panels(plotted, tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "log.jsonl").write_text(log_lines("b").replace('"sup_ap"', '"triplet"'), encoding="utf-8")
-    files = (*request(folder, "curves").files, str(tmp_path / "c"))
+    files = (*request(plotted, "curves").files, str(tmp_path / "c"))
     drawing = draw("curves", PlotRequest(files))
     first, second, scores = drawing.figure.axes
     assert [line.get_label() for line in first.lines] == ["a", "b"]
@@ -135,7 +84,7 @@ def test_losses_of_different_terms_have_their_own_panels(folder, tmp_path):
     assert len(set(colors.values())) == 3
 
 
-def test_refusals_say_what_to_give(folder, tmp_path):
+def test_refusals_say_what_to_give(plotted, tmp_path):
     def refused(error, pattern, kind, *files, **options):
         with pytest.raises(error, match=pattern):
             draw(kind, PlotRequest(tuple(map(str, files)), **options))
@@ -148,5 +97,5 @@ def test_refusals_say_what_to_give(folder, tmp_path):
     refused(DataError, "log.jsonl", "curves", tmp_path)
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n[3]\n')
     refused(DataError, "the folder of a run", "curves", tmp_path)
-    refused(UnknownName, "one of AP, H-AP", "curves", folder / "a", metrics=("NDCG",))
+    refused(UnknownName, "one of AP, H-AP", "curves", plotted / "a", metrics=("NDCG",))
     refused(ConfigError, "cannot be read", "time", tmp_path / "none.toml")

@@ -8,48 +8,25 @@ from matplotlib.figure import Figure
 
 import hbench
 from hbench.core.errors import SubmissionError, UnknownName, UsageError
+from hbench.evaluation import embeddings
 from hbench.look.palette import GROUPS, MARKERS, SIZES, color_at, group_color, lightness_of
 from hbench.look.plots import PlotRequest, confusion, draw
 from hbench.look.plots.class_map import mean_vectors
 from hbench.tree import files as tree_files
-from tests.look.plotting import LEVELS, NASTY, check_formats, embedded, write_table
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("plots")
-    data = write_table(folder, family=NASTY + "{}")
-    embedded(folder / "one.parquet", data, 1.0)
-    report = hbench.evaluate(folder / "one.parquet", data, metrics=["AP", "H-AP"])
-    report.write_by_query(folder / "values.parquet")
-    return folder
-
-
-def request(folder, kind, **options):
-    dataset = str(folder / "own.csv")
-    if kind == "tree":
-        return PlotRequest((dataset,), **options)
-    return PlotRequest((str(folder / "one.parquet"),), dataset=dataset, **options)
-
-
-@pytest.mark.parametrize("kind", ["confusion", "map", "tree"])
-def test_every_kind_is_written_in_every_format(folder, kind):
-    check_formats(kind, request(folder, kind))
+from tests.look.plotting import LEVELS, request
 
 
 @pytest.mark.parametrize("level", [None, *LEVELS])
-def test_confusion_counts_the_classes_of_first_results(folder, level):
-    from hbench.evaluation import embeddings
-
-    test = hbench.load(folder / "own.csv").tests["test"]
-    vectors = embeddings.read(folder / "one.parquet").vectors.astype(float)
+def test_confusion_counts_the_classes_of_first_results(plotted, level):
+    test = hbench.load(plotted / "own.csv").tests["test"]
+    vectors = embeddings.read(plotted / "one.parquet").vectors.astype(float)
     vectors /= np.linalg.norm(vectors, axis=1)[:, None]
     scores = vectors @ vectors.T - 9 * np.eye(len(test))
     own = test.labels[:, LEVELS.index(level or "family")]
     counts = np.zeros((own.max() + 1,) * 2)
     for query, first in enumerate(scores.argmax(axis=1)):
         counts[own[query], own[first]] += 1
-    (panel,) = draw("confusion", request(folder, "confusion", level=level)).figure.axes
+    (panel,) = draw("confusion", request(plotted, "confusion", level=level)).figure.axes
     np.testing.assert_allclose(panel.collections[0].get_array(), 100 * counts / counts.sum(axis=1)[:, None])
     assert panel.get_ylabel().startswith(level or "family")
 
@@ -63,17 +40,17 @@ def test_small_classes_share_a_row():
     assert merged.trace() == 60
 
 
-def test_the_map_has_a_point_per_class_in_the_colour_of_its_group(folder):
-    drawing = draw("map", request(folder, "map", level="genus"))
+def test_the_map_has_a_point_per_class_in_the_colour_of_its_group(plotted):
+    drawing = draw("map", request(plotted, "map", level="genus"))
     (panel,) = drawing.figure.axes
-    tree = hbench.load(folder / "own.csv").tests["test"].tree
+    tree = hbench.load(plotted / "own.csv").tests["test"].tree
     drawn = {each.get_label(): len(each.get_offsets()) for each in panel.collections}
     assert drawn == {name: int((tree.paths[:, 1] == number).sum()) for number, name in enumerate(tree.names[1])}
     assert drawing.figure.legends[0].get_title().get_text() == "genus"
 
 
-def test_class_means_are_means_of_directions(folder):
-    test = hbench.load(folder / "own.csv").tests["test"]
+def test_class_means_are_means_of_directions(plotted):
+    test = hbench.load(plotted / "own.csv").tests["test"]
     vectors = np.random.default_rng(0).normal(size=(len(test), 4))
     means, classes = mean_vectors(test, vectors, cosine=True)
     for mean, number in zip(means, classes, strict=True):
@@ -84,11 +61,11 @@ def test_class_means_are_means_of_directions(folder):
     np.testing.assert_allclose(plain[3], vectors[test.labels[:, -1] == classes[3]].mean(axis=0))
 
 
-def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(folder):
-    by_query = folder / "values.parquet"
-    drawing = draw("tree", request(folder, "tree", metrics=("AP",), by_query=by_query))
-    test = hbench.load(folder / "own.csv").tests["test"]
-    values = hbench.evaluate(folder / "one.parquet", folder / "own.csv", metrics=["AP"]).per_query["AP"]
+def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(plotted):
+    by_query = plotted / "one.by-query.parquet"
+    drawing = draw("tree", request(plotted, "tree", metrics=("AP",), by_query=by_query))
+    test = hbench.load(plotted / "own.csv").tests["test"]
+    values = hbench.evaluate(plotted / "one.parquet", plotted / "own.csv", metrics=["AP"]).per_query["AP"]
     levels = [each for each in drawing.figure.axes[0].collections if isinstance(each, PolyCollection)]
     means, heights = [], []
     for depth in range(3):
@@ -105,21 +82,21 @@ def test_the_boxes_of_a_tree_are_as_tall_as_it_has_items_and_coloured_by_means(f
     np.testing.assert_allclose(bar.get_xlim(), (100 * low, 100 * high))
 
 
-def test_a_tree_file_is_drawn_by_classes(folder, tmp_path):
-    tree = hbench.load(folder / "own.csv").tests["test"].tree
+def test_a_tree_file_is_drawn_by_classes(plotted, tmp_path):
+    tree = hbench.load(plotted / "own.csv").tests["test"].tree
     (tmp_path / "t.graphml").write_text(tree_files.write(tree, ".graphml"), encoding="utf-8")
     drawing = draw("tree", PlotRequest((str(tmp_path / "t.graphml"),)))
     assert [label.get_text().split("\n")[1] for label in drawing.figure.axes[0].get_xticklabels()] == ["2", "6", "12"]
 
 
-def test_refusals_name_what_is_missing(folder, tmp_path):
+def test_refusals_name_what_is_missing(plotted, tmp_path):
     def refused(error, pattern, kind, **options):
         with pytest.raises(error, match=pattern):
-            draw(kind, request(folder, kind, **options))
+            draw(kind, request(plotted, kind, **options))
 
-    values = folder / "values.parquet"
+    values = plotted / "one.by-query.parquet"
     refused(UsageError, "--by-query FILE", "tree", metrics=("AP",))
-    refused(UnknownName, "one of AP, H-AP", "tree", metrics=("NDCG",), by_query=values)
+    refused(UnknownName, "one of .*H-AP", "tree", metrics=("NDCG",), by_query=values)
     refused(SubmissionError, "hbench evaluate", "tree", metrics=("AP",), by_query=tmp_path / "none.parquet")
     refused(UnknownName, "did you mean 'genus'", "confusion", level="genius")
     refused(UnknownName, "did you mean 't-sne'", "map", method="tsne")
