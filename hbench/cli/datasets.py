@@ -100,10 +100,8 @@ def _card(name: str, *, as_json: bool) -> None:
         averaged = ", averaged over the tests" if protocol.averaged else ""
         scored = f"{', '.join(protocol.all_metrics)} ({protocol.similarity}){averaged}"
         facts |= card(spec) | {"version": spec.version, "levels": list(spec.levels), "protocol": scored}
-        facts |= {
-            "published counts": {split: dict(counts) for split, counts in spec.counts.items()},
-            "files": _files(spec),
-        }
+        facts["published counts"] = {split: dict(counts) for split, counts in spec.counts.items()}
+        facts["files"] = _files(spec)
     try:
         facts |= _found(load(name))
     except DataError as error:

@@ -45,6 +45,8 @@ def command(out: Path, dim: int) -> None:
     from hbench.evaluation.evaluate import report_on
     from hbench.evaluation.submission import EmbeddingSubmission
     from hbench.look.pages.folder import refuse_folder
+    from hbench.look.report.folder import write_report as write_pages
+    from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out / "pages", "report")
     say("glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a severe one")
@@ -66,21 +68,13 @@ def command(out: Path, dim: int) -> None:
     written = out / "glyphs-pca.json"
     write_report(report, {"output": written, "by_query": out / "glyphs-pca.by-query.parquet", "row": None})
     report.plot("levels").write(out / "glyphs-pca.png")
-    page = _pages(written, embedding, out / "pages")
+    with bar("making pages"):
+        page = write_pages(with_embeddings(read_runs([written]), [embedding], RESULTS), out / "pages")
     show_report(report.document, "table")
     for file in sorted(out.glob("glyphs-pca*")):
         say(f"wrote {file}")
     say(NEXT.format(embedding=embedding))
     say(f"\nOpen this page: {page}")
-
-
-def _pages(report: Path, embedding: Path, folder: Path) -> Path:
-    """Make pages of the results, and return the first of them."""
-    from hbench.look.report.folder import write_report as write_pages
-    from hbench.look.report.runs import read_runs, with_embeddings
-
-    with bar("making pages"):
-        return write_pages(with_embeddings(read_runs([report]), [embedding], RESULTS), folder)
 
 
 def principal_components(train: NDArray[np.float32], test: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

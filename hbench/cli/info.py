@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hbench.cli.terminal import say, show, show_json, show_table
+from hbench.cli.terminal import progress, say, show, show_json, show_table
 
 
 @click.command("info")
@@ -43,7 +43,6 @@ def _compile() -> None:
     """Compile what evaluations call, by three small ones: of whole rows of float32 and of float64, and of half of the products."""
     import numpy as np
 
-    from hbench.cli.terminal import progress
     from hbench.evaluation.arrays import score
 
     with progress() as bars:

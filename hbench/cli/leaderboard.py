@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -216,8 +217,7 @@ def _verify_file(name: str, method: str, given: Submission, dataset: str | None,
     data = load(dataset or board.dataset)
     checks = leaderboard_runs.verify(board, method, given.source.sha256, lambda row: rescored(row, board, given, data))
     header = ("source", "metric", "recorded", "scored again", "verdict")
-    verdicts = ["differs" if check.differs else "equal" for check in checks]
-    lines = [(*map(str, check[:4]), verdict) for check, verdict in zip(checks, verdicts, strict=True)]
+    lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
     else:
@@ -286,14 +286,12 @@ def submit(report: Path, *, embeddings: Path, dataset: str | None, **details: An
         say(f"doubt: {doubt}")
     say(f"{len(checks)} scores are equal when scored again")
     show(leaderboard_runs.block(row).rstrip("\n"))
-    steps = (
-        [] if details["url"] else ["publish the file, and give its address with --url: then anybody can verify the row"]
-    )
-    steps += [
+    steps = [
+        "publish the file, and give its address with --url: then anybody can verify the row",
         f"append the lines above to leaderboards/{document.dataset}.toml of a clone of hbench",
         "open a pull request",
     ]
-    for number, step in enumerate(steps, start=1):
+    for number, step in enumerate(steps[1:] if details["url"] else steps, start=1):
         say(f"{number}. {step}")
 
 
@@ -320,17 +318,11 @@ def selected(
     key = board.key(metric or board.metric)
     chosen = [row for row in board.rows if not papers or any(text.lower() in row.source.lower() for text in papers)]
     standings = [standing for standing in rank(board, key, chosen) if everything or standing.place][:top]
-    present = {metric for standing in standings for row in standing.rows for metric in row.scores}
-    common = sorted(present, key=rarity(standings))
+    scored = (dict.fromkeys(metric for row in standing.rows for metric in row.scores) for standing in standings)
+    present = Counter(metric for metrics in scored for metric in metrics)
+    common = [metric for metric, _ in present.most_common()]  # in equal numbers as rows order them
     chosen_columns = [board.key(text.strip()) for text in columns.split(",")] if columns else common
     return board, standings, list(dict.fromkeys([key, *chosen_columns]))
-
-
-def rarity(standings: Sequence[Standing]) -> Callable[[str], tuple[int, int]]:
-    """Sorts metrics by how many standings lack them, then as rows order them."""
-    scores = [{metric: None for row in standing.rows for metric in row.scores} for standing in standings]
-    order = list(dict.fromkeys(metric for metrics in scores for metric in metrics))
-    return lambda metric: (-sum(metric in metrics for metrics in scores), order.index(metric))
 
 
 def written(board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str) -> str:

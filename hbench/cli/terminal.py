@@ -56,13 +56,15 @@ def show_table(
         click.echo(lines(header, [[str(without_formula(cell)) for cell in row] for row in cells]), nl=False)
         return
     if not watched(sys.stdout):
-        _write_lines(title, header, cells, caption)
+        above, below = ([f"# {line}" for line in (text or "").splitlines()] for text in (title, caption))
+        shown = ["\t".join(" ".join(cell.split()) for cell in row) for row in (header, *cells)]
+        show("\n".join([*above, *shown, *below]))
         return
     console = Console(highlight=False, markup=False)
-    shown = columns_that_fit(header, cells, console.width)
-    above, below = title and visible(title), caption and visible(caption)
-    table = Table(title=above, caption=below, title_justify="left", caption_justify="left")
-    for position, name in enumerate(header[:shown]):
+    number = columns_that_fit(header, cells, console.width)
+    table = Table(title_justify="left", caption_justify="left")
+    table.title, table.caption = title and visible(title), caption and visible(caption)
+    for position, name in enumerate(header[:number]):
         table.add_column(
             visible(name),
             justify="left" if position == 0 or name in left else "right",
@@ -70,10 +72,10 @@ def show_table(
             min_width=_narrowest(header, cells, position),
         )
     for row in cells:
-        table.add_row(*map(visible, row[:shown]))
+        table.add_row(*map(visible, row[:number]))
     console.print(table)
-    if shown < len(header):
-        say(f"no room for {', '.join(header[shown:])}: widen the terminal, or write the output to a file")
+    if number < len(header):
+        say(f"no room for {', '.join(header[number:])}: widen the terminal, or write the output to a file")
 
 
 def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
@@ -95,13 +97,6 @@ def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: i
         return min(longest, NAME)
     words = max(len(word) for text in texts for word in (text.split() or [""]))
     return min(longest, max(words, LINE), MOST)
-
-
-def _write_lines(title: str | None, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> None:
-    comments = [f"# {line}" for line in (title or "").splitlines()]
-    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in (header, *rows)]
-    comments_below = [f"# {line}" for line in (caption or "").splitlines()]
-    show("\n".join([*comments, *lines, *comments_below]))
 
 
 def is_quiet() -> bool:

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,8 @@ def problem_lines(table: NameTable, problems: Iterable[TreeProblem], *, most: in
     for kind, group in groupby(problems, key=lambda problem: problem.kind):
         members = list(group)
         yield f"\n{kind} × {len(members):,}: {KINDS[kind]}"
-        for problem in islice(members, most):
-            yield "  " + " ".join(filter(None, [problem.level, repr(problem.node), _where(problem)]))
-        yield from _rest(len(members), most)
+        words = ([problem.level, repr(problem.node), _where(problem)] for problem in members)
+        yield from _first([" ".join(filter(None, each)) for each in words], most)
         for policy in policies_for(kind):
             yield f"  --policy {policy.name}: {policy.text}"
     if runs_backwards(table):
@@ -79,18 +78,17 @@ def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
     for name, group in groupby(mended.changes, key=lambda change: change.policy):
         changes = list(group)
         yield f"\n{name} changes {len(changes):,} rows of {sum(change.items for change in changes):,} items"
-        for change in islice(changes, most):
-            yield f"  {_path(change.before)}  ->  {_path(change.after)}"
-        yield from _rest(len(changes), most)
+        yield from _first([f"{_path(change.before)}  ->  {_path(change.after)}" for change in changes], most)
 
 
 def _path(row: Row | None) -> str:
     return "left out" if row is None else " > ".join(row) or "(no name)"
 
 
-def _rest(count: int, most: int | None) -> Iterator[str]:
-    if most is not None and count > most:
-        yield f"  … {count - most:,} more (--all)"
+def _first(lines: Sequence[str], most: int | None) -> Iterator[str]:
+    yield from (f"  {line}" for line in lines[:most])
+    if most is not None and len(lines) > most:
+        yield f"  … {len(lines) - most:,} more (--all)"
 
 
 SHOWN = 20
@@ -247,8 +245,6 @@ def draw_command(*, out: Path, by_items: bool, **source: Any) -> None:
 
     Example: hbench tree draw glyphs --out glyphs.svg
     """
-    import numpy as np
-
     from hbench.look.figures import refuse_suffix
     from hbench.look.plots.tree import draw_tree
 
