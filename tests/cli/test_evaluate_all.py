@@ -32,11 +32,7 @@ def test_models_are_listed_best_first_and_paired_against_the_best(folder):
     assert shown["metric"] == "H-AP"
     assert shown["models"][0]["behind_best"] is None
     paths = [folder / "reports" / f"{name}.json" for name in ("a-bad", "c-good")]
-    documents = [report.read(path) for path in paths]
-    tables = [
-        report.read_by_query(path.with_suffix(".by-query.parquet"), document)
-        for path, document in zip(paths, documents, strict=True)
-    ]
+    tables = [report.read_by_query(path.with_suffix(".by-query.parquet"), report.read(path)) for path in paths]
     expected = comparison.differences_of(comparison.only(tables[0], tables[1], ["H-AP"]), tables[1])[0]
     assert shown["models"][2]["behind_best"] == expected._replace(corrected=2 * expected.p).record()  # Holm, of two
     assert (folder / "rows.toml").read_text(encoding="utf-8").count("[[row]]") == 3

@@ -46,9 +46,8 @@ def hbench(folder, *words, **options):
 
 
 def test_what_nobody_foresaw_is_one_line_and_exit_code_70(folder):
-    (folder / "sitecustomize.py").write_text(
-        "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\ninfo.command.callback = odd\n"
-    )
+    odd = "import hbench.cli.info as info\ndef odd(**_):\n    raise ZeroDivisionError('by\\nzero')\n"
+    (folder / "sitecustomize.py").write_text(f"{odd}info.command.callback = odd\n")
     words = {"HBENCH_GUARD": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     output = hbench(folder, "info", code=70, **words).stderr
     assert output.count("\n") == 1
