@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbench.core.errors import SubmissionError, UsageError, examples
 from hbench.engine.executors.threads import on_threads
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import SelectedRows, as_vectors
-from hbench.evaluation.measurement import Retrieval, job_of
+from hbench.evaluation.measurement import Retrieval, job_of, measure
 from hbench.evaluation.reports.queries import queries_of_tree
 from hbench.evaluation.reports.report import Report, Subject, report_of
 from hbench.tree import LabelTree, as_labels, default_levels

@@ -17,12 +17,12 @@ from hbench.datasets import Dataset, load, specs
 from hbench.datasets.manifest import name_table_of
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
-from hbench.engine.measure import OnBlock, measure
 from hbench.engine.settings import USUAL, Conditions, Settings
 from hbench.engine.similarity import as_vectors
 from hbench.engine.top_k import TopResults
 from hbench.evaluation.embeddings import Embeddings, joined
 from hbench.evaluation.embeddings.ids import as_ids, refuse
+from hbench.evaluation.measurement import OnBlock, measure
 from hbench.evaluation.rankings.files import Ranking
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import queries_of

@@ -28,8 +28,8 @@ from hbench.core.text import first_problem
 from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
-from hbench.engine.measure import Measurement, OnBlock, measure
 from hbench.engine.settings import Conditions, Settings
+from hbench.evaluation.measurement import Measurement, OnBlock, measure
 from hbench.evaluation.reports.queries import CLASS, levels_of, named_queries
 from hbench.evaluation.reports.report import Report, Subject, report_of, rows_of_values
 

@@ -22,7 +22,6 @@ from hbench.core.errors import SubmissionError
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
-from hbench.engine.measure import Measurement
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Conditions
 from hbench.engine.similarity import SelectedRows
@@ -32,7 +31,7 @@ from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.embeddings.doubts import doubts_of, trained_on
 from hbench.evaluation.embeddings.files import VECTORS_ALONE
 from hbench.evaluation.embeddings.ids import SubmissionProblem
-from hbench.evaluation.measurement import Retrieval, job_of, measured_sequences, scorers_of
+from hbench.evaluation.measurement import Measurement, Retrieval, job_of, measured_sequences, scorers_of
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.rankings import level_sequences as run_levels
 from hbench.evaluation.rankings.files import Ranking

@@ -13,9 +13,9 @@ from hbench.core.errors import UnknownName, UsageError
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
-from hbench.engine.measure import measure
 from hbench.engine.settings import Settings
 from hbench.evaluation.evaluate import Examined, examine
+from hbench.evaluation.measurement import measure
 from hbench.evaluation.reports import report as reports
 from hbench.evaluation.reports.comparison import refuse_other_conditions
 from hbench.evaluation.reports.report import BY_QUERY, Document

@@ -16,7 +16,7 @@ from hbench.core.tables import lines, without_formula
 from hbench.core.text import percent
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
-from hbench.engine.measure import Measurement, measure
+from hbench.evaluation.measurement import Measurement, measure
 from hbench.look import retrievals
 from hbench.look.inputs import examined_embeddings, test_of
 from hbench.look.palette import mark_of

@@ -10,9 +10,9 @@ from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.executors import gpu
 from hbench.engine.executors.gpu import descending, on_device
 from hbench.engine.job import Job
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
+from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from tests.engine.test_rank_positives import every_scorer, random_sides
 from tests.engine.ways import MIXED, go

@@ -11,11 +11,10 @@ from hbench.core.errors import TreeError
 from hbench.engine import block_values
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import dot
-from hbench.evaluation.measurement import scorers_of
+from hbench.evaluation.measurement import measure, scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.partial_lists import partial_scorers
 from hbench.metrics.protocols import Setting

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.engine.job import Job
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.similarity import dot
+from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import Scorer, Setting, protocols

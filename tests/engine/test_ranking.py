@@ -11,13 +11,12 @@ from hbench.engine import score_blocks
 from hbench.engine.executors.kept_blocks import kept_in
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Job
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side, duplicates
 from hbench.engine.scan import scan
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import Rows, SelectedRows, cosine, dot, l2, move_rows
 from hbench.evaluation.arrays import score
-from hbench.evaluation.measurement import scorers_of
+from hbench.evaluation.measurement import measure, scorers_of
 from hbench.metrics.level_sequence import canonical_order, optimistic, pessimistic
 from hbench.tree import LabelTree
 from tests import oracle

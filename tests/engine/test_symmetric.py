@@ -9,11 +9,10 @@ from hbench.engine import block_values
 from hbench.engine.executors import threads
 from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Ranker, Side
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import cosine, dot, l2
-from hbench.evaluation.measurement import scorers_of
+from hbench.evaluation.measurement import measure, scorers_of
 from hbench.metrics.level_sequence import optimistic, pessimistic
 from hbench.tree import LabelTree, default_levels
 from tests.engine.ways import go, small_blocks

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbench.engine.measure import measure
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Settings
 from hbench.engine.top_k import NO_ITEM, STRIPES, TopResults, best_columns
-from hbench.evaluation.measurement import Retrieval, job_of
+from hbench.evaluation.measurement import Retrieval, job_of, measure
 
 
 @settings(max_examples=60, deadline=None)

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import UsageError
-from hbench.engine.measure import Measurement, OnBlock, measure
 from hbench.engine.ranker import Side
 from hbench.engine.settings import Conditions
-from hbench.evaluation.measurement import Retrieval, job_of
+from hbench.evaluation.measurement import Measurement, OnBlock, Retrieval, job_of, measure
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -28,8 +28,8 @@ from hbench.core.schema import Strict
 from hbench.core.text import first_line, first_problem, percent
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.core.version import __version__
-from hbench.engine.measure import Measurement
 from hbench.engine.settings import QUERY, Conditions
+from hbench.evaluation.measurement import Measurement
 from hbench.evaluation.reports.queries import KEYS, metric_columns, units_in_words, units_of
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded

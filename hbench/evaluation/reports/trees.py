@@ -20,10 +20,9 @@ from hbench.core.errors import TreeError, UsageError, examples
 from hbench.datasets.manifest import Manifest
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job, OtherLabels
-from hbench.engine.measure import Measurement
 from hbench.engine.settings import Conditions, Signature
 from hbench.evaluation.evaluate import Examined, OnTest, report_of_jobs
-from hbench.evaluation.measurement import scorers_of
+from hbench.evaluation.measurement import Measurement, scorers_of
 from hbench.evaluation.reports.comparison import differences_of
 from hbench.evaluation.reports.queries import units_of
 from hbench.evaluation.reports.report import Report, UnderTree, summarise

@@ -17,10 +17,10 @@ from hbench.core.tables import text_array
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.engine.job import Job
-from hbench.engine.measure import OnBlock, measure
 from hbench.engine.settings import Conditions, Signature
 from hbench.engine.top_k import NO_ITEM
 from hbench.evaluation.evaluate import digest_of, examine, without_items
+from hbench.evaluation.measurement import OnBlock, measure
 from hbench.evaluation.reports import results
 from hbench.evaluation.reports.queries import metric_columns, queries_of, units_of
 from hbench.evaluation.reports.report import Document
