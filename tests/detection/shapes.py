@@ -21,9 +21,8 @@ def draw(year, part, number):
             height = width // 2 if kind == "bar" else width
             x, y = 32 * column + rng.randrange(33 - width), rng.randrange(SIZE - height)
             pen = ImageDraw.Draw(image)
-            (pen.ellipse if kind == "disc" else pen.rectangle)(
-                (x, y, x + width - 1, y + height - 1), fill=COLOURS[kind]
-            )
+            painted = pen.ellipse if kind == "disc" else pen.rectangle
+            painted((x, y, x + width - 1, y + height - 1), fill=COLOURS[kind])
             objects.append((kind, (x + 1, y + 1, x + width, y + height), 0))
         write(year, name, image, objects)
     list_file = year / "ImageSets" / "Main" / f"{part}.txt"
@@ -43,8 +42,7 @@ def annotation(objects):
     """The XML of VOC."""
     texts = []
     for kind, corners, difficult in objects:
-        box = "".join(
-            f"<{edge}>{at}</{edge}>" for edge, at in zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)
-        )
+        edges = zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)
+        box = "".join(f"<{edge}>{at}</{edge}>" for edge, at in edges)
         texts.append(f"<object><name>{kind}</name><difficult>{difficult}</difficult><bndbox>{box}</bndbox></object>")
     return f"<annotation><size><width>{SIZE}</width><height>{SIZE}</height></size>{''.join(texts)}</annotation>"

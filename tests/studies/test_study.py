@@ -15,7 +15,7 @@ from hbench.core.errors import ConfigError, DataError, UnknownName
 from hbench.datasets import load, save
 from hbench.evaluation import leaderboard
 from hbench.train.images.sampler import plan
-from hbench.train.recipes.files import resolve
+from hbench.train.recipes.files import names, resolve
 from hbench.train.records.validation import split_off
 from hbench.tree.names import class_rows
 from studies import study as studies
@@ -38,24 +38,9 @@ def scores(*values):
 def study_of(**claim):
     claim = {"says": "so", "source": "there", "plus": ("a",), "minus": ("b",), "metric": "H-AP"} | claim
     arms = {name: {"recipe": "glyphs-happier"} for name in "abcd"}
-    tables = [{"title": "All", "arms": ("a", "b")}]
-    return Study.model_validate(
-        {
-            "dataset": "glyphs",
-            "metrics": ("H-AP",),
-            "unit": "base",
-            "arms": arms,
-            "claim": (claim,),
-            "table": tuple(tables),
-        }
-    )
-
-
-def test_the_interval_is_students_over_paired_differences():
-    first, second = np.array([0.50, 0.53, 0.51, 0.56]), np.array([0.48, 0.50, 0.52, 0.53])
-    test = stats.ttest_rel(first, second)
-    low, high = test.confidence_interval(0.95)
-    assert interval_of(whole(first - second))[:3] == pytest.approx((0.0175, low, high))
+    table = {"title": "All", "arms": ("a", "b")}
+    parts = {"dataset": "glyphs", "metrics": ("H-AP",), "unit": "base"}
+    return Study.model_validate(parts | {"arms": arms, "claim": (claim,), "table": (table,)})
 
 
 def test_one_seed_says_nothing():
@@ -107,21 +92,19 @@ def test_a_claim_holds_where_its_whole_interval_does(first, second, within, word
 
 
 def test_a_claim_may_compare_differences():
-    found = {
-        "a": scores(0.50, 0.52),
-        "b": scores(0.40, 0.41),
-        "c": scores(0.60, 0.61),
-        "d": scores(0.55, 0.57),
-    }
+    values = {"a": (0.50, 0.52), "b": (0.40, 0.41), "c": (0.60, 0.61), "d": (0.55, 0.57)}
+    found = {arm: scores(*of_seeds) for arm, of_seeds in values.items()}
     (verdict,) = judged(study_of(plus=("a", "d"), minus=("b", "c")), found)
     assert verdict.difference.mean == pytest.approx(((0.50 + 0.55 - 0.40 - 0.60) + (0.52 + 0.57 - 0.41 - 0.61)) / 2)
 
 
-def test_p_values_are_students_and_agree_with_scipy():
+def test_intervals_and_p_values_are_students_over_paired_differences():
     first, second = np.array([0.50, 0.53, 0.51, 0.56]), np.array([0.48, 0.50, 0.52, 0.53])
-    (verdict,) = judged(study_of(), {"a": scores(*first), "b": scores(*second)})
-    assert verdict.p == pytest.approx(stats.ttest_rel(first, second).pvalue)
-    (near,) = judged(study_of(within=0.04), {"a": scores(*first), "b": scores(*second)})
+    found, test = {"a": scores(*first), "b": scores(*second)}, stats.ttest_rel(first, second)
+    (verdict,) = judged(study_of(), found)
+    assert verdict.difference[:3] == pytest.approx((0.0175, *test.confidence_interval(0.95)))
+    assert verdict.p == pytest.approx(test.pvalue)
+    (near,) = judged(study_of(within=0.04), found)
     below = stats.ttest_rel(first, second + 0.04, alternative="less").pvalue  # d < +.04
     above = stats.ttest_rel(first, second - 0.04, alternative="greater").pvalue  # d > -.04
     assert near.p == pytest.approx(2 * max(below, above))
@@ -173,16 +156,18 @@ def test_the_scores_of_every_seed_and_class_are_written_and_read_back(tmp_path):
     assert found["b"]["H-AP"].of_seeds.tolist() == [0.125]
     table = pq.read_table(path)
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(DataError, match="a study's values"):
-        read(path)
-    pq.write_table(table.drop_columns("unit"), path)
-    with pytest.raises(DataError, match="is not a table of a study's values"):
-        read(path)
-    pq.write_table(table.slice(1), path)
-    with pytest.raises(DataError, match="lacks values"):
-        read(path)
-    pq.write_table(table.replace_schema_metadata(None), path)
-    with pytest.raises(DataError, match="does not say what its values rest on"):
+    refused(path, "a study's values")
+    for damaged, problem in (
+        (table.drop_columns("unit"), "is not a table of a study's values"),
+        (table.slice(1), "lacks values"),
+        (table.replace_schema_metadata(None), "does not say what its values rest on"),
+    ):
+        pq.write_table(damaged, path)
+        refused(path, problem)
+
+
+def refused(path, problem):
+    with pytest.raises(DataError, match=problem):
         read(path)
 
 
@@ -237,20 +222,16 @@ def test_arms_of_claims_have_all_seeds_and_others_three():
 
 
 def test_a_study_that_names_unknown_arms_is_refused(tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(
-        'dataset = "glyphs"\nmetrics = []\nunit = "base"\n[arms]\na = { recipe = "x" }\n[[table]]\ntitle = "t"\narms = ["b"]\n'
-    )
+    table = '[arms]\na = { recipe = "x" }\n[[table]]\ntitle = "t"\narms = ["b"]\n'
+    (tmp_path / "s.toml").write_text(f'dataset = "glyphs"\nmetrics = []\nunit = "base"\n{table}')
     with pytest.raises(ConfigError, match=r"found b"):
-        studies.read(str(path))
+        studies.read(str(tmp_path / "s.toml"))
     with pytest.raises(UnknownName, match="did you mean 'glyphs'"):
         studies.read("glyph")
 
 
 def test_the_shipped_study_has_every_method_of_glyphs_and_recipes_that_resolve():
     study = studies.read("glyphs")
-    from hbench.train.recipes.files import names
-
     used = {arm.recipe for arm in study.arms.values() if arm.recipe}
     assert {name for name in names() if name.startswith("glyphs-")} == used
     for arm in study.arms:
@@ -278,6 +259,12 @@ def test_the_shipped_study_validates_on_base_letters_of_their_own_and_has_its_st
         assert recipe.epochs * len(plan(rest.train.labels, recipe.sampler, seed=seed, epoch=0).rows) >= 1140
 
 
+def called(*words):
+    done = CliRunner().invoke(group, words)
+    assert done.exit_code == 0, done.output
+    return done
+
+
 def test_a_study_trains_what_is_missing_and_gives_tables_claims_and_rows(tmp_path):
     save(small_glyphs(), tmp_path / "letters")
     (tmp_path / "tiny.toml").write_text(f"""
@@ -299,8 +286,7 @@ minus = ["NSM λ"]
 metric = "H-AP"
 """)
     line = ["run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]
-    first = CliRunner().invoke(group, line)
-    assert first.exit_code == 0, first.output
+    first = called(*line)
     (claim,) = json.loads(first.stdout)
     assert claim["says"] == "learning helps"
     assert first.stderr.count("trained NSM") == 2
@@ -310,15 +296,15 @@ metric = "H-AP"
     assert len(kept["NSM"]["H-AP"].units) > 3
     assert about.dataset_digest == report["dataset_digest"]
     assert "steps_per_epoch = 2" in about.arms["NSM"].recipe
-    shown_again = CliRunner().invoke(group, ["show", str(tmp_path / "out"), "--study", line[1]])
+    shown_again = called("show", str(tmp_path / "out"), "--study", line[1])
     assert shown_again.stdout == (tmp_path / "out" / "study.md").read_text()
-    again = CliRunner().invoke(group, [*line[:-1], "--rows", str(rows_file(tmp_path))])
-    assert again.exit_code == 0, again.output
-    assert "trained" not in again.stderr
+    rows = tmp_path / "rows.toml"
+    rows.write_text((ROOT / "leaderboards" / "glyphs.toml").read_text().split("[[row]]")[0])
+    assert "trained" not in called(*line[:-1], "--rows", str(rows)).stderr
     assert "| NSM λ |" in (tmp_path / "out" / "study.md").read_text()
     changed = CliRunner().invoke(group, [*line, "--set", "optimizer.lr=0.5"])
     assert "2 finished runs are of another recipe" in str(changed.exception)
-    board = leaderboard.read_file(rows_file(tmp_path))
+    board = leaderboard.read_file(rows)
     assert [row.method for row in board.rows] == ["NSM", "NSM λ"]
     assert "seed 0 of 1, 2 steps of 16" in board.rows[0].run.note
     scored = hbench.evaluate(tmp_path / "out" / "NSM" / "seed-0" / "test.parquet", tmp_path / "letters")
@@ -349,9 +335,7 @@ source = "us"
 plus = ["NSM"]
 metric = "gap@8"
 """)
-    line = ["run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(group, line)
-    assert done.exit_code == 0, done.output
+    done = called("run", str(tmp_path / "tiny.toml"), "--seeds", "1", "--out", str(tmp_path / "out"))
     assert "2 runs to choose settings, then 2 to test them" in done.stderr
     study = studies.read(str(tmp_path / "tiny.toml"))
     tried = trials(study, tmp_path / "out", "NSM", "H-AP")
@@ -402,11 +386,3 @@ def test_the_kept_values_say_what_they_rest_on():
         best = max(record.trials, key=lambda trial: trial.score).settings
         assert record.chosen == best not in (rates[0], rates[-1]), arm  # the grid holds the best rate inside
         assert best[0].removeprefix("optimizer.") in record.recipe.replace(" ", "").splitlines(), arm
-
-
-def rows_file(folder):
-    path = folder / "rows.toml"
-    if not path.exists():
-        head = (ROOT / "leaderboards" / "glyphs.toml").read_text().split("[[row]]")[0]
-        path.write_text(head)
-    return path
