@@ -19,8 +19,6 @@ from tests.file_server import PAGE, FileServer, close_after, instead, reset_afte
 BODY = random.Random(0).randbytes(1_000_000)
 MD5 = hashlib.md5(BODY).hexdigest()
 SHA256 = hashlib.sha256(BODY).hexdigest()
-
-
 QUICK = Patience(connect=2, silence=1, pause=0.01, busy=0.01)
 
 
@@ -291,13 +289,9 @@ def test_a_part_other_than_asked_for_is_refused(get, server, tmp_path):
 def test_stopping_keeps_what_came(server, tmp_path, shared_session):
     stop = threading.Event()
     server.pause, server.chunk = 0.01, 1 << 12
+    source = RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5)
     with pytest.raises(DownloadInterrupted):
-        fetch(
-            RemoteFile("data.bin", (server.url("data.bin"),), md5=MD5),
-            tmp_path / "data.bin",
-            Requester(shared_session, QUICK, stop),
-            on_progress=lambda _: stop.set(),
-        )
+        fetch(source, tmp_path / "data.bin", Requester(shared_session, QUICK, stop), on_progress=lambda _: stop.set())
     here = (tmp_path / ".data.bin.part").read_bytes()
     assert 0 < len(here) < len(BODY)
     assert BODY.startswith(here)
