@@ -209,12 +209,10 @@ def main() -> None:
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
     """Refuse names that are not UTF-8: neither Arrow nor a report in JSON can hold them."""
     for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
+        if argument.encode(errors="replace").decode() != argument:
             raise UsageError(
                 "an argument is not UTF-8", expected="names in UTF-8", found=argument, fix="rename the file"
-            ) from None
+            )
 
 
 def _end_refused(refusal: HBenchError) -> NoReturn:

@@ -12,13 +12,12 @@ RANK_LOSSES = "Ramzi et al., Optimization of Rank Losses for Image Retrieval, TP
 HAPPIER = (
     "Ramzi et al., Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022 (arXiv 2207.04873)"
 )
-DYNAMIC = "Sun et al., Dynamic Metric Learning: Towards a Scalable Metric Space, CVPR 2021"
 METRIC_SOURCES = {  # name = the paper that defines it
     "H-AP": HAPPIER,
     "H-P": RANK_LOSSES,
     "H-R": RANK_LOSSES,
     "wAP": HAPPIER,
-    "ASI": DYNAMIC,
+    "ASI": "Sun et al., Dynamic Metric Learning: Towards a Scalable Metric Space, CVPR 2021",
     "NDCG": "Järvelin & Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 2002",
     "mAP@R": "Musgrave et al., A Metric Learning Reality Check, ECCV 2020 (arXiv 2003.08505)",
     "mAP": "Weyand et al., Google Landmarks Dataset v2, CVPR 2020 (arXiv 2004.01804)",
@@ -47,8 +46,7 @@ def command(name: str) -> None:
     from hbench.core.errors import UnknownName
     from hbench.datasets.metadata.publications import bibtex
 
-    listed = sources(name)
-    if not listed:
+    if not (listed := sources(name)):
         raise UnknownName("dataset, metric, loss or method", name, _names())
     show(bibtex(listed).rstrip("\n"))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hbench.cli.names import FOLDER
-from hbench.cli.reporting import bars, examined, show_report, write_report
-from hbench.cli.terminal import bar, progress, say
+from hbench.cli.reporting import examined, show_report, write_report
+from hbench.cli.terminal import bar, bars, progress, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,9 +61,9 @@ def command(out: Path, dim: int) -> None:
         embedding = out / "glyphs-pca.parquet"
         embeddings.write(embedding, data.tests["test"].items.tolist(), vectors)
         shown.update(task, completed=3)
-    given = EmbeddingSubmission(embeddings.read(embedding))
-    checked = examined(given, data, Settings(), f"pixels → PCA ({dim})")
-    with bars() as on_test:
+    submission = EmbeddingSubmission(embeddings.read(embedding))
+    checked = examined(submission, data, Settings(), f"pixels → PCA ({dim})")
+    with bars("ranking") as on_test:
         report = report_on(checked, top_k=RESULTS, on_test=on_test)
     written = out / "glyphs-pca.json"
     write_report(report, {"output": written, "by_query": out / "glyphs-pca.by-query.parquet", "row": None})

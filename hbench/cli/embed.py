@@ -13,8 +13,6 @@ from hbench.cli.names import DATASET, FILE
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:
-    import torch
-
     from hbench.datasets import Dataset
     from hbench.train.embed_dataset import Embedder, EmbedOptions
 
@@ -75,7 +73,6 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
     from hbench import datasets
     from hbench.train import embed_dataset as embedding
     from hbench.train.models import embed_models
-    from hbench.train.processes import joined
 
     if (model is None) == (models is None):
         raise click.UsageError("Give either MODEL or --models.")
@@ -84,39 +81,30 @@ def command(model: str | None, models: Path | None, dataset: str, out: Path, spl
     size, weights, key_map, device = (options.pop(name) for name in ("size", "weights", "key_map", "device"))
     make = partial(embedding.embedder, size=size, weights=weights, key_map=key_map)
     chosen = embedding.EmbedOptions(**options)
-    with joined(device) as processes:
-
-        def embed(given: Embedder, file: Path) -> None:
-            _embed(given, data, file, split=split, options=chosen, device=processes.device)
-
-        def embed_unless_there(name: str, file: Path) -> str:
-            given = make(name)
-            if embedding.is_embedded(given, file, data, split, chosen):
-                return f"{file} is there"
-            embed(given, file)
-            return f"wrote {file}"
-
-        if model:
-            embed(make(model), out)
-        else:
-            failed = embed_models.embed_models(
-                listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}")
-            )
+    embed = partial(_embed, data=data, split=split, options=chosen, device=device)
     if model:
-        scored_by = f"hbench evaluate {out} --dataset {dataset}"
-        say(f"wrote {out}: {scored_by}" + ("" if split != "train" else " needs the test items"))
+        embed(make(model), out)
+        say(f"wrote {out}: hbench evaluate {out} --dataset {dataset}" + " needs the test items" * (split == "train"))
         return
+
+    def embed_unless_there(name: str, file: Path) -> str:
+        given = make(name)
+        if embedding.is_embedded(given, file, data, split, chosen):
+            return f"{file} is there"
+        embed(given, file)
+        return f"wrote {file}"
+
+    failed = embed_models.embed_models(listed, embed_unless_there, lambda name, outcome: say(f"{name}: {outcome}"))
     if len(failed) < len(listed) and split != "train":
         say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     embed_models.refuse_failed(failed, len(listed))
 
 
-def _embed(
-    given: Embedder, data: Dataset, file: Path, *, split: str, options: EmbedOptions, device: torch.device
-) -> None:
+def _embed(given: Embedder, file: Path, *, data: Dataset, split: str, options: EmbedOptions, device: str) -> None:
     """Embed with a bar, or a line from time to time where no bar is watched."""
+    import hbench
     from hbench.core.errors import examples
-    from hbench.train import embed_dataset as embedding
+    from hbench.evaluation import embeddings
 
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
@@ -128,6 +116,7 @@ def _embed(
                 last_said.append(time.monotonic())
                 say(f"embedded {done:,} of {number:,} images")
 
-        left_out = embedding.embed(given, data, file, split=split, options=options, device=device, on_progress=watch)
+        hbench.embed(given, data, file, split=split, options=options, device=device, on_progress=watch)
+    left_out = embeddings.read(file).left_out if options.skip_unreadable else ()
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")

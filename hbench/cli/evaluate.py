@@ -9,7 +9,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
-from hbench.cli.terminal import say
+from hbench.cli.terminal import bars, say
 
 
 @click.command("evaluate")
@@ -60,7 +60,7 @@ def command(file: Path | None, dataset: str, check: bool, format_: str, as_json:
         say(f"{checked.submission.source.file} can be scored on {checked.data.name}")
         return
     files = [(path, options["ids"]) for path in (file, options["query"], options["gallery"]) if path]
-    with execution.open(files, announce=say) as execute, reporting.bars() as on_test:
+    with execution.open(files, announce=say) as execute, bars("ranking") as on_test:
         if execution.shard:
             execution.write_shard(options["output"], checked, execute, on_test)
         else:

@@ -9,7 +9,7 @@ import click
 
 from hbench.cli import reporting
 from hbench.cli.names import FILE, FOLDER
-from hbench.cli.terminal import say, show_json, show_table
+from hbench.cli.terminal import bars, say, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.core.errors import HBenchError
@@ -66,7 +66,7 @@ def _report_of(file: Path, report: Path, data: Dataset, options: dict[str, Any])
         say(f"{file.name}: {report} is of this file and these settings")
         return document
     execution = reporting.execution_of(options)
-    with execution.open([(file, None)], announce=say) as execute, reporting.bars() as on_test:
+    with execution.open([(file, None)], announce=say) as execute, bars("ranking") as on_test:
         made = execution.report(checked, execute, on_test)
     made.write_by_query(report.with_suffix(reporting.BY_QUERY))
     made.write(report)  # last: a report without values by query is made again

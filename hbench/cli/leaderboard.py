@@ -234,8 +234,7 @@ def _verify_fetched(name: str | None, method: str | None, revision: str | None, 
 
     verdicts: list[fetched.RowVerdict] = []
     requester = Requester(session())
-    names = leaderboard.names() if name is None else [name]
-    paths = [file for one in names for file in leaderboard.files(one)]
+    paths = [file for one in ([name] if name else leaderboard.names()) for file in leaderboard.files(one)]
     if revision and name is None:  # what is not in this folder has no revisions
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
     with progress() as bars:
@@ -348,16 +347,14 @@ def terminal_table(board: Leaderboard, standings: Sequence[Standing], metrics: S
     from hbench.evaluation.leaderboard.resolution import resolution
 
     width = shutil.get_terminal_size((100, 24)).columns if watched(sys.stdout) else 10_000
-    shown = len(metrics)
-    content = exports.table(standings, metrics, board.citations)
-    while not fixed and shown > 1 and needed_width(content) > width:
-        shown -= 1
+    for shown in range(len(metrics), 0, -1):
         content = exports.table(standings, metrics[:shown], board.citations)
+        if fixed or needed_width(content) <= width:
+            break
     show_table(exports.title(board), content.header, content.cells, left=exports.LEFT)
     ranked = sum(standing.place is not None for standing in standings)
     remarks = [f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every one)."]
-    chance = resolution(board, metrics[0])
-    if chance:
+    if chance := resolution(board, metrics[0]):
         remarks.append(
             f"Differences of less than about {chance:.2g} points may be chance on a test of this many classes."
         )

@@ -42,13 +42,13 @@ def command(
     from hbench.look.results import browse
     from hbench.look.strips import SUFFIXES
 
-    if out is not None and out.suffix not in SUFFIXES:
-        raise click.UsageError(f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}.")
+    if out is not None:
+        if out.suffix not in SUFFIXES:
+            raise click.UsageError(f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}.")
+        refuse_unwritable(out)
     as_json, as_csv = options.pop("as_json"), options.pop("as_csv")
     if sum(bool(options[way]) for way in WAYS) > 1:
         raise click.UsageError("Choose queries one way: --query, --class, --worst, --best, --severe or --random.")
-    if out is not None:
-        refuse_unwritable(out)
     if report is not None:
         options |= _conditions_of(report, options["similarity"])
     results = browse(files, dataset, k=k, **options)

@@ -30,8 +30,7 @@ def command(name: str | None, changes: tuple[str, ...], as_json: bool, as_csv: b
         recipe = files.resolve(name, changes)
         show_json(recipe.model_dump(mode="json")) if as_json else show(files.as_toml(recipe).rstrip("\n"))
         return
-    names = [recipe_name for recipe_name in files.names() if fnmatch(recipe_name, name or "*")]
-    recipes = {recipe_name: files.resolve(recipe_name) for recipe_name in names}
+    recipes = {listed: files.resolve(listed) for listed in files.names() if fnmatch(listed, name or "*")}
     if as_json:
         show_json({recipe_name: recipe.model_dump(mode="json") for recipe_name, recipe in recipes.items()})
         return

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hbench.cli.names import FILE, METRICS, PROTOCOL, SIMILARITY, TESTED, TIES
-from hbench.cli.terminal import progress, say, show, show_json, show_table
+from hbench.cli.terminal import say, show, show_json, show_table
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset
     from hbench.engine.settings import Settings
-    from hbench.evaluation.evaluate import Examined, OnTest
+    from hbench.evaluation.evaluate import Examined
     from hbench.evaluation.execution import Execution
     from hbench.evaluation.leaderboard import Leaderboard
     from hbench.evaluation.reports.report import Document, Report
@@ -74,15 +74,9 @@ MACHINE = [
 ]  # fmt: skip
 
 
-def with_options(*groups: list[Callable[[CommandT], CommandT]]) -> Callable[[CommandT], CommandT]:
-    """Give a command the options of these groups, in their order."""
-
-    def decorate(command: CommandT) -> CommandT:
-        for option in reversed([option for group in groups for option in group]):
-            command = option(command)
-        return command
-
-    return decorate
+def with_options(options: list[Callable[[CommandT], CommandT]]) -> Callable[[CommandT], CommandT]:
+    """Give a command these options, in their order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
@@ -128,18 +122,6 @@ def board_of(dataset: str) -> Leaderboard | None:
     return leaderboard.read(dataset) if dataset in leaderboard.names() else None
 
 
-@contextmanager
-def bars() -> Iterator[OnTest]:
-    """One bar per test, in blocks of queries."""
-    with progress() as shown:
-
-        def on_test(name: str) -> Callable[[int, int], None]:
-            task = shown.add_task(f"ranking {name}", total=None)
-            return lambda done, blocks: shown.update(task, completed=done, total=blocks)
-
-        yield on_test
-
-
 def refuse_unwritable(files: dict[str, Any]) -> None:
     """Refuse, before any work, places where the report, the values by query or the row could not be written."""
     from hbench.core import files as atomic
@@ -179,10 +161,8 @@ def show_scores(document: Document) -> None:
     """The scores as tables, and what they cannot be quoted without."""
     from hbench.evaluation.reports import formats
 
-    heading: str | None = f"{formats.title(document)}, percent"
-    for content in formats.tables(document):
-        show_table(heading, content.header, content.cells)
-        heading = None
+    for place, content in enumerate(formats.tables(document)):
+        show_table(None if place else f"{formats.title(document)}, percent", content.header, content.cells)
     signatures = [document.signature, *(tree.signature for tree in document.trees.values())]
     show("\n".join([formats.unit_note(document), *signatures]))
 

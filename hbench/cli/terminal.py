@@ -123,8 +123,19 @@ def progress(*columns: rich_bars.ProgressColumn) -> rich_bars.Progress:
 
 
 @contextmanager
+def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Bars for parts of some work; yields a function of a part's name that makes its bar and returns what moves it."""
+    with progress() as shown:
+
+        def bar_of(part: str) -> Callable[[int, int], None]:
+            task = shown.add_task(f"{what} {part}".rstrip(), total=None)
+            return lambda done, total: shown.update(task, completed=done, total=total)
+
+        yield bar_of
+
+
+@contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """One bar; yields the function that moves it, by what is done and what there is in all."""
-    with progress() as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    with bars(what) as bar_of:
+        yield bar_of("")

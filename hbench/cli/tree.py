@@ -24,8 +24,7 @@ from hbench.tree.statistics import items_of_level
 
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
-    """The `depth` coarsest levels of a tree, the first `most` children of every node, each with its classes and
-    items."""
+    """Draw the `depth` coarsest levels, the first `most` children of every node, with its numbers of classes and items."""
     classes = [items_of_level(tree, np.ones_like(items), level) for level in range(1, tree.depth + 1)]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(len(items), int(items.sum()), at_leaf=False)}"))
@@ -204,7 +203,7 @@ def validate_command(*, out: Path | None, all_of_them: bool, as_json: bool, **so
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
     refuse(left, name)
-    tree, _ = mended.table.tree()
+    tree = mended.table.tree()[0]
     counts = " · ".join(f"{len(names):,} {level}" for level, names in zip(tree.levels, tree.names, strict=True))
     say(f"{name} is a tree{' after its policies' * bool(policies)}: {counts}")
     if out is not None:
