@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hbench.metrics.level_sequence import LevelSequence
     from hbench.metrics.names import MetricName
     from hbench.metrics.relevance import relevance_of_pairs
-    from hbench.train.embed_dataset import embed_to_file as embed
+    from hbench.train.embed_dataset import embed
     from hbench.train.images.torch_dataset import torch_dataset, vision_dataset
     from hbench.tree import LabelTree, levels_of_pairs
 
@@ -61,7 +61,7 @@ HOME = {
     "browse": "hbench.look.results",
     "build": "hbench.datasets.build",
     "compare": "hbench.evaluation.reports.comparison",
-    "embed": "hbench.train.embed_dataset:embed_to_file",
+    "embed": "hbench.train.embed_dataset",
     "evaluate": "hbench.evaluation.evaluate",
     "leaderboard": "hbench.evaluation.leaderboard:read",
     "levels_of_pairs": "hbench.tree",

@@ -31,7 +31,7 @@ from hbench.train.loop import RECIPE
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.embed_images import Views, embedded
 from hbench.train.models.model import build_model
-from hbench.train.processes import ALONE, joined
+from hbench.train.processes import joined
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
@@ -92,8 +92,8 @@ def embedder(
     return Embedder(backbone.net, images, f"{identity} {transform}", lambda image: transform(image.convert("RGB")))
 
 
-def embed_to_file(
-    model: str,
+def embed(
+    model: str | Embedder,
     dataset: str | Path | Dataset,
     out: str | Path,
     *,
@@ -102,64 +102,70 @@ def embed_to_file(
     device: str = "auto",
     size: int | None = None,
     weights: str = "pretrained",
-) -> Path:
-    """Embed a dataset's images with a model and return the path of the file, for `hbench.evaluate`.
-
-    `model`: a run's folder or checkpoint, or torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME. `dataset`:
-    a Dataset, or what `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`: "test", "train", or the name of
-    a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of the images' sides (default: the
-    model's). `weights`: "pretrained", "random", or a file; `options`: an `EmbedOptions`
-    of this module. An interrupted embedding is resumed. Raises UnknownName for a model,
-    UsageError if the file exists, DataError for an image that cannot be read.
-    """
-    with joined(device) as processes:
-        loaded = embedder(model, size=size, weights=weights)
-        data = dataset if isinstance(dataset, Dataset) else load(dataset)
-        embed(loaded, data, Path(out), split=split, options=options, device=processes.device)
-    return Path(out)
-
-
-def embed(
-    model: Embedder,
-    data: Dataset,
-    file: Path,
-    *,
-    split: str = "test",
-    options: EmbedOptions = AS_THEY_ARE,
-    device: torch.device = ALONE.device,
+    key_map: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> list[str]:
-    """Write the embeddings of a split's items, in the order of the manifest, and return the items that were left out.
+) -> Path:
+    """Embed a dataset's images with a model, in the order of the manifest, and return the path of the file, for `hbench.evaluate`.
 
-    An interrupted call resumes where it stopped. `on_progress` is called with the number of images done and of all images.
-    Raises UsageError for a file that exists, DataError for an image that cannot be read, unless these are skipped.
+    `model`: a run's folder or checkpoint, torchvision:NAME, timm:NAME, open_clip:ARCH/TAG, transformers:OWNER/NAME, or what
+    `embedder` returned. `dataset`: a Dataset, or what `hbench.load` takes. `out`: a new .parquet, .npz or .npy file. `split`:
+    "test", "train", or the name of a test. `device`: a torch device, or "auto" for a GPU if there is one. `size`: pixels of the
+    images' sides (default: the model's). `weights`: "pretrained", "random", or a file, whose keys `key_map`, a TOML file, renames.
+    `options`: an `EmbedOptions` of this module. `on_progress` is called with the number of images done and of all images.
+
+    An interrupted embedding is resumed. Raises UnknownName for a model, UsageError if the file exists, DataError for an image that
+    cannot be read, unless these are skipped.
     """
+    file, data = Path(out), dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    manifest, prepare = _items(data, split), model.prepare
-    images = Files(manifest, prepare) if prepare else images_of(data.name, manifest, model.images, vary=False)
+    chosen = embedder(model, size=size, weights=weights, key_map=key_map) if isinstance(model, str) else model
+    manifest = _items(data, split)
+    request = _request(chosen, manifest, split, options)
+    parts = _take_parts(file, request)
+    with joined(device) as processes:
+        pieces = _embedded(
+            chosen,
+            data.name,
+            manifest,
+            options,
+            first=_next_row(parts),
+            device=processes.device,
+            on_progress=on_progress,
+        )
+        for rows, vectors in pieces:
+            files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
+    on_progress(len(manifest), len(manifest))
+    _join(parts, file, manifest, request)
+    shutil.rmtree(parts)
+    return file
+
+
+def _embedded(
+    model: Embedder, name: str, manifest: Manifest, options: EmbedOptions, *, first: int, device: torch.device,
+    on_progress: Callable[[int, int], None],
+) -> Iterator[Piece]:  # fmt: skip
+    """The embeddings of the items from the `first` row on, in parts to be kept."""
+    images = Files(manifest, model.prepare) if model.prepare else images_of(name, manifest, model.images, vary=False)
     if options.skip_unreadable and isinstance(images, Files):
         images.skips = True
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
-    request = _request(model, manifest, split, options)
-    parts = _take_parts(file, request)
-    done = _next_row(parts)
     workers = workers_for(images, model.images) if options.workers is None else options.workers
     with torch.autocast(device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"):
-        left = np.arange(done, len(manifest))
-        pieces = embedded(net, images, left, batch=options.batch, workers=workers, device=device)
-        for rows, vectors in _gathered(pieces, options, lambda row: on_progress(row, len(manifest))):
-            files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
-    on_progress(len(manifest), len(manifest))
+        rows = np.arange(first, len(manifest))
+        pieces = embedded(net, images, rows, batch=options.batch, workers=workers, device=device)
+        yield from _gathered(pieces, options, lambda row: on_progress(row, len(manifest)))
+
+
+def _join(parts: Path, file: Path, manifest: Manifest, request: dict[str, object]) -> None:
+    """Write the embeddings of all parts to one file."""
     parts_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
     if not parts_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))
     rows = np.concatenate([part["rows"] for part in parts_kept])
     whole = np.concatenate([part["vectors"] for part in parts_kept])
-    left_out: list[str] = np.delete(manifest.items, rows).tolist()
+    left_out = np.delete(manifest.items, rows).tolist()
     embeddings.write(file, manifest.items[rows].tolist(), whole, metadata=_in_words(request), left_out=left_out)
-    shutil.rmtree(parts)
-    return left_out
 
 
 def _refuse_file(file: Path, options: EmbedOptions) -> None:
