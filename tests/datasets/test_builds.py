@@ -366,7 +366,9 @@ def test_aircraft_variants_are_halved_in_the_order_of_their_list(raw):
         write(data / f"images_{level}_test.txt", f"3 {third}\n")
     dataset = build("fgvc-aircraft", raw, unofficial=True)
     assert dataset.train.items.tolist() == ["images/1.jpg"]
-    assert names(dataset.tests["test"], "images/2.jpg") == ["McDonnell Douglas", "F/A-18", "F/A-18"]
+    test = dataset.tests["test"]
+    assert names(test, "images/2.jpg") == ["McDonnell Douglas", "F/A-18", "F/A-18"]
+    assert names(test, "images/3.jpg") == ["Airbus", "A300", "A300B4"]
 
 
 def test_nabirds_leaves_of_two_depths_become_one_depth(raw):
@@ -390,7 +392,8 @@ def test_inat21_is_built_from_its_folders(raw):
     mantis = "00002_Animalia_Arthropoda_Insecta_Mantodea_Mantidae_Iris_oratoria"
     touch(raw, [f"train_mini/{iris}/a.jpg", f"train_mini/{mantis}/b.jpg", f"val/{iris}/c.jpg"])
     dataset = build("inat21-mini", raw, unofficial=True)
-    assert names(dataset.train, f"train_mini/{mantis}/b.jpg")[5:] == ["Iris (Mantidae)", "Iris oratoria"]
+    path = ["Animalia", "Arthropoda", "Insecta", "Mantodea", "Mantidae", "Iris (Mantidae)", "Iris oratoria"]
+    assert names(dataset.train, f"train_mini/{mantis}/b.jpg") == path
     assert names(dataset.tests["test"], f"val/{iris}/c.jpg")[5] == "Iris (Iridaceae)"
 
 
