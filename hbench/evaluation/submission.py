@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,38 +42,6 @@ from hbench.metrics.names import MetricName
 from hbench.metrics.protocols import protocols
 from hbench.tree import Labels
 from hbench.tree.partial import is_partial, known_levels
-
-
-class Submission(Protocol):
-    """Embeddings or a ranking that can be scored on a dataset."""
-
-    @property
-    def source(self) -> SubmittedFile:
-        """The file or files, for the report's head."""
-
-    def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
-        """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal` False."""
-
-    def doubts(self, data: Dataset) -> tuple[str, ...]:
-        """The doubts that can be seen before it is scored, one sentence each."""
-
-    def metrics(
-        self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
-    ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that it can give, and a remark on the others. Raises SubmissionError for impossible ones that were
-        `chosen` by name."""
-
-    def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError where it cannot be scored by partial labels."""
-
-    def embeddings(self, purpose: str) -> EmbeddingSubmission:
-        """Return itself if it holds vectors. Raises SubmissionError, which names the purpose, for rankings."""
-
-    def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
-        """The jobs of the tests that are ranked by the engine, by name."""
-
-    def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
-        """The measurement of a test that has no job."""
 
 
 def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submission:
@@ -105,6 +73,7 @@ class EmbeddingSubmission:
 
     @property
     def source(self) -> SubmittedFile:
+        """The file or files, for the report's head."""
         joined = hashlib.sha256("".join(part.sha256 for part in self.parts).encode()).hexdigest()
         return SubmittedFile(
             file=_printable(" + ".join(part.source for part in self.parts)),
@@ -116,6 +85,7 @@ class EmbeddingSubmission:
         )
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+        """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal` False."""
         tests, known = data.tests.values(), _items(data)
         asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
         ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
@@ -136,23 +106,29 @@ class EmbeddingSubmission:
         return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
+        """The doubts that can be seen before it is scored, one sentence each."""
         return doubts_of(self.queries, self.gallery, data)
 
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
+        """The metrics that it can give, and a remark on the others. Raises SubmissionError for impossible ones that were
+        `chosen` by name."""
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
+        """Raise SubmissionError where it cannot be scored by partial labels."""
         if data.lists:
             raise SubmissionError(
                 "partial labels are scored by embeddings alone", expected="positives by label", found="listed positives"
             )
 
     def embeddings(self, purpose: str) -> EmbeddingSubmission:
+        """Return itself if it holds vectors. Raises SubmissionError, which names the purpose, for rankings."""
         return self
 
     def jobs(self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None) -> dict[str, Job]:
+        """The jobs of the tests that are ranked by the engine, by name."""
         movable = self.movable and len(data.tests) == 1  # several share the vectors
         builders = {
             name: JobBuilder(test, conditions, also, memory, data.labels_by_name(test))
@@ -162,6 +138,7 @@ class EmbeddingSubmission:
         return {name: builder(self.parts, movable=movable) for name, builder in builders.items()}
 
     def measured(self, data: Dataset, name: str, conditions: Conditions, also: str | None) -> Measurement:
+        """The measurement of a test that has no job."""
         manifest = data.tests[name]
         lists = _judged(data, name)
         test = retrieval_of(manifest, *self.parts)
@@ -238,6 +215,9 @@ class RankingSubmission:
         if names is not None:
             named = run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
         return _measured(sequences, data, name, conditions, also=also, named=named)
+
+
+Submission = EmbeddingSubmission | RankingSubmission
 
 
 def _judged(data: Dataset, name: str) -> list[pair_labels.Judged]:
