@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,11 +156,11 @@ class Joined:
         return "; ".join(parts)
 
 
-def joined(manifests: Iterable[Manifest], folder: Path, left_out: AbstractSet[str] = frozenset()) -> Joined:
-    """Compare the items of all manifests with the image files below `folder`, but for those `left_out` on purpose."""
+def joined(manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = ()) -> Joined:
+    """Compare the items of all manifests with the image files below `folder`; a file of a `known` item is not surplus."""
     items = {str(item) for manifest in manifests for item in manifest.items}
-    files = set(images_below(folder)) - left_out
-    return Joined(len(items), tuple(sorted(items - files)), tuple(sorted(files - items)))
+    files = set(images_below(folder))
+    return Joined(len(items), tuple(sorted(items - files)), tuple(sorted(files - items - set(known))))
 
 
 def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, int]:
@@ -169,12 +168,11 @@ def counted(manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None
 
     Names with the same name in `official` ({level: {name: official name}}) count once.
     """
-    nodes = {}
+    counts = {"images": len(manifest), "queries": int(manifest.query.sum()), "gallery": int(manifest.gallery.sum())}
     for level, names in zip(manifest.levels, manifest.tree.names, strict=True):
         renamed = (official or {}).get(level, {})
-        nodes[level] = len({renamed.get(name, name) for name in names})
-    masks = {"queries": int(manifest.query.sum()), "gallery": int(manifest.gallery.sum())}
-    return {"images": len(manifest), **masks, **nodes}
+        counts[level] = len({renamed.get(name, name) for name in names})
+    return counts
 
 
 def _build_own(
@@ -195,8 +193,7 @@ def _build_own(
     dataset, images, copies = build_own(chosen, source, folder, on_remark)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     if dataset.root is not None:
-        left_out = copies.left_out(source.copies) if copies is not None else set()
-        for line in _remarks(dataset, source.path, dataset.root, left_out):
+        for line in _remarks(dataset, source.path, dataset.root, copies.items if copies else ()):
             on_remark(line)
     if copies is not None:
         effects = map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
@@ -205,12 +202,12 @@ def _build_own(
     return dataset
 
 
-def _remarks(dataset: Dataset, source: Path, root: Path, left_out: set[str]) -> Iterator[str]:
+def _remarks(dataset: Dataset, source: Path, root: Path, known: Iterable[str]) -> Iterator[str]:
     """Yield remarks on the files of a user's dataset: those that are missing, not opened by hbench, or damaged.
 
-    `left_out`: copies, whose files nobody misses.
+    `known`: the items before copies were left out.
     """
-    yield str(joined(dataset.manifests.values(), root, left_out))
+    yield str(joined(dataset.manifests.values(), root, known))
     if source.is_dir() and (others := not_taken(source)):
         yield others
     reasons = []

@@ -19,7 +19,7 @@ import pyarrow as pa
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from hbench.core.errors import DataError, IntegrityError
+from hbench.core.errors import DataError
 from hbench.core.files import write_text
 from hbench.core.tables import write_parquet
 from hbench.core.text import first_problem
@@ -50,10 +50,6 @@ class Protocol:
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # in a dataset.json
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "metrics", tuple(self.metrics))
-        object.__setattr__(self, "recalls", tuple(self.recalls))
-
     @property
     def all_metrics(self) -> tuple[str, ...]:
         """`metrics`, then R@k for each of `recalls`."""
@@ -71,7 +67,7 @@ class Description(BaseModel):
     version: str
     levels: dict[str, tuple[str, ...]]
     protocol: Protocol
-    digests: dict[FileName, str]
+    digests: dict[FileName, str]  # which cover the levels, too
     lists: dict[FileName, str]
     official_names: dict[str, dict[str, str]]
     images: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
@@ -183,14 +179,6 @@ def read(folder: Path) -> Dataset:
     splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest) for name, digest in description.digests.items()
     }
-    for name, manifest in splits.items():
-        if manifest.levels != description.levels.get(name, ()):
-            raise IntegrityError(
-                f"{folder / name}.parquet has other levels than dataset.json",
-                expected=", ".join(description.levels.get(name, ())),
-                found=", ".join(manifest.levels),
-                fix="build the dataset again",
-            )
     dataset = Dataset(
         name=description.name,
         version=description.version,

@@ -105,10 +105,6 @@ class Copies:
                 result[place] = rows[place] if place == kept else None
         return result
 
-    def left_out(self, choice: str) -> set[str]:
-        """Return the items that a choice leaves out."""
-        return {item for item, row in zip(self.items, self.after(choice), strict=True) if row is None}
-
     def _merged(self) -> list[Row]:
         """Return the names of every item after classes with the same pictures took the name of the largest of them."""
         contents: dict[Row, set[int]] = defaultdict(set)
@@ -132,9 +128,8 @@ class Copies:
         """Apply a choice to the table whose rows these items are."""
         after = self.after(choice)
         table = table.filter(pa.array([row is not None for row in after]))
-        names = [row for row in after if row is not None]
-        for place, level in enumerate(levels):
-            table = table.set_column(table.column_names.index(level), level, pa.array([row[place] for row in names]))
+        for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):
+            table = table.set_column(table.column_names.index(level), level, pa.array(names))
         return table
 
 
