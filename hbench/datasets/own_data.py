@@ -75,7 +75,10 @@ def read_single(path: Path, policies: Sequence[str] = ()) -> Dataset:
 
 
 def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> list[Row]:
-    """Read the names of every row, coarse to fine; raises DataError for a missing name, TreeError for too many levels."""
+    """Read the names of every row, coarse to fine.
+
+    Raises DataError for a missing name and for texts that are not classes, TreeError for too many levels.
+    """
     refuse_depth(len(levels))
     if not levels:
         raise DataError(
@@ -92,19 +95,15 @@ def _rows_of(table: pa.Table, items: Sequence[str], levels: Sequence[str]) -> li
             found=f"no name at the level {', '.join(empty)}: {examples(incomplete)}",
             fix="\n            ".join(["fill them in, or choose what they mean:", *advice(NameTable.of(levels, rows))]),
         )
-    return rows
-
-
-def _refuse_texts_as_classes(rows: Sequence[Row], levels: Sequence[str]) -> None:
-    """Refuse a last column, such as captions, whose texts all differ while the classes above have several items."""
     classes = [len(set(names)) for names in zip(*rows, strict=True)]
-    if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:
+    if FEW < len(rows) == classes[-1] and min(classes) < classes[-1]:  # texts, such as captions, below classes
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest level",
             expected="levels of classes, coarse to fine",
             found=f"{len(rows):,} rows, {len(rows):,} different texts in the column {levels[-1]}",
             fix=f"leave the column {levels[-1]} out, or name the levels: hbench build NAME --from FILE --levels …",
         )
+    return rows
 
 
 def check_columns(table: pa.Table, names: list[str]) -> None:
@@ -192,7 +191,6 @@ def own_dataset(
     start = f"{root.as_posix().rstrip('/')}/"
     items = [path.removeprefix(start) for path in texts(table, item)]
     rows = _rows_of(table, items, levels)
-    _refuse_texts_as_classes(rows, levels)
     splits = np.asarray(texts(table, split) if split else [TEST] * len(items), dtype=object)
     if unknown := sorted(set(splits) - SPLITS):
         raise DataError(

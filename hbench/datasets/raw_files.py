@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import DataError
-from hbench.core.tables import read_sheet, texts
+from hbench.core.tables import read_sheet, text_rows
 from hbench.core.untrusted import ANNOTATIONS, read_json, read_text
 from hbench.datasets.own_data import images_below
 
@@ -89,10 +89,9 @@ def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iter
         raise DataError(f"{path} is not {kind}", expected=expected, found=reason) from None
 
 
-def columns_of(path: Path, *names: str) -> list[list[str]]:
-    """Read columns of a table with a header (.csv, .tsv, also .gz) by name, every value as text."""
-    table = read_sheet(path, columns=names)
-    return [texts(table, name) for name in names]
+def cells_of(path: Path, *names: str) -> list[tuple[str, ...]]:
+    """Read the rows of a table with a header (.csv, .tsv, also .gz), of the named columns, every value as text."""
+    return text_rows(read_sheet(path, columns=names), names)
 
 
 HARMLESS = {

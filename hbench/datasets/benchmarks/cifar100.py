@@ -9,7 +9,7 @@ from PIL import Image
 
 from hbench.core.errors import DataError
 from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Spec, Splits
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
@@ -53,8 +53,6 @@ SPEC = Spec(
     picture=picture,
     on_disk=False,
     markers=("train.bin",),
-    protocol=Protocol(recalls=(1, 10)),
-    licence="not stated",
     citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
     homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
     size="161 MB",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.copies import same_content
-from hbench.datasets.raw_files import columns_of, rows_of
+from hbench.datasets.raw_files import cells_of, rows_of
 from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 LEVELS = ("coarse", "middle", "fine")
@@ -28,10 +28,8 @@ train/
 def class_namer(raw: Path) -> Callable[[str, str], str]:
     """Return a function that names a class by level and number: "fine 12", with its name in names.csv, if that exists."""
     path = raw / NAMES
-    known = {}
-    if path.exists():
-        levels, numbers, names = columns_of(path, "level", "id", "name")
-        known = {(level, number): name for level, number, name in zip(levels, numbers, names, strict=True)}
+    rows = cells_of(path, "level", "id", "name") if path.exists() else []
+    known = {(level, number): name for level, number, name in rows}
     return lambda level, number: " ".join(filter(None, (level, number, known.get((level, number)))))
 
 

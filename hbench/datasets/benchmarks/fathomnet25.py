@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import columns_of, json_of
+from hbench.datasets.raw_files import cells_of, json_of
 from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, split_by
 
 ANNOTATIONS = "dataset_train.json"
@@ -12,8 +12,7 @@ TAXONOMY = "taxonomy.csv"
 
 def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
     """Read the path of every category; one that is named at a higher rank than species is unknown below that rank."""
-    known, *ranks = columns_of(raw / TAXONOMY, "name", *RANKS)
-    rows = dict(zip(known, zip(*ranks, strict=True), strict=True))
+    rows = {name: tuple(ranks) for name, *ranks in cells_of(raw / TAXONOMY, "name", *RANKS)}
     if lost := sorted(names - set(rows)):
         raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
     return mended({name: rows[name] for name in sorted(names)}, RANKS, *PARTIAL)

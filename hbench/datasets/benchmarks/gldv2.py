@@ -11,7 +11,7 @@ import pyarrow as pa
 from hbench.core.tables import read_sheet, texts
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
-from hbench.datasets.raw_files import columns_of
+from hbench.datasets.raw_files import cells_of
 from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 TRAIN = "metadata/train_clean.csv"
@@ -30,9 +30,9 @@ def metadata_file(raw: Path, file: str) -> Path:
     return raw / file if (raw / file).exists() else raw / Path(file).name
 
 
-def columns(raw: Path, file: str, *names: str) -> list[list[str]]:
-    """Read columns of a metadata file by name, every value as text."""
-    return columns_of(metadata_file(raw, file), *names)
+def cells(raw: Path, file: str, *names: str) -> list[tuple[str, ...]]:
+    """Read the rows of a metadata file, of the named columns, every value as text."""
+    return cells_of(metadata_file(raw, file), *names)
 
 
 def file_of(space: str, image: str) -> str:
@@ -70,18 +70,16 @@ def hierarchy(raw: Path, space: str) -> Paths:
 
 def truth(raw: Path) -> dict[str, list[str]]:
     """Read the positive index images of every query that is not ignored."""
-    queries, lists = columns(raw, TRUTH, "id", "images")
-    return {
-        query: images.split() for query, images in zip(queries, lists, strict=True) if images.strip() not in NO_LIST
-    }
+    rows = cells(raw, TRUTH, "id", "images")
+    return {query: images.split() for query, images in rows if images.strip() not in NO_LIST}
 
 
 def labelled(raw: Path, space: str, *, flat: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat` path is the landmark."""
     file, column = LISTS[space]
-    landmarks, lists = columns(raw, file, "landmark_id", column)
-    paths = {landmark: (landmark_name(space, landmark),) for landmark in landmarks} if flat else hierarchy(raw, space)
-    for landmark, images in zip(landmarks, lists, strict=True):
+    rows = cells(raw, file, "landmark_id", column)
+    paths = {landmark: (landmark_name(space, landmark),) for landmark, _ in rows} if flat else hierarchy(raw, space)
+    for landmark, images in rows:
         if landmark in paths:
             yield from ((image, paths[landmark]) for image in images.split())
 
@@ -101,7 +99,7 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
 
 def lists(raw: Path) -> dict[str, pa.Table]:
     """Read the official ground truth for mAP@100, which lists the positives of each query by image, not by landmark."""
-    index = set(columns(raw, INDEX, "id")[0])
+    index = {image for (image,) in cells(raw, INDEX, "id")}
     return {
         "test": list_of(
             (file_of("test", query), file_of("index", image), 1)

@@ -17,7 +17,7 @@ from hbench.core.files import replacing
 from hbench.core.untrusted import parse_toml, read_array
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import shipped
-from hbench.datasets.spec import Protocol, Spec, Splits, held_out, split_by
+from hbench.datasets.spec import Spec, Splits, held_out, split_by
 
 SIDE = 32
 MARGIN = 1
@@ -132,7 +132,6 @@ SPEC = Spec(
     build=build,
     version=version_of(features.version("freetype2")),
     picture=picture,
-    protocol=Protocol(recalls=(1, 10)),
     licence="fonts: Bitstream Vera and STIX licences (free); labels: Unicode",
     citation="hbench",
     homepage="drawn from the fonts that matplotlib installs",

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Spec, Splits
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}
@@ -35,7 +35,6 @@ SPEC = Spec(
     levels=("alphabet", "character"),
     build=partial(build, folders=FOLDERS),
     markers=(FOLDERS["train"],),
-    protocol=Protocol(recalls=(1, 10)),
     licence="MIT",
     citation="Lake et al., Human-level concept learning through probabilistic program induction, Science 2015",
     homepage="https://github.com/brendenlake/omniglot",

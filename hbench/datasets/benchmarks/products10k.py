@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import columns_of
+from hbench.datasets.raw_files import cells_of
 from hbench.datasets.spec import Protocol, Spec, Splits
 
 TRAIN, TEST = "train.csv", "test_kaggletest.csv"
@@ -11,15 +11,13 @@ TRAIN, TEST = "train.csv", "test_kaggletest.csv"
 
 def build(raw: Path) -> Splits:
     """Read image, product and group from train.csv, image and product from the test; train.csv also gives its groups."""
-    images, products, groups = columns_of(raw / TRAIN, "name", "class", "group")
-    group_of = dict(zip(products, groups, strict=True))
-    tested, classes = columns_of(raw / TEST, "name", "class")
-    if lost := sorted(set(classes) - set(group_of)):
+    train, test = cells_of(raw / TRAIN, "name", "class", "group"), cells_of(raw / TEST, "name", "class")
+    group_of = {product: group for _, product, group in train}
+    if lost := sorted({product for _, product in test} - set(group_of)):
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
-    lists = {"train": zip(images, products, strict=True), "test": zip(tested, classes, strict=True)}
     return {
-        split: [(f"{split}/{image}", (f"group {group_of[number]}", f"product {number}")) for image, number in pairs]
-        for split, pairs in lists.items()
+        split: [(f"{split}/{image}", (f"group {group_of[number]}", f"product {number}")) for image, number, *_ in rows]
+        for split, rows in (("train", train), ("test", test))
     }
 
 

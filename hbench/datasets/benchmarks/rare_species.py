@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import columns_of
+from hbench.datasets.raw_files import cells_of
 from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, mended
 
 TABLE = "metadata.csv"
@@ -10,9 +10,9 @@ TABLE = "metadata.csv"
 
 def build(raw: Path) -> Splits:
     """Read the file and the seven ranks of every image from metadata.csv; a species has its scientific name."""
-    files, *ranks = columns_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
-    rows = dict(enumerate(zip(*ranks, strict=True)))
-    return {"test": zip(files, mended(rows, RANKS, "by-path").values(), strict=True)}
+    rows = cells_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
+    final = mended({row[1:]: row[1:] for row in rows}, RANKS, "by-path")
+    return {"test": [(row[0], final[row[1:]]) for row in rows]}
 
 
 SPEC = Spec(

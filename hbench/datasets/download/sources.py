@@ -94,13 +94,10 @@ def sources_of(dataset: str, *, part: str | None = None, mirror: str | None = No
 
 def _expanded(urls: Sequence[str], count: int = 1, **table: Any) -> Iterator[RemoteFile]:
     """Yield the files of one table, with `{i}` and `gdrive:` replaced."""
-    fields: dict[str, Any]
     for number in (f"{i:03d}" for i in range(count)):
-        fields = {
-            key: value.replace("{i}", number) if isinstance(value, str) else value for key, value in table.items()
-        }
         addresses = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in urls)
-        yield RemoteFile(urls=addresses, **fields)
+        texts = {key: text.replace("{i}", number) for key, text in table.items() if isinstance(text, str)}
+        yield RemoteFile(urls=addresses, **{**table, **texts})
 
 
 def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
