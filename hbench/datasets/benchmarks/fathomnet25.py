@@ -10,20 +10,18 @@ ANNOTATIONS = "dataset_train.json"
 TAXONOMY = "taxonomy.csv"
 
 
-def paths(raw: Path, names: set[str]) -> dict[str, tuple[str, ...]]:
-    """Read the path of every category; one that is named at a higher rank than species is unknown below that rank."""
-    rows = {name: tuple(ranks) for name, *ranks in cells_of(raw / TAXONOMY, "name", *RANKS)}
-    if lost := sorted(names - set(rows)):
-        raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
-    return mended({name: rows[name] for name in sorted(names)}, RANKS, *PARTIAL)
-
-
 def build(raw: Path) -> Splits:
-    """Split the official training file, whose classes are known: half of the categories train, the others test."""
+    """Split the official training file, whose classes are known: half of the categories train, the others test.
+
+    The path of a category that is named at a higher rank than species is unknown below that rank.
+    """
     with json_of(raw / ANNOTATIONS, "in COCO's form") as annotated:
         names = {category["id"]: category["name"] for category in annotated["categories"]}
         boxes = [(box["image_id"], box["id"], names[box["category_id"]]) for box in annotated["annotations"]]
-    of_name = paths(raw, set(names.values()))
+    rows = {name: tuple(ranks) for name, *ranks in cells_of(raw / TAXONOMY, "name", *RANKS)}
+    if lost := sorted(set(names.values()) - set(rows)):
+        raise DataError(f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost))
+    of_name = mended({name: rows[name] for name in names.values()}, RANKS, *PARTIAL)
     test = {of_name[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
     labelled = [(f"{image}_{box}.png", of_name[name]) for image, box, name in boxes]
     return split_by(labelled, trains=lambda path: path not in test)

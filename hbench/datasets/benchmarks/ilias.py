@@ -13,19 +13,6 @@ QUERIES, POSITIVES, DISTRACTORS = (f"image_ids/{name}_ids.txt" for name in ("ima
 NOTHING = ("distractor",) * 4
 
 
-def taxonomy(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read {object: (domain, category, kind, object)}; each kind called "other" belongs to its category alone."""
-    with json_of(path, "the taxonomy of ILIAS", expected="{domain: {category: {kind: [object]}}}") as nested:
-        rows = {
-            thing: (domain, category, kind, thing)
-            for domain, categories in nested.items()
-            for category, kinds in categories.items()
-            for kind, things in kinds.items()
-            for thing in things
-        }
-    return mended(rows, SPEC.levels, "by-path")
-
-
 def images(path: Path, folder: str) -> list[str]:
     """Read the paths of the images from a list of ids; scale and clutter, after a comma, are ignored."""
     ids = [line.split(",")[0].strip() for line in lines_of(path)]
@@ -33,14 +20,25 @@ def images(path: Path, folder: str) -> list[str]:
 
 
 def build(raw: Path, *, distractors: bool) -> Splits:
-    """Label every query and positive by the object in its path; all distractors share a label of their own."""
-    paths = taxonomy(raw / TAXONOMY)
+    """Label every query and positive by the object in its path; all distractors share a label of their own.
+
+    Each kind called "other" belongs to its category alone.
+    """
+    form = "{domain: {category: {kind: [object]}}}"
+    with json_of(raw / TAXONOMY, "the taxonomy of ILIAS", expected=form) as nested:
+        rows = {
+            thing: (domain, category, kind, thing)
+            for domain, categories in nested.items()
+            for category, kinds in categories.items()
+            for kind, things in kinds.items()
+            for thing in things
+        }
+    paths = mended(rows, SPEC.levels, "by-path")
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
     if lost := sorted({item.split("/")[1] for item in (*queries, *positives)} - set(paths)):
         raise DataError(f"objects of {raw / POSITIVES} are not in {TAXONOMY}", found=examples(lost))
-    labelled = ([(item, paths[item.split("/")[1]]) for item in items] for items in (queries, positives))
+    core, gallery = ([(item, paths[item.split("/")[1]]) for item in items] for items in (queries, positives))
     others = [(item, NOTHING) for item in images(raw / DISTRACTORS, "yfcc100m")] if distractors else []
-    core, gallery = labelled
     return {"test": queries_against(core, [*gallery, *others], SPEC.levels)}
 
 

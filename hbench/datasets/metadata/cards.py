@@ -167,11 +167,18 @@ def _numbered(manifest: Manifest, classes: list[list[str]], root: Path | None) -
 
 
 def card_text(dataset: Dataset) -> str:
-    """Write the card: a head in YAML (its values in JSON, which YAML includes), then what a person wants to know."""
+    """Write the card: a head in YAML (its values in JSON, which YAML includes), then what a person wants to know.
+
+    A training set with other levels than the tests is a configuration of its own.
+    """
+    configurations: dict[str, list[dict[str, str]]] = {"default": []}
+    for name, manifest in dataset.manifests.items():
+        files = configurations.setdefault("default" if manifest.levels == dataset.levels else name, [])
+        files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
     head = {
         "pretty_name": _title(dataset),
         "tags": ["hbench", "image-retrieval", "hierarchical"],
-        "configs": _configs(dataset),
+        "configs": [{"config_name": name, "data_files": files} for name, files in configurations.items()],
     }
     yaml = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items())
     facts = [
@@ -195,12 +202,3 @@ def card_text(dataset: Dataset) -> str:
         *([f"## To cite\n\n```bibtex\n{entries}\n```"] if entries else []),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _configs(dataset: Dataset) -> list[dict[str, Any]]:
-    """List the splits as Hugging Face configurations; a training set with other levels than the tests has one of its own."""
-    parts: dict[str, list[dict[str, str]]] = {"default": []}
-    for name, manifest in dataset.manifests.items():
-        files = parts.setdefault("default" if manifest.levels == dataset.levels else name, [])
-        files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
-    return [{"config_name": name, "data_files": files} for name, files in parts.items()]
