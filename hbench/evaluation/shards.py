@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from hbench.core.text import first_problem
 from hbench.core.version import __version__
 from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute, Job
-from hbench.engine.settings import Conditions, Settings
+from hbench.engine.settings import Conditions, Signature
 from hbench.evaluation.measurement import Measurement, OnBlock, measure
 from hbench.evaluation.reports.queries import CLASS, levels_of, named_queries
 from hbench.evaluation.reports.report import Report, Subject, report_of, rows_of_values
@@ -68,18 +68,12 @@ class ShardHeader(Strict):
 
     version: str
     subject: Subject
+    signature: str
     levels: tuple[str, ...]
     metrics: tuple[str, ...]
-    relevance: str
-    alpha: float
-    similarity: str
-    ties: str
-    protocol: str
+    unit: str
     also: str | None
     warnings: tuple[str, ...]
-    partial: bool = False
-    unit: str | None = None
-    left_out: str = ""
 
 
 class Header(Strict):
@@ -122,9 +116,9 @@ def write(
             classes = mine[CLASS + level].combine_chunks().dictionary_encode()
             arrays[f"{name}/classes{number}"] = classes.indices.to_numpy()
             arrays[f"{name}/names{number}"] = np.array(classes.dictionary.to_pylist(), str)
-        arrays |= {f"{name}/{field}": getattr(measured, field).T[at] for field in ("values",)}
+        arrays |= {f"{name}/values": measured.values.T[at]}
         arrays |= {f"{name}/{field}": getattr(measured, field)[at] for field in FIELDS[1:]}
-    header = {"evaluation": _in_words(evaluation), "tests": tests, "part": list(part)}
+    header = {"evaluation": _in_words(evaluation, jobs), "tests": tests, "part": list(part)}
     files.write(path, header, arrays)
 
 
@@ -248,30 +242,23 @@ def _refuse_gaps(parts: Sequence[Part]) -> None:
         )
 
 
-def _in_words(evaluation: Evaluation) -> dict[str, Any]:
+def _in_words(evaluation: Evaluation, tests: Iterable[str]) -> dict[str, Any]:
     conditions, subject = evaluation.conditions, evaluation.subject
     source = None if subject.source is None else subject.source.model_dump(mode="json")
     return {
         "version": __version__,
         "subject": {**asdict(subject), "source": source},
+        "signature": str(conditions.signature(f"{subject.dataset}@{subject.version}", tests)),
         "levels": list(conditions.levels),
         "metrics": [str(name) for name in conditions.metrics],
-        "relevance": conditions.relevance_name.partition("=")[0],
-        "alpha": conditions.exponent,
-        "similarity": conditions.similarity_name,
-        "ties": conditions.ties_name,
-        "protocol": conditions.protocol_name,
+        "unit": conditions.unit,
         "also": evaluation.also,
         "warnings": list(evaluation.warnings),
-        "partial": conditions.partial,
-        "unit": conditions.unit,
-        "left_out": conditions.left_out,
     }
 
 
 def _from_words(words: ShardHeader) -> Evaluation:
-    settings = Settings(
-        words.metrics, words.protocol, words.ties, words.similarity, words.relevance, words.alpha, words.unit
-    )
-    conditions = settings.resolve(words.levels, partial=words.partial, left_out=words.left_out)
+    signature = Signature.parse(words.signature)
+    settings = replace(signature.settings, metrics=words.metrics, unit=words.unit)
+    conditions = settings.resolve(words.levels, partial=signature.partial, left_out=signature.left_out)
     return Evaluation(words.subject, conditions, words.also, words.warnings)
