@@ -32,6 +32,7 @@ from hbench.metrics.names import parse_metrics
 from hbench.metrics.relevance import named_relevance
 
 Values = NDArray[np.float64]
+Level = int | None  # 1 (coarse) … L
 
 
 def evaluate(
@@ -42,7 +43,7 @@ def evaluate(
     relevance: str = "alpha",
     alpha: float = 1.0,
     ties: str = "pessimistic",
-    depth: int | None = None,
+    depth: Level = None,
 ) -> dict[str, Values]:
     """Compute several metrics of every query, and return them by name.
 
@@ -70,7 +71,7 @@ def h_ap(
     relevance: str = "alpha",
     alpha: float = 1.0,
     ties: str = "pessimistic",
-    depth: int | None = None,
+    depth: Level = None,
 ) -> Values:
     """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), average precision graded by level (HAPPIER, Eq. 2 to 4).
 
@@ -82,12 +83,7 @@ def h_ap(
 
 
 def ap(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """AP = 1/|P_l| Σ_m m/r_m, average precision of the binary labels at a level (HAPPIER, Eq. 1).
 
@@ -103,7 +99,7 @@ def w_ap(
     *,
     weights: Sequence[float] | None = None,
     ties: str = "pessimistic",
-    depth: int | None = None,
+    depth: Level = None,
 ) -> Values:
     """ΣwAP = Σ_l w_l·AP^(l), the weighted mean of the APs of all levels (rank losses, Property 1).
 
@@ -115,12 +111,7 @@ def w_ap(
 
 
 def asi(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """ASI: the mean overlap of the first n items with those of the ideal order, n = 1 … |Ω+| (rank losses, C-A1).
 
@@ -131,7 +122,7 @@ def asi(
 
 
 def ndcg(
-    scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: int | None = None
+    scores: ArrayLike, levels: ArrayLike, *, k: int | None = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)).
 
@@ -142,13 +133,7 @@ def ndcg(
 
 
 def recall_at_k(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    k: int,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """R@k of metric learning: 1 if some positive is among the first k items, else 0 (RaMBO, Eq. 7).
 
@@ -160,13 +145,7 @@ def recall_at_k(
 
 
 def true_recall_at_k(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    k: int,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """Recall of information retrieval: the share of the positives that are among the first k items (rank losses, Eq. 14).
 
@@ -178,13 +157,7 @@ def true_recall_at_k(
 
 
 def precision_at_k(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    k: int,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """P@k: the share of positives among the first k items.
 
@@ -196,12 +169,7 @@ def precision_at_k(
 
 
 def r_precision(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """P@R: the share of positives among the first R items, R = |P_l| (Musgrave et al. 2020).
 
@@ -212,12 +180,7 @@ def r_precision(
 
 
 def map_at_r(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020).
 
@@ -228,13 +191,7 @@ def map_at_r(
 
 
 def map_at_k(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    k: int,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, k: int, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k = 100).
 
@@ -246,12 +203,7 @@ def map_at_k(
 
 
 def reciprocal_rank(
-    scores: ArrayLike,
-    levels: ArrayLike,
-    *,
-    level: int | None = None,
-    ties: str = "pessimistic",
-    depth: int | None = None,
+    scores: ArrayLike, levels: ArrayLike, *, level: Level = None, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """1/r_1, r_1 the rank of the first positive; its mean over queries is MRR.
 
@@ -262,7 +214,7 @@ def reciprocal_rank(
 
 
 def hierarchical_distance_at_k(
-    scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: int | None = None
+    scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
     """HD@k: the mean of (L − l)/L over the first k items; lower is better (Bertinetto et al. 2020).
 
