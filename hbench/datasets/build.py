@@ -18,10 +18,10 @@ from hbench.core.files import replacing, write_text
 from hbench.core.untrusted import check_picture
 from hbench.datasets import assemble, folders, save, specs
 from hbench.datasets.dataset import Dataset
-from hbench.datasets.manifest import Manifest
+from hbench.datasets.manifest import Manifest, images_below
 from hbench.datasets.metadata.cards import write_cards
 from hbench.datasets.own.copies import KEEP, Copies
-from hbench.datasets.own_data import IMAGES, images_below, not_taken, refuse_name
+from hbench.datasets.own_data import IMAGES, not_taken, refuse_name
 from hbench.datasets.spec import Spec
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"  # items that are not plain ids or POSIX paths that stay in their folder
 
 
@@ -174,6 +176,16 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
         return image
     transparent = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", image.size, background), transparent).convert("RGB")
+
+
+def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
+    """Yield the image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(directory).relative_to(folder)
+        for name in files:
+            if name.lower().endswith(suffixes) and not name.startswith("."):
+                yield (below / name).as_posix()
 
 
 def from_names(

@@ -5,10 +5,9 @@ folders are the levels: `order/family/species/image.jpg`.
 """
 
 import io
-import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import compress
 from pathlib import Path, PurePosixPath
@@ -24,7 +23,7 @@ from hbench.core.tables import kind_of, read_sheet, text_rows, texts
 from hbench.core.untrusted import load_picture
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol
-from hbench.datasets.manifest import Manifest
+from hbench.datasets.manifest import SUFFIXES, Manifest, images_below
 from hbench.datasets.spec import held_out, specs
 from hbench.tree import RESERVED, default_levels, refuse_depth
 from hbench.tree.names import NameTable, Row
@@ -33,7 +32,6 @@ from hbench.tree.policies import advice
 SPLIT, SPLITS = "split", {"train", TEST, "query", "gallery"}
 IMAGES = "images"  # a folder of the dataset, for the images that were inside its table
 FEW = 5  # a table of at most this many rows may have a class per row by chance
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 OTHER_PICTURES = (
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng", ".cr2", ".nef", ".arw",
 )  # fmt: skip
@@ -265,16 +263,6 @@ def folder_table(
         )
     padded = np.asarray([folders + [""] * (depth - len(folders)) for folders in parts], dtype=object)
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
-
-
-def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
-    """Yield the image files below a folder, as POSIX paths relative to it; hidden ones are left out."""
-    for directory, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        below = Path(directory).relative_to(folder)
-        for name in files:
-            if name.lower().endswith(suffixes) and not name.startswith("."):
-                yield (below / name).as_posix()
 
 
 def not_taken(folder: Path) -> str:

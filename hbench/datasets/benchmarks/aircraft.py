@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.datasets.raw_files import lines_of, rows_of
-from hbench.datasets.spec import Protocol, Spec, Splits, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, lines_of, rows_of, split_by
 
 
 def build(raw: Path) -> Splits:

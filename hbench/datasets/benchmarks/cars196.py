@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import refuse_unless, shipped_rows
-from hbench.datasets.spec import Protocol, Spec, Splits, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, refuse_unless, shipped_rows, split_by
 
 TRAINING_CLASSES = 98
 

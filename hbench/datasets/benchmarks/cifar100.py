@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hbench.core.errors import DataError
-from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Spec, Splits
+from hbench.datasets.spec import Spec, Splits, lines_of
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane

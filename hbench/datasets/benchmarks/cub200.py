@@ -3,8 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from hbench.datasets.raw_files import rows_of, shipped_rows
-from hbench.datasets.spec import Protocol, Spec, Splits, split_by
+from hbench.datasets.spec import Protocol, Spec, Splits, rows_of, shipped_rows, split_by
 
 TRAINING_CLASSES = 100
 MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passerellidae")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.copies import same_content
-from hbench.datasets.raw_files import cells_of, rows_of
-from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against, rows_of
 
 LEVELS = ("coarse", "middle", "fine")
 TEST_LEVELS = ("class",)  # of a test of any granularity

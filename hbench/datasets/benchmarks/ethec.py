@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, json_of
 
 IMAGES = "IMAGO_build_test_resized"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 from hbench.datasets.manifest import open_picture
-from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Protocol, Spec, Splits, mended
+from hbench.datasets.spec import Protocol, Spec, Splits, json_of, mended
 
 FILES = {"train": "instances_attributes_train2020.json", "test": "instances_attributes_val2020.json"}
 PARTS = {"garment parts", "closures", "decorations"}  # categories of parts of a garment, which are left out

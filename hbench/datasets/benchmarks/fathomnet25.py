@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import cells_of, json_of
-from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, held_out, mended, split_by
+from hbench.datasets.spec import PARTIAL, RANKS, Protocol, Spec, Splits, cells_of, held_out, json_of, mended, split_by
 
 ANNOTATIONS = "dataset_train.json"
 TAXONOMY = "taxonomy.csv"

@@ -11,8 +11,7 @@ import pyarrow as pa
 from hbench.core.tables import read_sheet, texts
 from hbench.datasets.own_data import check_columns
 from hbench.datasets.pair_labels import list_of
-from hbench.datasets.raw_files import cells_of
-from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against
 
 TRAIN = "metadata/train_clean.csv"
 INDEX = "metadata/index_image_to_landmark.csv"

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import Protocol, Spec, Splits, mended, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, json_of, lines_of, mended, queries_against
 
 TAXONOMY = "taxonomy.json"
 QUERIES, POSITIVES, DISTRACTORS = (f"image_ids/{name}_ids.txt" for name in ("image_query", "positive", "distractor"))

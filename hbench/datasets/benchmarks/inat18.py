@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import json_of, lines_of
-from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, mended
+from hbench.datasets.spec import RANKS, Names, Protocol, Spec, Splits, json_of, lines_of, mended
 
 BASE = ("supercategory", "species")
 KEYS = {"species": "name"}

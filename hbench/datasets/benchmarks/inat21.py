@@ -4,8 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, held_out, mended, split_by
+from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, held_out, images_in, mended, split_by
 
 FOLDERS = {"train": "train_mini", "test": "val"}
 

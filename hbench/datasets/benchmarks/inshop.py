@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from hbench.core.errors import DataError
-from hbench.datasets.raw_files import lines_of
-from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of
+from hbench.datasets.spec import Protocol, Spec, Splits, lines_of, manifest_of
 
 FILE = "list_eval_partition.txt"
 HEADER = ["image_name", "item_id", "evaluation_status"]

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import json_of
-from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, json_of, queries_against
 
 DATABASE = "ground_truth/MET_database.json"
 QUERIES = "ground_truth/testset.json"

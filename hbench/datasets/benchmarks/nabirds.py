@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from hbench.core.errors import TreeError
-from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
 
 ROOT = "0"
 DEPTH = 4

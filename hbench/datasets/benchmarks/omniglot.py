@@ -4,8 +4,7 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Spec, Splits
+from hbench.datasets.spec import Spec, Splits, images_in
 
 FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 SMALL = {"train": "images_background_small1", "test": "images_background_small2"}

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.raw_files import cells_of
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, cells_of
 
 TRAIN, TEST = "train.csv", "test_kaggletest.csv"
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import cells_of
-from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, mended
+from hbench.datasets.spec import RANKS, Protocol, Spec, Splits, cells_of, mended
 
 TABLE = "metadata.csv"
 

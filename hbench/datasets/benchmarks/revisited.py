@@ -9,8 +9,7 @@ from PIL import Image
 
 from hbench.datasets.manifest import open_picture
 from hbench.datasets.pair_labels import LEFT_OUT, list_of
-from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Protocol, Spec, Splits, queries_against
+from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
 PARTS = ("easy", "hard", "junk")

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import images_in
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, images_in
 
 
 def build(raw: Path) -> Splits:

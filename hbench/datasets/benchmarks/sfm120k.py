@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import plain_pickle
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle
 
 FILE = "retrieval-SfM-120k.pkl"
 PARTS = {"train": "train", "test": "val"}

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Protocol, Spec, Splits
+from hbench.datasets.spec import Protocol, Spec, Splits, rows_of
 
 HEADER = "image_id class_id super_class_id path"
 
