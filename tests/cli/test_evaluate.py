@@ -131,6 +131,7 @@ def test_check_lists_every_problem_at_once_and_writes_nothing(data, tmp_path):
         (["good.parquet", "-d", "zoo.parquet", "--metrics", "MAP@R"], 2, "did you mean 'mAP@R'"),
         (["good.parquet", "-d", "zoo.parquet", "--metrics", "AP/famly"], 2, "did you mean 'family'"),
         (["good.parquet", "-d", "zoo.parquet", "--protocol", "oficial"], 2, "did you mean 'official'"),
+        (["good.parquet", "-d", "zoo.parquet", "--ties", "nonsense"], 2, "'pessimistic'"),
         (["good.parquet", "-d", "zoo.parquet", "--similarity", "cosin"], 2, "did you mean 'cosine'"),
         (["good.parquet", "-d", "glyph"], 2, "did you mean 'glyphs'"),
         (["nowhere.parquet", "-d", "zoo.parquet"], 3, "nowhere.parquet"),

@@ -233,13 +233,8 @@ def test_sop_is_built_by_kind_and_product(sop):
 @pytest.fixture
 def inshop(raw):
     lines = (GOLDEN / "inshop" / "list_eval_partition.excerpt.txt").read_text().splitlines()
-    places = (
-        "MEN/Denim/id_00000080/01_1_front",
-        "MEN/Denim/id_00000080/01_2_side",
-        "WOMEN/Denim/id_00000090/01_2_side",
-    )
-    parts = zip(places, ("query", "gallery", "gallery"), strict=True)
-    more = [f"{f'img/{place}.jpg':<72}{place.split('/')[2]} {part:<11}" for place, part in parts]
+    rows = [("MEN", 80, "1_front", "query"), ("MEN", 80, "2_side", "gallery"), ("WOMEN", 90, "2_side", "gallery")]
+    more = [f"img/{sex}/Denim/id_{n:08}/01_{view}.jpg   id_{n:08} {part:<10} " for sex, n, view, part in rows]
     write(raw / "Eval" / "list_eval_partition.txt", "\n".join(["5", *lines[1:4], *more]))
     touch(raw, ["Img/img/MEN/Denim/id_00000080/01_1_front.jpg"])
     return raw

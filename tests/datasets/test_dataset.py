@@ -97,18 +97,15 @@ def test_a_description_of_wrong_types_is_read_or_refused(tmp_path, key):
     assert refused >= len(WRONG) // 2 or key in {"card.background", "images", "name", "version"}
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "message"),
-    [
+def test_what_is_not_here_is_refused_by_name(tmp_path):
+    for name, error, message in (
         ("FOLDER", DataError, "is not a dataset"),
         ("glyph", UnknownName, "did you mean 'glyphs'"),
         ("glyphs@2", DataError, r"expected:\s+glyphs@2"),
-    ],
-)
-def test_what_is_not_here_is_refused_by_name(tmp_path, name, error, message):
-    with pytest.raises(error, match=message):
-        load(name.replace("FOLDER", str(tmp_path)))
-    assert load("glyphs@1").name == "glyphs"
+    ):
+        with pytest.raises(error, match=message):
+            load(name.replace("FOLDER", str(tmp_path)))
+        assert load("glyphs@1").name == "glyphs"
 
 
 def test_a_single_manifest_file_or_csv_table_is_a_dataset(tmp_path):
@@ -133,9 +130,8 @@ def test_a_csv_table_may_set_query_and_gallery(tmp_path, text):
     assert (test.query.tolist(), test.gallery.tolist()) == ([True, False], [False, True])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_bad_table_is_refused(tmp_path):
+    for text, message in (
         ("name,class\na,x\n", "has no column of ids"),
         ("item\na\n", "has no levels"),
         ("item,class\na,x\na,x\n", "not unique"),
@@ -146,12 +142,10 @@ def test_a_csv_table_may_set_query_and_gallery(tmp_path, text):
         ("item,class,split\na,x,train\n", "has no test rows"),
         ("item,class\na,x,y\n", "cannot be read"),
         ("", "cannot be read"),
-    ],
-)
-def test_a_bad_table_is_refused(tmp_path, text, message):
-    (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises((DataError, UnknownName), match=message):
-        load(tmp_path / "bad.csv")
+    ):
+        (tmp_path / "bad.csv").write_text(text)
+        with pytest.raises((DataError, UnknownName), match=message):
+            load(tmp_path / "bad.csv")
 
 
 def test_a_dataset_is_whole_or_not_there(tmp_path):

@@ -102,17 +102,14 @@ def test_changed_content_is_found_out(tmp_path):
         manifests.read(path)
 
 
-@pytest.mark.parametrize(
-    ("item", "levels", "problem"),
-    [
+def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_are_refused():
+    for item, levels, problem in (
         *((item, LEVELS, "leave its folder") for item in ("", "/b", "b/../c", "..", "b\\c", "b\0c")),
         ("a", LEVELS, r"not unique.*\n.*\n.*a"),
         ("b", ["class", "item"], "item cannot be the name of a level"),
-    ],
-)
-def test_items_that_are_not_inside_or_not_unique_and_levels_named_as_a_column_are_refused(item, levels, problem):
-    with pytest.raises(DataError, match=problem):
-        manifests.from_names(["a", item], [("x", "y")] * 2, levels=levels)
+    ):
+        with pytest.raises(DataError, match=problem):
+            manifests.from_names(["a", item], [("x", "y")] * 2, levels=levels)
 
 
 @pytest.mark.parametrize("item", ["a..b", "..a", "a/..b/c", "a//b", "ä/é", "a b", "."])

@@ -61,9 +61,8 @@ def test_corners_count_pixels_from_zero_and_end_outside(tmp_path):
     assert found.difficult.tolist() == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_broken_or_hostile_annotation_is_refused(tmp_path):
+    for text, message in (
         ("<annotation>", "is not an annotation of VOC"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]><annotation>&b;</annotation>", "is not an annotation of VOC"),
         ("<a>" * 200 + "</a>" * 200, "nested more than 100 deep"),
@@ -71,12 +70,10 @@ def test_corners_count_pixels_from_zero_and_end_outside(tmp_path):
         (shapes.annotation([("bar", ("inf", 2, 3, 20), 0)]), "a box from"),
         (shapes.annotation([("bar", ("x", 2, 3, 20), 0)]), "could not convert"),
         (shapes.annotation([("unicorn", (1, 2, 3, 20), 0)]), "unicorn"),
-    ],
-)
-def test_a_broken_or_hostile_annotation_is_refused(tmp_path, text, message):
-    (tmp_path / "a.xml").write_text(text)
-    with pytest.raises(DataError, match=message):
-        boxes_of(tmp_path / "a.xml", shapes.CLASSES)
+    ):
+        (tmp_path / "a.xml").write_text(text)
+        with pytest.raises(DataError, match=message):
+            boxes_of(tmp_path / "a.xml", shapes.CLASSES)
 
 
 def test_two_years_are_one_part_wherever_they_lie(tmp_path):
@@ -281,23 +278,20 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
     assert 0.3 < first["scores"]["AP50"] < 0.7
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
+def test_files_that_are_not_detections_are_refused(few, tmp_path):
+    for content, problem in (
         ([{"image_id": "none"}], "KeyError"),
         ({}, "dict in place of a list"),
         ([{"category_id": 1.5}], "a category that is none of 1"),
         ([{"category_id": 0}], "a category that is none of 1"),
         ([{"bbox": [4, 4, -3, 2]}], "a box of negative width or height"),
-    ],
-)
-def test_files_that_are_not_detections_are_refused(few, tmp_path, content, problem):
-    whole = {"image_id": "test_0000", "category_id": 1, "bbox": [1, 1, 4, 4], "score": 0.5}
-    results = [whole | each for each in content] if isinstance(content, list) else content
-    (tmp_path / "detections.json").write_text(json.dumps(results))
-    with pytest.raises(DataError, match=f"(?s)does not hold detections.*{problem}"):
-        detected(few, tmp_path / "out", "--score", tmp_path / "detections.json")
-    assert not (tmp_path / "out" / "report.json").exists()
+    ):
+        whole = {"image_id": "test_0000", "category_id": 1, "bbox": [1, 1, 4, 4], "score": 0.5}
+        results = [whole | each for each in content] if isinstance(content, list) else content
+        (tmp_path / "detections.json").write_text(json.dumps(results))
+        with pytest.raises(DataError, match=f"(?s)does not hold detections.*{problem}"):
+            detected(few, tmp_path / "out", "--score", tmp_path / "detections.json")
+        assert not (tmp_path / "out" / "report.json").exists()
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -163,22 +163,19 @@ def test_the_shipped_decisions_are_those_of_the_released_sample():
     assert assemble.official(assemble.assemble(selection, curation.rows, "train")) == rows
 
 
-@pytest.mark.parametrize(
-    ("rows", "problem"),
-    [
+def test_other_tables_than_released_ones_are_refused(tmp_path):
+    for rows, problem in (
         (["1,u,x,church,"], "half a label"),
         (["1,u,,,", "1,u,,,"], "twice"),
         (["1,u"], "line 2"),
         ([], "other columns"),
         (["1,,a,g,natural", "2,,b,g,human-made"], "two kinds"),
-    ],
-)
-def test_other_tables_than_released_ones_are_refused(tmp_path, rows, problem):
-    file = tmp_path / "released.csv"
-    header = ",".join(Released._fields) if rows else "a,b"
-    file.write_text("\n".join([header, *rows]), encoding="utf-8")
-    with pytest.raises(DataError, match=problem):
-        released.decisions_of([released.read(file)])
+    ):
+        file = tmp_path / "released.csv"
+        header = ",".join(Released._fields) if rows else "a,b"
+        file.write_text("\n".join([header, *rows]), encoding="utf-8")
+        with pytest.raises(DataError, match=problem):
+            released.decisions_of([released.read(file)])
 
 
 def test_the_inconsistencies_of_the_release_show_without_any_encoder():

@@ -44,18 +44,15 @@ def test_must_and_cannot_links_are_respected(name):
     assert len({found[i] for i in ("Q7", "Q13", "Q19")}) == 3
 
 
-@pytest.mark.parametrize(
-    ("k", "links", "error", "problem"),
-    [
+def test_links_that_contradict_and_impossible_numbers_of_clusters_are_refused():
+    for k, links, error, problem in (
         (6, Links((("Q1", "Q2"), ("Q2", "Q3")), (("Q1", "Q3"),)), ConfigError, "must be linked and must not be"),
         (2, Links((), (("Q1", "Q2", "Q3"),)), UsageError, "need more clusters"),
         (0, Links((), ()), UsageError, "cannot be made"),
         (61, Links((), ()), UsageError, "cannot be made"),
-    ],
-)
-def test_links_that_contradict_and_impossible_numbers_of_clusters_are_refused(k, links, error, problem):
-    with pytest.raises(error, match=problem):
-        cluster.cluster(IDS, blobs(), ClusterSettings(k), algorithms["ward"], links)
+    ):
+        with pytest.raises(error, match=problem):
+            cluster.cluster(IDS, blobs(), ClusterSettings(k), algorithms["ward"], links)
 
 
 @pytest.mark.parametrize(("method", "metric"), [("ward", "euclidean"), ("average", "cosine")])

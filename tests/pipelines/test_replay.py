@@ -99,9 +99,8 @@ def test_an_approval_goes_stale_when_the_group_changes():
         require_clean(changed)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
+def test_a_bad_file_is_refused_with_what_is_wrong():
+    for text, problem in (
         ("decisions: [{id: a, op: move, labels: [Q1], to: chruch}]", "did you mean 'church'"),
         ("decisions: [{id: a, op: mvoe, labels: [Q1], to: church}]", "mvoe"),
         ("decisions: [{id: a, op: move, labels: [Q1], to: church, form: x}]", "form"),
@@ -119,11 +118,9 @@ def test_an_approval_goes_stale_when_the_group_changes():
         ("schema: 2", "schema"),
         ("groups: !!python/object/apply:os.system ['true']", "not YAML"),
         ("- x", "schema"),
-    ],
-)
-def test_a_bad_file_is_refused_with_what_is_wrong(text, problem):
-    with pytest.raises(ConfigError, match=problem):
-        decisions_file.loads(("" if text.startswith(("-", "groups")) else GROUPS) + text)
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            decisions_file.loads(("" if text.startswith(("-", "groups")) else GROUPS) + text)
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

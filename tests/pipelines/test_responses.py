@@ -61,18 +61,15 @@ def test_busy_servers_are_asked_again_when_they_say(status, header, now, wait):
     assert judge(status, headers, b"<html>", now=now) == Again(f"HTTP {status}", wait)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "problem"),
-    [
+def test_other_answers_are_final():
+    for status, body, problem in (
         (403, b"Please set a user-agent", "refuses this client"),
         (301, b"", "HTTP 301"),
         (200, b'{"error": {"code": "badvalue", "info": "x"}}', "badvalue"),
-    ],
-)
-def test_other_answers_are_final(status, body, problem):
-    with pytest.raises(SourceError, match=problem):
-        judge(status, {}, body, now=0.0)
-    assert isinstance(judge(414, {}, b"", now=0.0), TooLong)
+    ):
+        with pytest.raises(SourceError, match=problem):
+            judge(status, {}, body, now=0.0)
+        assert isinstance(judge(414, {}, b"", now=0.0), TooLong)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +180,8 @@ def test_recorded_sparql_results_lose_blank_nodes_and_unbound_variables():
     assert row["imdbId"] == "tt1705952"
 
 
-@pytest.mark.parametrize(
-    ("text", "target"),
-    [
+def test_soft_redirects_are_found_in_wikitext():
+    for text, target in (
         ("{{Category redirect|Foo}}", "Category:Foo"),
         ("{{seecat|1=Foo_bar|x=y}}", "Category:Foo bar"),
         ("x {{ Cat-red | :Category:Foo }} y", "Category:Foo"),
@@ -202,10 +198,8 @@ def test_recorded_sparql_results_lose_blank_nodes_and_unbound_variables():
         ("{{seecat|Foo<!-- old name -->}}", "Category:Foo"),
         ("{{ns0|{{seecat|Foo}}}}", "Category:Foo"),
         ("{{seecat|}}", None),
-    ],
-)
-def test_soft_redirects_are_found_in_wikitext(text, target):
-    assert soft_redirect(text) == target
+    ):
+        assert soft_redirect(text) == target
 
 
 def test_titles_come_from_urls_as_the_released_files_write_them():

@@ -171,40 +171,35 @@ def test_a_file_changed_by_hand_is_noticed_and_steps_that_lack_decisions_or_clas
         run(tmp_path, "taxonomy", "--offline")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_a_record_of_other_types_is_refused(tmp_path):
+    record = {"step": "clean", "inputs": {}, "settings": {}, "counts": {}, "sha256": "0"}
+    (tmp_path / "labels.csv").write_text("")
+    for change, said in (
         ({"sha256": 1}, "sha256: Input should be a valid string"),
         ({"settings": 7}, "settings: "),
         ({"more": 1}, "more: Unexpected keyword argument"),
         ([], "a mapping"),
         ({"counts": {"kept": "many"}}, "counts.kept: "),
-    ],
-)
-def test_a_record_of_other_types_is_refused(tmp_path, change, said):
-    record = {"step": "clean", "inputs": {}, "settings": {}, "counts": {}, "sha256": "0"}
-    (tmp_path / "labels.csv").write_text("")
-    (tmp_path / "labels.csv.json").write_text(json.dumps({**record, **change} if isinstance(change, dict) else change))
-    with pytest.raises(IntegrityError, match="not a record of a step") as refusal:
-        artefact.checked(tmp_path / "labels.csv")
-    assert said in str(refusal.value)
+    ):
+        changed = record | change if isinstance(change, dict) else change
+        (tmp_path / "labels.csv.json").write_text(json.dumps(changed))
+        with pytest.raises(IntegrityError, match="not a record of a step") as refusal:
+            artefact.checked(tmp_path / "labels.csv")
+        assert said in str(refusal.value)
 
 
 AT_NO_ADDRESS = ["scrape", "--raw", ".", "--contact", "a@example.org", "--server", "wikidata", "/w/api.php"]
 
 
-@pytest.mark.parametrize(
-    ("words", "error", "problem"),
-    [
+def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path):
+    for words, error, problem in (
         (["encode", "--encoder", "tfidf"], DataError, "clean makes it"),
         (["clean"], DataError, "scrape makes it"),
         (["sweep", "--k", "80,many"], UsageError, "--k is a list of numbers"),
         (AT_NO_ADDRESS, UsageError, "the server of wikidata is not an address"),
-    ],
-)
-def test_a_step_out_of_order_and_wrong_options_are_refused(tmp_path, words, error, problem):
-    with pytest.raises(error, match=problem):
-        run(tmp_path, *words)
+    ):
+        with pytest.raises(error, match=problem):
+            run(tmp_path, *words)
 
 
 def test_taxonomy_is_made_from_the_subclasses_that_the_server_gives(tmp_path):
@@ -279,20 +274,17 @@ def test_a_released_file_becomes_decisions_that_give_it_back(tmp_path):
         assert placed[normalised(row.supercategory)] == (row.hierarchical_label, row.natural_or_human_made)
 
 
-@pytest.mark.parametrize(
-    ("reader", "header"),
-    [
+def test_a_table_that_is_not_utf8_is_one_refusal_that_names_it(tmp_path):
+    table = tmp_path / "table.csv"
+    for reader, header in (
         (clean.read_rules, "label,qid,action,why"),
         (released.read, ",".join(released.Released._fields)),
         (lambda path: scrape.read_landmarks(path, "train"), "landmark_id,category"),
         (kinds_in, "hierarchical_label"),
         (lambda path: artefact.read_rows(path, scrape.ClassName), ",".join(scrape.ClassName._fields)),
-    ],
-)
-def test_a_table_that_is_not_utf8_is_one_refusal_that_names_it(tmp_path, reader, header):
-    table = tmp_path / "table.csv"
-    cells = ["ch\xe2teau"] * len(header.split(","))
-    table.write_bytes(f"{header}\n{','.join(cells)}\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"table\.csv cannot be read") as refusal:
-        reader(table)
-    assert "utf-8" in str(refusal.value)
+    ):
+        cells = ["ch\xe2teau"] * len(header.split(","))
+        table.write_bytes(f"{header}\n{','.join(cells)}\n".encode("latin-1"))
+        with pytest.raises(DataError, match=r"table\.csv cannot be read") as refusal:
+            reader(table)
+        assert "utf-8" in str(refusal.value)

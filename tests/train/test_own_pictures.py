@@ -34,20 +34,17 @@ def of_counts(*counts):
     return manifests.from_names([f"{i}" for i in range(len(rows))], rows, levels=["class"])
 
 
-@pytest.mark.parametrize(
-    ("counts", "per_class", "batch", "epochs"),
-    [
+def test_sizes_follow_from_the_dataset():
+    for counts, per_class, batch, epochs in (
         ([6] * 10, 4, 40, 100),  # 60 images are 2 steps: 2,000 steps would be 1,000 epochs
         ([3] * 10, 3, 30, 100),
         ([1] * 5 + [9], 2, 12, 100),
         ([100] * 200, 4, 128, 13),  # 20,000 / 128 = 157 steps: 2,000 / 157 = 12.7
         ([300] * 200, 4, 128, 5),
-    ],
-)
-def test_sizes_follow_from_the_dataset(counts, per_class, batch, epochs):
-    recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*counts))
-    assert (recipe.sampler.per_class, recipe.sampler.batch, recipe.epochs) == (per_class, batch, epochs)
-    assert not is_open(recipe)
+    ):
+        recipe = fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(*counts))
+        assert (recipe.sampler.per_class, recipe.sampler.batch, recipe.epochs) == (per_class, batch, epochs)
+        assert not is_open(recipe)
 
 
 @pytest.mark.parametrize(

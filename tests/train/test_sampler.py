@@ -84,19 +84,16 @@ def test_within_a_pair_no_class_comes_again_before_all_were_taken():
     assert np.bincount(labels[rows.ravel(), 1]).tolist() == [2] * 20  # 5 batches × 2 classes = all 10 of each
 
 
-@pytest.mark.parametrize(
-    ("settings", "classes", "coarse", "error", "problem"),
-    [
+def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused():
+    for settings, classes, coarse, error, problem in (
         ({"batch": 16, "per_class": 4}, 3, 1, ConfigError, "too few classes"),
         ({"name": "hierarchical", "batch": 16, "per_class": 4}, 30, 1, ConfigError, "too few classes"),
         ({"name": "hierarchical", "batch": 12, "per_class": 4}, 30, 3, ConfigError, "shared among"),
         ({"name": "m_per_clas"}, 30, 1, UnknownName, "did you mean 'm_per_class'"),
-    ],
-)
-def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused(settings, classes, coarse, error, problem):
-    labels = labels_of([9] * classes, coarse=[i % coarse for i in range(classes)])
-    with pytest.raises(error, match=problem):
-        plan(labels, Sampler(**settings), seed=0, epoch=0)
+    ):
+        labels = labels_of([9] * classes, coarse=[i % coarse for i in range(classes)])
+        with pytest.raises(error, match=problem):
+            plan(labels, Sampler(**settings), seed=0, epoch=0)
 
 
 def long_tailed():
