@@ -7,11 +7,15 @@ a later run resumes only if the server still has the same file.
 import hashlib
 import json
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import chain
 from pathlib import Path
 
 import requests
@@ -21,13 +25,15 @@ from hbench.core.errors import IntegrityError, SourceError
 from hbench.core.files import free_bytes, write_text
 from hbench.core.untrusted import read_json
 from hbench.core.version import __version__
-from hbench.datasets.download import responses
 from hbench.datasets.download.records import disk_errors
 from hbench.datasets.download.sources import RemoteFile
 
 LOG = logging.getLogger(__name__)
 BLOCK = 1 << 18
 SHORT = 1 << 16  # bytes; a connection that brings fewer counts as short
+BUSY = (429, 500, 502, 503, 504)
+ATTEMPTS = 4  # further requests to a busy server
+LONGEST_WAIT = 60.0  # seconds that a server's Retry-After may ask for
 RESERVE = 1 << 30  # bytes of the disk that stay free while a file of unknown size is fetched
 DROPPED = (requests.RequestException, urllib3.exceptions.HTTPError)
 OnBytes = Callable[[int], None]
@@ -78,7 +84,7 @@ class Requester:
         attempt, timeout = 0, (self.patience.connect, self.patience.silence)
         while True:
             answer = self.session.get(url, headers=dict(headers), stream=True, timeout=timeout)
-            wait = responses.pause_of(answer, attempt, self.patience.busy)
+            wait = pause_of(answer, attempt, self.patience.busy)
             if wait is None:
                 return answer
             answer.close()
@@ -190,7 +196,7 @@ class Transfer:
                 if self._request(url):
                     return
             except DROPPED as error:
-                reason = responses.reason_of(error)
+                reason = reason_of(error)
             except ValueError as error:  # a redirect to http://[, a length of ²³
                 raise SourceError(f"the response of {url} cannot be understood", found=str(error)) from None
             shorts = 0 if self.here >= most + SHORT else shorts + 1
@@ -218,21 +224,27 @@ class Transfer:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
-            start, self.total = responses.placed(answer, here)
-            responses.refuse_wrong_kind(answer, url, self.total, self.source.size)
+            start, self.total = placed(answer, here)
+            blocks = self.requester.blocks(answer)
+            beginning = next(blocks, b"")
+            if start == 0:
+                refuse_page(answer, url, beginning)
+            size = self.source.size or self.total
+            if self.total not in {None, size}:
+                raise SourceError(
+                    f"{url} has a file of another size", expected=f"{size:,} bytes", found=f"{self.total:,} bytes"
+                )
             self._refuse_too_long(url, self.total or 0)
             if start == 0 and here:
                 self.discard()
-            write_text(self.note, json.dumps({"url": url, "validator": responses.validator_of(answer)}))
-            self._append(answer, url, start)
+            write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
+            self._append(chain([beginning], blocks), url, start)
         return self.total is None or self.here == self.total
 
-    def _append(self, answer: requests.Response, url: str, start: int) -> None:
+    def _append(self, blocks: Iterable[bytes], url: str, start: int) -> None:
         size = self.source.size or self.total
         with self.part.open("ab") as file:
-            for block in self.requester.blocks(answer):
-                if start == 0 and responses.looks_like_page(block):
-                    raise SourceError(f"{url} gave a web page instead of the file", found=responses.title_of(block))
+            for block in blocks:
                 if size is not None and start + len(block) > size:
                     raise SourceError(f"{url} sends more than the file", expected=f"{size:,} bytes", found="more")
                 if size is None and free_bytes(self.part.parent) < RESERVE:
@@ -282,3 +294,62 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
         if expected and sums[kind] != expected.lower():
             raise IntegrityError(f"{source.file} has the wrong {kind}", expected=expected, found=sums[kind])
     return sums
+
+
+def placed(answer: requests.Response, here: int) -> tuple[int, int | None]:
+    """Return where in the file the response's body starts, and the file's length if stated; raises SourceError."""
+    length = answer.headers.get("Content-Length", "")
+    if answer.status_code == 200:
+        return 0, int(length) if re.fullmatch("[0-9]{1,18}", length) else None
+    if answer.status_code == 206:
+        sent = answer.headers.get("Content-Range", "no Content-Range")
+        place = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", sent)
+        if place and int(place[1]) == here:
+            return here, int(place[2]) if place[2] != "*" else None
+        raise SourceError(f"{answer.url} sent another part than requested", expected=f"bytes from {here}", found=sent)
+    wait = answer.headers.get("Retry-After")
+    raise SourceError(
+        f"{answer.url} refused the request",
+        found=f"{answer.status_code} {answer.reason}" + (f", Retry-After {wait}" if wait else ""),
+    )
+
+
+def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float | None:
+    """Return the seconds to wait before asking a busy server again; None where it should not be asked again.
+
+    The wait is its Retry-After, else `shortest`, doubled with each attempt. It is None for a server that is not busy, after
+    the last attempt, and for a Retry-After of more than a minute.
+    """
+    if answer.status_code not in BUSY or attempt >= ATTEMPTS:
+        return None
+    after = answer.headers.get("Retry-After", "")
+    if not after:
+        return shortest * 2.0**attempt
+    with suppress(ValueError, OverflowError, TypeError):
+        is_number = re.fullmatch("[0-9]{1,9}", after)
+        wait = float(after) if is_number else (parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds()
+        return max(wait, 0.0) if wait <= LONGEST_WAIT else None
+    return None
+
+
+def reason_of(error: Exception) -> str:
+    """Say why a connection failed, in the words of the innermost error."""
+    while isinstance(inner := getattr(error, "reason", error.args[0] if error.args else None), Exception):
+        error = inner
+    return f"{type(error).__name__}: {str(error).rpartition('): ')[2]}"
+
+
+def validator_of(answer: requests.Response) -> str | None:
+    """Return what identifies the server's version of the file: a strong ETag, else the date of its last change."""
+    tag = answer.headers.get("ETag", "")
+    return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
+
+
+def refuse_page(answer: requests.Response, url: str, beginning: bytes) -> None:
+    """Raise SourceError for a web page in place of the file: a login, a quota notice or a captive portal."""
+    is_html = beginning.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html", b"<head"))
+    if is_html or answer.headers.get("Content-Type", "").startswith("text/html"):
+        title = re.search(rb"<title[^>]*>(.*?)</title>", beginning, re.IGNORECASE | re.DOTALL)
+        words = " ".join(title[1].decode("utf-8", "replace").split())[:80] if title else "no title"
+        page = f"a page ({words}), perhaps a login, a quota notice or a captive portal"
+        raise SourceError(f"{url} gave a web page instead of the file", found=page)
