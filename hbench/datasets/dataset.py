@@ -2,13 +2,17 @@
 
 The folder holds `dataset.json` (name, version, levels, protocol, digests, card), `train.parquet` and `test.parquet`, or one
 `test-NAME.parquet` per test where there are several.
+
+Benchmarks that name positives pair by pair, instead of by labels, have a list per test: `test.list.parquet`, a table with the
+columns `query`, `item` and `level`. The level -1 leaves an item out of the query's list; a pair that is not listed has level 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,18 +23,19 @@ import pyarrow as pa
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
 from hbench.core.tables import write_parquet
-from hbench.core.text import first_problem
-from hbench.core.untrusted import LIST, read_json
+from hbench.core.text import first_line, first_problem
+from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest, open_upright
-from hbench.datasets.pair_labels import digest_of, read_list
 from hbench.tree import Labels, affected
 
 FORMAT = "hbench.dataset/1"
 TEST = "test"
+LEFT_OUT = -1
+SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.int8())])
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Dataset:
 
     `train` is a manifest or None; `tests` is {"test": manifest}, or has one per granularity; `root` is the folder of the
     images, or None. `official_names`: {level: {name: the name that the released evaluators use}}, where they differ.
-    `lists`: the lists of positive pairs (hbench.datasets.pair_labels), for tests that have one. `card`: what a person wants
+    `lists`: the lists of positive pairs, for tests that have one. `card`: what a person wants
     to know (title, source, licence, citation, defects …), as plain JSON values. Raises DataError for tests of different
     levels.
     """
@@ -209,3 +214,33 @@ def _description(path: Path) -> Description:
         ) from None
     except ValueError as error:
         raise DataError(f"{path} cannot be read", expected="JSON", found=str(error)) from None
+
+
+def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
+    """Make the sorted table of (query, item, level); raises DataError for a pair that occurs twice."""
+    rows = sorted(pairs)
+    if len({row[:2] for row in rows}) != len(rows):
+        raise DataError("a pair of query and item is listed twice", expected="each pair once")
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def digest_of(table: pa.Table) -> str:
+    """The sha256 of the sorted rows."""
+    rows = zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True)
+    return hashlib.sha256(
+        "\n".join(f"{query}\t{item}\t{level}" for query, item, level in sorted(rows)).encode()
+    ).hexdigest()
+
+
+def read_list(path: Path, digest: str) -> pa.Table:
+    """Read a list from a parquet file; raises DataError where it is missing, IntegrityError where it lacks `digest`."""
+    try:
+        table = parquet_table(path).select(SCHEMA.names).cast(SCHEMA)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read", found=first_line(error), fix="build the dataset again") from None
+    if digest_of(table) != digest:
+        raise IntegrityError(f"{path} has other content than recorded", fix="build the dataset again")
+    return table

@@ -50,7 +50,7 @@ class Spec:
     `official_names`: reads {level: {name: the name that the released evaluators use}}, where they differ, from the raw
     folder. `manual`: what must be fetched by hand. `layout`: the raw folder drawn as a tree. `digests`: {split: digest},
     where the raw files have one exact form. `picture`: opens the image of an item. `on_disk`: whether each item is a file
-    of that name. `lists`: reads the list of pairs of each test from the raw folder (hbench.datasets.pair_labels).
+    of that name. `lists`: reads the list of pairs of each test from the raw folder (hbench.datasets.dataset.list_of).
     """
 
     name: str

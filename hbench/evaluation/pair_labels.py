@@ -1,7 +1,7 @@
 """Listed positives: a benchmark that says pair by pair which gallery items are positives, and which are left out, of
 each query.
 
-The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.pair_labels`).
+The level of an item is then the one it is listed with, whatever the labels say (`hbench.datasets.dataset`).
 
 >>> import pyarrow as pa
 >>> table = pa.table({"query": ["q", "q"], "item": ["b", "c"], "level": [1, -1]})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import hbench
 from hbench.datasets import Dataset, Protocol, save
 from hbench.datasets import manifest as manifests
-from hbench.datasets.pair_labels import list_of
+from hbench.datasets.dataset import list_of
 from hbench.evaluation.embeddings import Embeddings
 from hbench.evaluation.rankings import files as run_files
 from hbench.evaluation.reports.formats import by_test

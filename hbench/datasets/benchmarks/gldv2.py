@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from hbench.core.tables import read_sheet, texts
+from hbench.datasets.dataset import list_of
 from hbench.datasets.own_data import check_columns
-from hbench.datasets.pair_labels import list_of
 from hbench.datasets.spec import Protocol, Spec, Splits, cells_of, manifest_of, queries_against
 
 TRAIN = "metadata/train_clean.csv"

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from PIL import Image
 
+from hbench.datasets.dataset import LEFT_OUT, list_of
 from hbench.datasets.manifest import open_picture
-from hbench.datasets.pair_labels import LEFT_OUT, list_of
 from hbench.datasets.spec import Protocol, Spec, Splits, plain_pickle, queries_against
 
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
