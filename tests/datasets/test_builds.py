@@ -490,12 +490,3 @@ def test_sfm_trains_and_tests_on_other_models(raw):
     dataset = build("sfm-120k", raw)
     assert dataset.train.items.tolist() == ["ims/aa/aa/11/00001111aaaa", "ims/bb/aa/11/00001111aabb"]
     assert dataset.tests["test"].tree.names == (("model 700", "model 701"),)
-
-
-def test_every_dataset_is_described_and_can_be_found_or_fetched():
-    for name in specs:
-        spec = specs[name]
-        assert all((spec.title, spec.levels, spec.citation, spec.name == name, spec.markers or name == "glyphs"))
-        if spec.markers:
-            with pytest.raises(DataError, match=f"raw files of {name} are not in"):
-                building.find_raw(spec, None)
