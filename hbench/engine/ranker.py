@@ -16,6 +16,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,14 +107,11 @@ class Ranker:
         self.left_out = _left_out(self.queries, self.columns, self_rows, (queries.ignore, gallery.ignore))
         tables = 40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
-        sides = [(gallery.vectors, self.columns), (queries.vectors, self.queries)]
-        content = _content_digest(*sides[: 1 if gallery is queries else 2])  # before rows are moved and scaled in place
         rows = similarity(queries.vectors, gallery.vectors)
         if rows[0] is rows[1]:
             rows = (rows[1].reordered_in_place(self.columns),) * 2
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, left)
-        self.digest = _digest(content, self)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Take the ranges of unknown levels among those by code, two (Q, 2L − 1)."""
@@ -133,6 +131,22 @@ class Ranker:
         coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
         coded[0, :, 1::2], coded[1, :, 1::2] = unknown
         self.coded, self.code_ties = (coded[0], coded[1]), tie_key(2 * self.depth - 1)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the rows as they are multiplied, the label tree, what is left out, the ties policy, and the shapes of blocks.
+
+        −0.0 counts as 0.0. Taken only where parts of an evaluation are kept or sent.
+        """
+        digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
+        sides = [(self.scores.gallery_rows, self.columns), (self.scores.query_rows, self.queries)]
+        for rows, order in sides[: 1 if sides[0][0] is sides[1][0] else 2]:
+            digest.update(f"{rows.dtype} {len(order)} {rows.width} ".encode())
+            for start in range(0, len(order), ROWS_AT_ONCE):
+                digest.update((rows.read(order[start : start + ROWS_AT_ONCE]) + rows.dtype.type(0)).data)
+        for array in (*self.coded, *self.left_out(0, len(self.queries))):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     @property
     def blocks(self) -> int:
@@ -217,25 +231,6 @@ class Ranker:
         other.copies = other.originals = order[:0]  # they have the score of their original already
         other.starts, other.ends = other.coded = level_ranges(queries[self.queries], gallery[other.columns])
         return other, order
-
-
-def _content_digest(*sides: tuple[NDArray[np.floating], NDArray[np.int64]]) -> str:
-    """sha256 of vectors (N, D) in an order of their positions (N,), side by side; −0.0 counts as 0.0."""
-    digest = hashlib.sha256()
-    for vectors, order in sides:
-        digest.update(f"{vectors.dtype} {vectors.shape} ".encode())
-        for start in range(0, len(order), ROWS_AT_ONCE):
-            rows = vectors[order[start : start + ROWS_AT_ONCE]]
-            digest.update(np.ascontiguousarray(rows + rows.dtype.type(0)).data)
-    return digest.hexdigest()
-
-
-def _digest(content: str, ranker: Ranker) -> str:
-    """sha256 of the vectors' digest, the label tree, what is left out, the ties policy, and the shapes of blocks."""
-    digest = hashlib.sha256(f"{content} {ranker.scores.block_size} {ranker.tie_key.tolist()}".encode())
-    for array in (*ranker.coded, *ranker.left_out(0, len(ranker.queries))):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def _left_out(
