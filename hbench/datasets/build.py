@@ -95,19 +95,17 @@ def build_published(
     files = None
     if dataset.root is not None and raw is not None and spec.on_disk:
         files = joined(dataset.manifests.values(), dataset.root)
-    if unofficial:
-        if errors:
-            digest = next(iter(dataset.tests.values())).digest
-            dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
-        return dataset, files, errors
-    if errors:
+    if errors and unofficial:
+        digest = next(iter(dataset.tests.values())).digest
+        dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
+    elif errors:
         raise IntegrityError(
             f"{raw} is not the published {spec.name}",
             found=examples(errors, most=8),
             expected="the counts of the papers",
             fix="download the files again, or build with --unofficial (the version will say so)",
         )
-    if files is not None and 0 < len(files.missing) < files.items:
+    if files is not None and 0 < len(files.missing) < files.items and not unofficial:
         raise IntegrityError(
             f"images of {spec.name} are missing in {raw}",
             expected=f"{files.items:,} images",
@@ -192,23 +190,16 @@ def _build_own(
         )
     dataset, images, copies = build_own(chosen, source, folder, on_remark)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
-    if dataset.root is not None:
-        for line in _remarks(dataset, source.path, dataset.root, copies.items if copies else ()):
-            on_remark(line)
-    if copies is not None:
-        effects = map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
-        for line in [*copies.remarks(), f"{folder / COPIES} lists the copies", *effects]:
-            on_remark(line)
+    for line in _remarks(dataset, source, folder, copies):
+        on_remark(line)
     return dataset
 
 
-def _remarks(dataset: Dataset, source: Path, root: Path, known: Iterable[str]) -> Iterator[str]:
-    """Yield remarks on the files of a user's dataset: those that are missing, not opened by hbench, or damaged.
-
-    `known`: the items before copies were left out.
-    """
-    yield str(joined(dataset.manifests.values(), root, known))
-    if source.is_dir() and (others := not_taken(source)):
+def _remarks(dataset: Dataset, source: OwnSource, folder: Path, copies: Copies | None) -> Iterator[str]:
+    """Yield remarks on a user's files: those that are missing, not opened by hbench, damaged, or copies of others."""
+    root = dataset.root or Path()
+    yield str(joined(dataset.manifests.values(), root, copies.items if copies else ()))
+    if source.path.is_dir() and (others := not_taken(source.path)):
         yield others
     reasons = []
     for item in (item for manifest in dataset.manifests.values() for item in manifest.items.tolist()):
@@ -219,6 +210,10 @@ def _remarks(dataset: Dataset, source: Path, root: Path, known: Iterable[str]) -
             reasons.append(f"{item} ({str(error).replace(str(root / item), 'it')})")
     if reasons:
         yield f"{len(reasons):,} pictures cannot be read: {', '.join(reasons)}; replace them, or leave them out"
+    if copies is not None:
+        yield from copies.remarks()
+        yield f"{folder / COPIES} lists the copies"
+        yield from map(copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies])
 
 
 def save_built(

@@ -77,10 +77,8 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     needed = 0
     for source in sources:
         state = records.state_of(folder, source)
-        size = source.size or 0
-        needed += size * (state in {"missing", "partial"}) + size * (
-            source.unpack is not None and state not in {"done", "unpacked"}
-        )
+        times = (state in {"missing", "partial"}) + (source.unpack is not None and state not in {"done", "unpacked"})
+        needed += times * (source.size or 0)
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
     if needed - part > free_bytes(folder):
         raise DataError(
@@ -99,9 +97,8 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
     adopted = []
     for source in sources:
         name = Path(source.file).name
-        for path in filter(
-            Path.is_file, (existing / source.file, existing / name, *sorted(existing.glob(f"*/{name}")))
-        ):
+        places = (existing / source.file, existing / name, *sorted(existing.glob(f"*/{name}")))
+        for path in filter(Path.is_file, places):
             sums = verify(path, source)
             if source.unpack is None:
                 with replacing(folder / source.file) as temporary:

@@ -84,10 +84,7 @@ def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: 
     if not file.is_file() or file.stat().st_size != size:
         return False
     with opened() as body, file.open("rb") as unpacked:
-        while block := body.read(BLOCK):
-            if unpacked.read(len(block)) != block:
-                return False
-    return True
+        return all(unpacked.read(len(block)) == block for block in iter(partial(body.read, BLOCK), b""))
 
 
 def members(archive: Path) -> Iterator[Member]:
