@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from hbench.core.errors import DataError, IntegrityError
 from hbench.core.files import write_text
-from hbench.core.tables import write_parquet
+from hbench.core.tables import text_rows, write_parquet
 from hbench.core.text import first_line, first_problem
 from hbench.core.untrusted import LIST, parquet_table, read_json
 from hbench.datasets import manifest as manifests
@@ -221,18 +221,13 @@ def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
     rows = sorted(pairs)
     if len({row[:2] for row in rows}) != len(rows):
         raise DataError("a pair of query and item is listed twice", expected="each pair once")
-    columns = zip(*rows, strict=True) if rows else ([], [], [])
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
 
 
 def digest_of(table: pa.Table) -> str:
     """The sha256 of the sorted rows."""
-    rows = zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True)
-    return hashlib.sha256(
-        "\n".join(f"{query}\t{item}\t{level}" for query, item, level in sorted(rows)).encode()
-    ).hexdigest()
+    rows = sorted(text_rows(table, SCHEMA.names))
+    return hashlib.sha256("\n".join(map("\t".join, rows)).encode()).hexdigest()
 
 
 def read_list(path: Path, digest: str) -> pa.Table:

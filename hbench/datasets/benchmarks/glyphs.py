@@ -94,9 +94,7 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
         by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
         with replacing(cached) as temporary, temporary.open("wb") as file:
             np.save(file, by_item, allow_pickle=False)
-    ranks = np.empty(len(manifest), dtype=np.int64)
-    ranks[np.argsort(manifest.items.astype(str))] = np.arange(len(manifest))
-    in_order: NDArray[np.uint8] = by_item[ranks]
+    in_order: NDArray[np.uint8] = by_item[np.argsort(np.argsort(manifest.items.astype(str)))]
     return in_order
 
 

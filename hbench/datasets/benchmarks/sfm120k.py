@@ -21,14 +21,13 @@ def build(raw: Path) -> Splits:
     """Label every image by the number of its 3-D model; the official validation models, all of them others, are the test."""
     expected = "{train, val}: {cids, cluster}"
     with plain_pickle(raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected) as content:
-        images = {
+        return {
             split: {
                 file_of(str(cid)): (f"model {int(model)}",)
                 for cid, model in zip(content[part]["cids"], content[part]["cluster"], strict=True)
-            }
+            }.items()
             for split, part in PARTS.items()
         }
-    return {split: models.items() for split, models in images.items()}
 
 
 SPEC = Spec(
