@@ -122,10 +122,9 @@ def _collapsed(test: Manifest, given: Embeddings) -> Iterator[str]:
     sums, finest = _class_sums(given, rows, labels[:, -1])
     node = np.stack([labels[np.unique(labels[:, -1], return_index=True)[1], level] for level in range(labels.shape[1])])
     for level, name in enumerate(test.levels):
-        _, place = np.unique(node[level], return_inverse=True)
-        items = np.bincount(place, finest)
-        class_sums = np.zeros((len(items), sums.shape[1]))
-        np.add.at(class_sums, place, sums)
+        by_class = np.argsort(node[level], kind="stable")
+        first = np.flatnonzero(np.diff(node[level][by_class], prepend=-1))
+        items, class_sums = np.add.reduceat(finest[by_class], first), np.add.reduceat(sums[by_class], first)
         several = items > 1  # of one item the mean is the item itself
         number = items[several].sum()
         if number < ENOUGH or several.sum() < 2:
