@@ -12,6 +12,7 @@ from hbench import datasets
 from hbench.datasets import Dataset
 from hbench.datasets import manifest as manifests
 from hbench.train.recipes.files import resolve
+from hbench.tree.names import class_rows
 from tests.command_line import call
 
 TINY = ["sampler.batch=16", "epochs=2", "steps_per_epoch=3", "log_every=1", "checkpoint_every=0", "model.dim=8"]
@@ -20,10 +21,9 @@ TINY = ["sampler.batch=16", "epochs=2", "steps_per_epoch=3", "log_every=1", "che
 def part_of(manifest, *, classes):
     """The items of the first fine classes, in the manifest's order."""
     rows = np.flatnonzero(manifest.labels[:, -1] < classes)
-    names = [
-        [names[i] for names, i in zip(manifest.tree.names, labels, strict=True)] for labels in manifest.labels[rows]
-    ]
-    return manifests.from_names(manifest.items[rows].tolist(), names, levels=manifest.levels)
+    names = class_rows(manifest.tree)
+    named = [names[fine] for fine in manifest.labels[rows, -1]]
+    return manifests.from_names(manifest.items[rows].tolist(), named, levels=manifest.levels)
 
 
 def small_glyphs(train=24, test=12):

@@ -13,6 +13,7 @@ from hbench.core.errors import DataError, IntegrityError
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.tree import LabelTree
+from hbench.tree.names import class_rows
 
 LEVELS = ["kingdom", "species"]
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5)
@@ -69,8 +70,7 @@ def test_parquet_brings_a_manifest_back(tmp_path_factory, content):
     manifest.write(path)
     back = manifests.read(path, digest=manifest.digest)
     assert back.items.tolist() == content[0]
-    named = [tuple(names[i] for names, i in zip(back.tree.names, row, strict=True)) for row in back.labels]
-    assert named == content[1]
+    assert [class_rows(back.tree)[fine] for fine in back.labels[:, -1]] == content[1]
     assert back.query.tolist() == content[2].tolist()
 
 

@@ -1,4 +1,31 @@
-"""Reads values off the elements of a page, and checks what holds of every page."""
+"""Opens pages in a real browser, reads values off their elements, and checks what holds of every page."""
+
+import os
+import re
+from pathlib import Path
+
+
+class Opened:
+    """A page with its requests and console messages; `within`: the beginnings of the addresses that it may request."""
+
+    def __init__(self, browser, address, within, width=1440, scheme="light", errors=False):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page, self.asked, self.said, self.within = context.new_page(), [], [], within
+        self.errors = errors
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.page.goto(address)
+
+    def close(self, name):
+        """Check that nothing was logged, and nothing requested outside the folder; keep a screenshot where CI asks for it."""
+        if folder := os.environ.get("HBENCH_SCREENSHOTS"):
+            self.page.screenshot(path=Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.png", full_page=True)
+        assert self.errors or self.said == []
+        assert self.asked
+        assert [url for url in self.asked if not url.startswith((*self.within, "blob:"))] == []
+        self.page.context.close()
 
 
 def each(page, selector, expression):

@@ -197,9 +197,8 @@ def test_names_from_outside_are_text_in_a_page(opened, findings, scheme, tmp_pat
     page = opened(tmp_path / "strips.html", width=390, scheme=scheme, within=(tmp_path.as_uri(), "data:"))
     assert page.locator("h2").inner_text() == f"{NASTY} $x^2$ {NASTY}"
     assert page.locator("img[src=x]").count() == 0
-    assert each(page, "li[data-level]", "+e.dataset.level") == [
-        hit.level for row in sheet.strips[0].rows for hit in row.hits
-    ]
+    levels = [hit.level for row in sheet.strips[0].rows for hit in row.hits]
+    assert each(page, "li[data-level]", "+e.dataset.level") == levels
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert findings(page) == []
 

@@ -3,30 +3,25 @@
 import pytest
 from hbench_hgldv2.curation import review
 
+from tests.look.elements import Opened
 from tests.pipelines.review_pages import MATERIAL
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
+def opened(browser, tmp_path, request):
     """Open the page of some material, or of a file."""
-    pages, problems = [], []
+    made = []
 
-    def open_page(shown, **size):
+    def open_page(shown, **options):
         file = tmp_path / "review.html" if isinstance(shown, review.Material) else shown
         if isinstance(shown, review.Material):
             file.write_text(review.page(shown), encoding="utf-8")
-        page = browser.new_page(viewport={"width": 1200, "height": 800} | size, accept_downloads=True)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
-        page.goto(file.as_uri())
-        pages.append(page)
-        return page
+        made.append(Opened(browser, file.as_uri(), (file.parent.as_uri(),), **options))
+        return made[-1].page
 
     yield open_page
-    for page in pages:
-        page.close()
-    assert problems == []
+    for number, own in enumerate(made):
+        own.close(f"{request.node.name}-{number}")
 
 
 @pytest.fixture

@@ -15,21 +15,21 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+def _official():
+    return [row for row in rows_of("landmark_classes.csv") if row["source"] == "official"]
+
+
 def official() -> tuple[list[Label], dict[str, str]]:
     """The 162 official labels that are words, and the group of each."""
-    rows = [
-        row for row in rows_of("landmark_classes.csv") if row["source"] == "official" and row["label"] != row["qid"]
-    ]
+    rows = [row for row in _official() if row["label"] != row["qid"]]
     labels = [Label(PREFIX + row["label"], row["label"], 1, 0, 0, ()) for row in rows]
     return labels, {PREFIX + row["label"]: row["supercategory"] for row in rows}
 
 
 def official_rows() -> list[Released]:
     """All 163 official labels as rows of the training file, a landmark each."""
-    rows = [row for row in rows_of("landmark_classes.csv") if row["source"] == "official"]
-    return [
-        Released(n, "", row["label"], row["supercategory"], row["natural_or_human_made"]) for n, row in enumerate(rows)
-    ]
+    columns = ("label", "supercategory", "natural_or_human_made")
+    return [Released(n, "", *(row[name] for name in columns)) for n, row in enumerate(_official())]
 
 
 def index_rows() -> list[dict[str, str]]:

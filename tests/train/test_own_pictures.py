@@ -1,6 +1,5 @@
 """Own data: sizes that follow from a dataset, and the tutorial from a folder of pictures to pages, run as it is written."""
 
-import re
 import shlex
 import subprocess
 import sys
@@ -21,11 +20,9 @@ from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.files import names, resolve
 from hbench.train.recipes.sizes import fitted_to, is_open
 from tests.command_line import call
+from tests.page import blocks
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(
-    r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / "own-pictures.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
 
 
 def of_counts(*counts):
@@ -119,7 +116,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_tutorial_goes_from_a_folder_of_pictures_to_pages(folder):
     printed = {}
-    for kind, text in BLOCKS:
+    for kind, text in blocks(ROOT / "docs" / "own-pictures.md"):
         if kind == "python":
             subprocess.run([sys.executable, "-W", "error", "-c", text], check=True)
             continue
