@@ -1,10 +1,17 @@
 """Scraping against a local Wikimedia that misbehaves."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.labels import scrape
 from hbench_hgldv2.wikimedia import api
 from hbench_hgldv2.wikimedia.client import Cache, Client, Manners, Servers, user_agent
@@ -77,33 +84,43 @@ def test_faults_change_nothing_and_requests_keep_their_distance(tmp_path):
     assert set(outcomes) == set(expected.split(", "))
 
 
-def test_a_scrape_that_breaks_off_goes_on_where_it_was_and_asks_nothing_twice(tmp_path):
-    world, breaks, links = world_of(1000), 0, None
-    with scraping(world, tmp_path / "calm.sqlite") as running:
-        calm = resolved(world, *running)
-    with scraping(world, tmp_path / "c.sqlite", faults=0.3, manners=Manners(attempts=1)) as (server, client):
-        while links is None:
-            try:
-                links = resolved(world, server, client)
-            except SourceError:
-                breaks += 1
-        assert Counter(server.answered()).most_common(1)[0][1] == 1
-    assert links == calm
-    assert breaks >= 10
+def test_a_scrape_killed_and_resumed_ten_times_gives_the_undisturbed_bytes(tmp_path):
+    size, kills = 2500, 10
+    world = world_of(size)
+    with scraping(world, tmp_path / "calm.sqlite") as (server, client):
+        links, names = resolved(world, server, client)
+        undisturbed = rows_text(links, scrape.Link) + rows_text(names, scrape.ClassName)
+        total = len(server.log)
+    out = tmp_path / "out.csv"
+    with serving(Server(world, faults=0.25, longest_url=1500)) as server:
+        program = [sys.executable, "-m", "tests.pipelines.scrape_process"]
+        command = [*program, server.url, str(tmp_path / "c.sqlite"), str(out), str(size)]
+        environment = {**os.environ, "PYTHONPATH": f"{Path.cwd()}:{Path.cwd() / 'pipelines'}"}
+        for number in range(1, kills + 1):
+            process = subprocess.Popen(command, env=environment)
+            while len(server.log) < number * total // (kills + 2) and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+        assert not out.exists()
+        subprocess.run(command, env=environment, check=True)
+        repeated = {request: count for request, count in Counter(server.answered()).items() if count > 1}
+        assert {agent for _, agent, _, _ in server.log} == {user_agent(CONTACT)}
+    assert out.read_text(encoding="utf-8") == undisturbed
+    assert sum(count - 1 for count in repeated.values()) <= kills  # at most the request in flight at each kill
 
 
 def test_the_cache_replays_a_run_without_any_server(tmp_path):
-    """Also while it is still written to: what is answered is kept at once, so that a killed scrape loses nothing."""
     world = world_of(300)
     with scraping(world, tmp_path / "cache.sqlite", longest_url=1500) as (server, client):
         first = resolved(world, server, client)
-        with Cache(tmp_path / "cache.sqlite") as cache:
-            offline = Client(None, cache)
-            assert resolved(world, server, offline) == first
-            assert offline.counts["requests"] == 0
-            world.landmarks.append((1, "http://commons.wikimedia.org/wiki/Category:New"))
-            with pytest.raises(DataError, match="not in the cache"):
-                resolved(world, server, offline)
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        offline = Client(None, cache)
+        assert resolved(world, server, offline) == first
+        assert offline.counts["requests"] == 0
+        world.landmarks.append((1, "http://commons.wikimedia.org/wiki/Category:New"))
+        with pytest.raises(DataError, match="not in the cache"):
+            resolved(world, server, offline)
 
 
 def test_a_batch_with_too_many_values_or_a_bad_id_is_halved_until_it_passes(tmp_path):

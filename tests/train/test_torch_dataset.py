@@ -2,6 +2,7 @@
 
 import pickle
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torchvision.transforms import v2
 import hbench
 from hbench.core.errors import DataError, SourceError, UnknownName
 from hbench.datasets import manifest as manifests
+from hbench.datasets import specs
 from hbench.datasets.benchmarks import glyphs
 from hbench.datasets.dataset import Dataset, Protocol
 from hbench.datasets.manifest import open_picture
@@ -141,3 +143,43 @@ def test_without_download_nothing_is_fetched_and_a_wrong_download_is_refused(ser
         monkeypatch.setitem(served.files, name, b"other bytes")
     with pytest.raises(SourceError, match="another size"):
         vision_dataset("omniglot-small")(tmp_path / "here", download=True)
+
+
+def test_torchvision_reads_the_same_inaturalist(tmp_path):
+    names = [
+        "00000_Plantae_Tracheophyta_Liliopsida_Asparagales_Iridaceae_Iris_germanica",
+        "00001_Animalia_Arthropoda_Insecta_Mantodea_Tarachodidae_Iris_oratoria",
+        "00002_Animalia_Chordata_Aves_Passeriformes_Corvidae_Corvus_corax",
+    ]
+    for name in names:
+        for folder in ("train_mini", "val"):
+            folder_dataset(tmp_path / folder, {f"{name}/{n}.jpg": Image.new("RGB", (2, 2)) for n in (1, 2)})
+    (tmp_path / "2021_train_mini").symlink_to(tmp_path / "train_mini")
+    levels = ["kingdom", "phylum", "class", "order", "family", "full"]
+    theirs = vision.INaturalist(str(tmp_path), version="2021_train_mini", target_type=levels, loader=str)
+    ours = specs["inat21-mini"].manifests(tmp_path)["train"]
+    labels = np.array([theirs[row][1] for row in range(len(theirs))])
+    for column, level in enumerate((0, 1, 2, 3, 4, 6)):
+        partitions = {tuple(row) for row in np.column_stack([ours.labels[:, level], labels[:, column]])}
+        assert len(partitions) == len(set(labels[:, column])) == len(set(ours.labels[:, level]))
+
+
+def test_torchvision_reads_the_same_aircraft(tmp_path):
+    data = tmp_path / "fgvc-aircraft-2013b" / "data"
+    (data / "images").mkdir(parents=True)
+    rows = [
+        ("1", "707-320", "Boeing 707", "Boeing"), ("2", "727-200", "Boeing 727", "Boeing"), ("3", "A300B4", "A300", "Airbus"),
+    ]  # fmt: skip
+    levels = {"variant": "variants", "family": "families", "manufacturer": "manufacturers"}
+    for place, (level, plural) in enumerate(levels.items(), 1):
+        (data / f"{plural}.txt").write_text("".join(f"{name}\n" for name in dict.fromkeys(row[place] for row in rows)))
+        for part in ("trainval", "test"):
+            (data / f"images_{level}_{part}.txt").write_text("".join(f"{row[0]} {row[place]}\n" for row in rows))
+    splits = specs["fgvc-aircraft"].manifests(data)
+    for place, level in enumerate(("manufacturer", "family", "variant")):
+        theirs = vision.FGVCAircraft(str(tmp_path), split="test", annotation_level=level)
+        pairs = zip(theirs._image_files, theirs._labels, strict=True)
+        named = {Path(file).name: theirs.classes[label] for file, label in pairs}
+        for manifest in splits.values():
+            for item, label in zip(manifest.items, manifest.labels[:, place], strict=True):
+                assert manifest.tree.names[place][label] == named[Path(item).name]
