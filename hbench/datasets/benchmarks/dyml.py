@@ -52,7 +52,7 @@ def benchmark(raw: Path, level: str) -> Manifest:
         for part in ("query", "gallery")
     )
     manifest = queries_against(queries, gallery, TEST_LEVELS)
-    return dataclasses.replace(manifest, ignore=same_content(raw, manifest.items.tolist()))
+    return dataclasses.replace(manifest, ignore=same_content(raw, manifest.items.tolist(), {}))
 
 
 def build_benchmarks(raw: Path) -> Splits:

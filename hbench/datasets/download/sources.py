@@ -16,31 +16,11 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import AfterValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, Field, NonNegativeInt, create_model
 
 from hbench.core.errors import ConfigError
 from hbench.core.schema import Strict, build
 from hbench.core.untrusted import parse_toml, read_text
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """One file to fetch: its path in the raw folder, its addresses, tried in order, and its size and checksums.
-
-    `md5_url` is a file that starts with the md5. `part` is "metadata" or "images". `unpack` is the folder, in the raw folder,
-    that an archive is unpacked into; None for a plain file. `most`: the largest size that is taken.
-    """
-
-    file: str
-    urls: tuple[str, ...]
-    size: int | None = None
-    md5: str | None = None
-    sha256: str | None = None
-    md5_url: str | None = None
-    part: str = "images"
-    unpack: str | None = None
-    most: int | None = None
-
 
 UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
@@ -56,10 +36,15 @@ def _inside(path: str) -> str:
 Inside = Annotated[str, AfterValidator(_inside)]
 
 
-class RemoteTable(Strict):
-    """A table of a sources.toml: the fields of `count` RemoteFiles, in which `{i}` stands for their number."""
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file to fetch: its path in the raw folder, its addresses, tried in order, and its size and checksums.
 
-    file: Inside = Field(min_length=1)
+    `md5_url` is a file that starts with the md5. `part` is "metadata" or "images". `unpack` is the folder, in the raw folder,
+    that an archive is unpacked into; None for a plain file. `most`: the largest size that is taken.
+    """
+
+    file: Annotated[Inside, Field(min_length=1)]
     urls: tuple[str, ...]
     size: NonNegativeInt | None = None
     md5: str | None = None
@@ -67,7 +52,16 @@ class RemoteTable(Strict):
     md5_url: str | None = None
     part: Literal["metadata", "images"] = "images"
     unpack: Inside | None = None
-    count: int = Field(default=1, ge=0, le=100_000)
+    most: int | None = None
+
+
+# The schema of a table of a sources.toml: the fields of `count` RemoteFiles, in which `{i}` stands for their number.
+FIELDS: dict[str, Any] = {
+    field.name: (field.type, ... if field.default is dataclasses.MISSING else field.default)
+    for field in dataclasses.fields(RemoteFile)
+    if field.name != "most"
+}
+RemoteTable = create_model("RemoteTable", __base__=Strict, **FIELDS, count=(int, Field(1, ge=0, le=100_000)))
 
 
 GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="

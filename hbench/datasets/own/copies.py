@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +22,9 @@ from hbench.core.tables import lines, text_rows, texts
 from hbench.tree.names import Row
 
 KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
-NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 
 
-def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes] = NO_IMAGES) -> NDArray[np.int64] | None:
+def same_content(root: Path, items: Sequence[str], images: Mapping[str, bytes]) -> NDArray[np.int64] | None:
     """Return a number for each group of items with the same bytes, -1 for items without a copy or a file; None without copies.
 
     `images` holds the bytes of items that are not files yet. Only files of equal size are read.
